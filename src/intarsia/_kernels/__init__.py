@@ -1,0 +1,1 @@
+"""The Numba loops of every room: arrays in, arrays out, no objects, no checks."""

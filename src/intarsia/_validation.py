@@ -1,0 +1,84 @@
+"""Checks shared by every room: each returns a clean array or raises an error that says what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intarsia.exceptions import InvalidInputError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+def as_int_array(values: ArrayLike, where: str) -> IntArray:
+    """Return `values` as a contiguous int64 array; refuse fractions and values that do not fit."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iu" or array.size == 0:
+        return np.asarray(array, dtype=np.int64, order="C")
+    if array.dtype.kind == "b":
+        return np.asarray(array, dtype=np.int64, order="C")
+    if array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.rint(array)):
+        return np.asarray(array, dtype=np.int64, order="C")
+    raise InvalidInputError(f"{where}: expected whole numbers, got dtype {array.dtype}.")
+
+
+def as_float_array(values: ArrayLike, where: str) -> FloatArray:
+    """Return `values` as a contiguous float64 array."""
+    try:
+        return np.asarray(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{where}: expected numbers, got {_brief(values)}. {error}") from None
+
+
+def frozen(array: NDArray[Any], given: Any = None) -> NDArray[Any]:
+    """Return `array` marked read-only; copied first where its memory is the caller's (`given`)."""
+    if array.flags.writeable:
+        if array is given or array.base is not None:
+            array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def check_choice(value: str, choices: Iterable[str], name: str) -> str:
+    """Return `value` if it is one of `choices`; otherwise name them all and the nearest one."""
+    known = sorted(choices)
+    if value in known:
+        return value
+    listed = ", ".join(repr(k) for k in known)
+    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise InvalidInputError(f"{name}={value!r} is not known. Known: {listed}.{hint}")
+
+
+def check_number(
+    value: Any,
+    name: str,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    integer: bool = False,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> None:
+    """Raise unless `value` is a number inside the interval."""
+    kind = "a whole number" if integer else "a number"
+    numeric = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    good = numeric and not np.isnan(value) and (not integer or float(value).is_integer())
+    if good:
+        above = value > low if open_low else value >= low
+        below = value < high if open_high else value <= high
+        good = bool(above and below)
+    if not good:
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        span = "" if (low, high) == (-np.inf, np.inf) else f" in {left}{low:g}, {high:g}{right}"
+        raise InvalidInputError(f"{name} must be {kind}{span}, got {_brief(value)}.")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

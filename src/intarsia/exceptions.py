@@ -1,0 +1,34 @@
+"""Every error and warning that Intarsia raises.
+
+A message has four parts: where, what was expected, what came (the first offender), what to do.
+"""
+
+from __future__ import annotations
+
+
+class IntarsiaError(Exception):
+    """Base of everything Intarsia raises on purpose."""
+
+
+class InvalidInputError(IntarsiaError, ValueError):
+    """An argument, array or model that cannot be what was meant."""
+
+
+class FileFormatError(InvalidInputError):
+    """A file that does not follow its format; the message names file and line."""
+
+
+class NotSupportedError(IntarsiaError):
+    """A method was asked for something it does not offer; the message names those that do."""
+
+
+class TooLargeError(IntarsiaError):
+    """The work would exceed a limit on memory or on the number of assignments; nothing was allocated."""
+
+
+class MissingDependencyError(IntarsiaError, ImportError):
+    """An optional package is not installed; the message gives the command that installs it."""
+
+
+class ConvergenceWarning(UserWarning):
+    """An iterative method stopped before it reached its tolerance."""

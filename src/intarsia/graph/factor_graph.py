@@ -1,0 +1,477 @@
+"""What is connected: `FactorGraph`, flat read-only arrays that every algorithm reads."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen
+from intarsia.exceptions import InvalidInputError
+
+
+class FactorKind(enum.IntEnum):
+    """How a factor's scores follow from its block of theta.
+
+    `TABLE` has one entry per joint state. The other kinds join two variables with equally many states and have a
+    single entry `w`, the score being `w` times the statistic given here.
+    """
+
+    TABLE = 0
+    POTTS = 1  # [x_i == x_j]
+    TRUNCATED_LINEAR = 2  # -min(|x_i - x_j|, truncation)
+    TRUNCATED_QUADRATIC = 3  # -min((x_i - x_j)^2, truncation)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FactorGraph:
+    """Variables, factors and which factors share a table; scores live apart, in a flat vector theta.
+
+    theta (log-potentials; larger is more probable) and mu (expected statistics) have one layout: a block per
+    variable, then a block per *table* in C order of the scope. Factors may share a table: then mu and
+    `statistics` hold the sum over its factors, so that `theta @ statistics(y)` is the score. Build one with
+    `GraphBuilder`, `grid_graph`, `chain_graph`, `from_edges` or `read_uai` rather than from raw arrays.
+
+    Parameters
+    ----------
+    n_states : (n_variables,) int array
+        Number of states of each variable, at least 1.
+    scope_ptr, scope_idx : int arrays
+        CSR lists: factor c joins the variables `scope_idx[scope_ptr[c]:scope_ptr[c + 1]]`.
+    table_of_factor : (n_factors,) int array, optional
+        Which table each factor uses; by default every factor has its own.
+    table_kind : (n_tables,) int array, optional
+        A `FactorKind` per table; by default all are `TABLE`.
+    table_truncation : (n_tables,) float array, optional
+        Where truncated linear and quadratic tables level off.
+    names : sequence of str, optional
+        A name per variable.
+    grid_shape : tuple of int, optional
+        Height and width, when the variables are the pixels of an image in row-major order.
+
+    Raises
+    ------
+    InvalidInputError
+        If a scope names a missing variable or one twice, or factors that share a table differ in shape.
+
+    Examples
+    --------
+    >>> graph = FactorGraph([2, 3], scope_ptr=[0, 2], scope_idx=[0, 1])
+    >>> graph.n_theta                       # 2 + 3 for the variables, 2 x 3 for the table
+    11
+    >>> theta = graph.zeros()
+    >>> graph.table(theta, 0)[1, 2] = 0.5   # a view: writes into theta
+    >>> graph.score(theta, [1, 2])
+    0.5
+    """
+
+    n_states: IntArray
+    scope_ptr: IntArray
+    scope_idx: IntArray
+    table_of_factor: IntArray = None  # type: ignore[assignment]
+    table_kind: IntArray = None  # type: ignore[assignment]
+    table_truncation: FloatArray = None  # type: ignore[assignment]
+    names: tuple[str, ...] | None = None
+    grid_shape: tuple[int, int] | None = None
+    variable_ptr: IntArray = field(init=False)
+    table_ptr: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_states = as_int_array(self.n_states, "FactorGraph: n_states").reshape(-1)
+        if n_states.size and n_states.min() < 1:
+            v = int(np.argmax(n_states < 1))
+            raise InvalidInputError(
+                f"FactorGraph: variable {v} has {n_states[v]} states. Every variable needs at least 1."
+            )
+        scope_ptr = as_int_array(self.scope_ptr, "FactorGraph: scope_ptr")
+        scope_idx = as_int_array(self.scope_idx, "FactorGraph: scope_idx")
+        _check_scopes(scope_ptr, scope_idx, n_states.size)
+        n_factors = scope_ptr.size - 1
+        if self.table_of_factor is None:
+            table_of_factor = np.arange(n_factors, dtype=np.int64)
+        else:
+            table_of_factor = as_int_array(self.table_of_factor, "FactorGraph: table_of_factor")
+        n_tables = _check_tables(table_of_factor, n_factors)
+        kind = np.zeros(n_tables, np.int64) if self.table_kind is None else as_int_array(self.table_kind, "kind")
+        if self.table_truncation is None:
+            truncation = np.full(n_tables, np.inf)
+        else:
+            truncation = as_float_array(self.table_truncation, "FactorGraph: table_truncation")
+        if kind.shape != (n_tables,) or truncation.shape != (n_tables,):
+            raise InvalidInputError(
+                f"FactorGraph: {n_tables} tables, but {kind.size} kinds and {truncation.size} truncations were given."
+            )
+        size = _table_sizes(n_states, scope_ptr, scope_idx, table_of_factor, kind, n_tables)
+        variable_ptr = np.concatenate([[0], np.cumsum(n_states)])
+        table_ptr = variable_ptr[-1] + np.concatenate([[0], np.cumsum(size)])
+        if self.names is not None:
+            _check_names(self.names, n_states.size)
+            object.__setattr__(self, "names", tuple(self.names))
+        for name, array in (
+            ("n_states", n_states),
+            ("scope_ptr", scope_ptr),
+            ("scope_idx", scope_idx),
+            ("table_of_factor", table_of_factor),
+            ("table_kind", kind),
+            ("table_truncation", truncation),
+            ("variable_ptr", variable_ptr.astype(np.int64)),
+            ("table_ptr", table_ptr.astype(np.int64)),
+        ):
+            object.__setattr__(self, name, frozen(array, getattr(self, name, None)))
+
+    # ---------------------------------------------------------------- sizes
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+        return int(self.n_states.size)
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors."""
+        return int(self.scope_ptr.size - 1)
+
+    @property
+    def n_tables(self) -> int:
+        """Number of different tables; fewer than factors when some are shared."""
+        return int(self.table_kind.size)
+
+    @property
+    def n_theta(self) -> int:
+        """Length of theta and of mu."""
+        return int(self.table_ptr[-1])
+
+    @property
+    def max_scope(self) -> int:
+        """Number of variables in the largest factor."""
+        return int(np.diff(self.scope_ptr).max(initial=0))
+
+    @cached_property
+    def shares_tables(self) -> bool:
+        """Whether some table serves more than one factor."""
+        return self.n_tables < self.n_factors
+
+    @cached_property
+    def first_factor_of_table(self) -> IntArray:
+        """The first factor that uses each table; it tells the table's shape."""
+        first = np.zeros(self.n_tables, dtype=np.int64)
+        first[self.table_of_factor[::-1]] = np.arange(self.n_factors - 1, -1, -1)
+        return first
+
+    @cached_property
+    def pairs_by_variable(self) -> tuple[IntArray, IntArray]:
+        """CSR lists of the pairs (factor, variable) at each variable; a pair is its position in `scope_idx`."""
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(self.scope_idx, minlength=self.n_variables))])
+        return ptr.astype(np.int64), np.argsort(self.scope_idx, kind="stable").astype(np.int64)
+
+    @cached_property
+    def factor_of_pair(self) -> IntArray:
+        """The factor that each position of `scope_idx` belongs to."""
+        return np.repeat(np.arange(self.n_factors, dtype=np.int64), np.diff(self.scope_ptr))
+
+    # ---------------------------------------------------------------- views
+
+    def scope(self, factor: int) -> IntArray:
+        """Variables of one factor, in the order of its table's axes."""
+        return self.scope_idx[self.scope_ptr[factor] : self.scope_ptr[factor + 1]]
+
+    def factor_shape(self, factor: int) -> tuple[int, ...]:
+        """State counts of one factor's variables."""
+        return tuple(self.n_states[self.scope(factor)].tolist())
+
+    def zeros(self) -> FloatArray:
+        """Return a theta of zeros: the uniform distribution."""
+        return np.zeros(self.n_theta)
+
+    def variable(self, theta: FloatArray, variable: int | str) -> FloatArray:
+        """View of one variable's block of theta (or mu)."""
+        v = self.variable_index(variable)
+        return theta[self.variable_ptr[v] : self.variable_ptr[v + 1]]
+
+    def table(self, theta: FloatArray, table: int) -> FloatArray:
+        """View of one table's block: shaped like its factors' scope, or (1,) for parametric kinds."""
+        block = theta[self.table_ptr[table] : self.table_ptr[table + 1]]
+        if self.table_kind[table] == FactorKind.TABLE:
+            return block.reshape(self.factor_shape(int(self.first_factor_of_table[table])))
+        return block
+
+    def factor_table(self, theta: FloatArray, factor: int) -> FloatArray:
+        """Scores of every joint state of one factor, whatever its kind."""
+        table = int(self.table_of_factor[factor])
+        block = self.table(theta, table)
+        if self.table_kind[table] == FactorKind.TABLE:
+            return block
+        statistic = parametric_statistic(
+            int(self.table_kind[table]), float(self.table_truncation[table]), self.factor_shape(factor)[0]
+        )
+        return np.multiply(block[0], statistic, where=statistic != 0, out=np.zeros(statistic.shape))
+
+    def variable_index(self, variable: int | str) -> int:
+        """Position of a variable given by index or by name."""
+        if isinstance(variable, str):
+            try:
+                return self._index_of_name[variable]
+            except KeyError:
+                raise InvalidInputError(f"There is no variable named {variable!r} in this graph.") from None
+        if not -self.n_variables <= variable < self.n_variables:
+            raise InvalidInputError(
+                f"Variable {variable} does not exist; the graph has {self.n_variables} variables, counted from 0."
+            )
+        return int(variable) % self.n_variables
+
+    @cached_property
+    def _index_of_name(self) -> dict[str, int]:
+        return {name: v for v, name in enumerate(self.names or ())}
+
+    def pack(self, variables: ArrayLike | None = None, tables: ArrayLike | None = None) -> FloatArray:
+        """Lay scores out as a flat theta.
+
+        Parameters
+        ----------
+        variables : array, optional
+            Scores of all variables: (n_variables, k), or flat for unequal state counts. Default zero.
+        tables : array, optional
+            Scores of all tables: (n_tables, ...) or flat. Default zero.
+        """
+        theta = self.zeros()
+        split = int(self.variable_ptr[-1])
+        for block, values, name in (
+            (theta[:split], variables, "variables"),
+            (theta[split:], tables, "tables"),
+        ):
+            if values is not None:
+                flat = as_float_array(values, f"FactorGraph.pack: {name}").reshape(-1)
+                if flat.size != block.size:
+                    raise InvalidInputError(
+                        f"FactorGraph.pack: {name} holds {flat.size} scores, but the graph needs {block.size}."
+                    )
+                block[:] = flat
+        return theta
+
+    # ---------------------------------------------------------------- scores
+
+    def check_theta(self, theta: ArrayLike) -> FloatArray:
+        """Return theta as a float64 vector, or raise naming the first entry that cannot be meant."""
+        flat = as_float_array(theta, "theta")
+        if flat.shape != (self.n_theta,):
+            raise InvalidInputError(
+                f"theta has shape {flat.shape}, but this graph needs ({self.n_theta},): "
+                f"{int(self.variable_ptr[-1])} entries for {self.n_variables} variables, then "
+                f"{self.n_theta - int(self.variable_ptr[-1])} for {self.n_tables} tables. Use graph.pack(...)."
+            )
+        # One pass without a temporary: a sum is finite or -inf unless a NaN or +inf is in it.
+        if not flat.sum() < np.inf:
+            bad = np.isnan(flat) | (flat == np.inf)
+            if bad.any():
+                at = int(np.argmax(bad))
+                raise InvalidInputError(
+                    f"theta[{at}] ({self.locate(at)}) is {flat[at]}. Scores are finite, or -inf for the impossible."
+                )
+        smooth = self.table_kind >= FactorKind.TRUNCATED_LINEAR
+        if smooth.any() and not np.isfinite(flat[self.table_ptr[:-1][smooth]]).all():
+            at = int(self.table_ptr[:-1][smooth][~np.isfinite(flat[self.table_ptr[:-1][smooth]])][0])
+            raise InvalidInputError(f"theta[{at}] ({self.locate(at)}) is -inf; a truncated weight must be finite.")
+        return flat
+
+    def locate(self, position: int) -> str:
+        """Say in words what one entry of theta belongs to."""
+        if position < self.variable_ptr[-1]:
+            v = int(np.searchsorted(self.variable_ptr, position, side="right")) - 1
+            label = f" {self.names[v]!r}" if self.names else ""
+            return f"variable {v}{label}, state {position - int(self.variable_ptr[v])}"
+        t = int(np.searchsorted(self.table_ptr, position, side="right")) - 1
+        inside = position - int(self.table_ptr[t])
+        if self.table_kind[t] != FactorKind.TABLE:
+            return f"table {t}, weight"
+        shape = self.factor_shape(int(self.first_factor_of_table[t]))
+        states = tuple(int(s) for s in np.unravel_index(inside, shape)) if shape else ()
+        return f"table {t}, states {states}"
+
+    def check_labelling(self, y: ArrayLike) -> IntArray:
+        """Return labellings as an int array (..., n_variables), or raise naming the first bad label."""
+        labels = as_int_array(y, "y")
+        if labels.ndim == 0 or labels.shape[-1] != self.n_variables:
+            raise InvalidInputError(
+                f"y has shape {labels.shape}, but the last axis must hold one label for each of the "
+                f"{self.n_variables} variables."
+            )
+        bad = (labels < 0) | (labels >= self.n_states)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            v = where[-1]
+            raise InvalidInputError(
+                f"y{list(where)} is {labels[where]}, but variable {v} has states 0..{self.n_states[v] - 1}."
+            )
+        return labels
+
+    def score(self, theta: ArrayLike, y: ArrayLike) -> float | FloatArray:
+        """Score `theta @ statistics(y)` of one labelling, or of each row of several.
+
+        Examples
+        --------
+        >>> graph = FactorGraph([2, 2], scope_ptr=[0, 2], scope_idx=[0, 1])
+        >>> theta = graph.pack(variables=[[0, 1], [0, 2]], tables=[[[3, 0], [0, 3]]])
+        >>> graph.score(theta, [1, 1])
+        6.0
+        >>> graph.score(theta, [[0, 0], [0, 1]])
+        array([3., 2.])
+        """
+        from intarsia._kernels.statistics import score_labellings
+
+        labels = self.check_labelling(y)
+        scores: FloatArray = score_labellings(self._rows(labels), self.check_theta(theta), *self.statistics_arguments)
+        return float(scores[0]) if labels.ndim == 1 else scores.reshape(labels.shape[:-1])
+
+    def statistics(self, y: ArrayLike) -> FloatArray:
+        """Sufficient statistics of a labelling (summed over rows, if several), in the layout of theta."""
+        from intarsia._kernels.statistics import count_statistics
+
+        labels = self._rows(self.check_labelling(y))
+        counts: FloatArray = count_statistics(labels, self.n_theta, *self.statistics_arguments)
+        return counts
+
+    def _rows(self, labels: IntArray) -> IntArray:
+        return labels.reshape(math.prod(labels.shape[:-1]), self.n_variables)
+
+    @property
+    def statistics_arguments(self) -> tuple[FloatArray | IntArray, ...]:
+        return (
+            self.n_states,
+            self.variable_ptr,
+            self.scope_ptr,
+            self.scope_idx,
+            self.table_of_factor,
+            self.table_ptr,
+            self.table_kind,
+            self.table_truncation,
+        )
+
+    def __repr__(self) -> str:
+        states = np.unique(self.n_states)
+        span = f"{states[0]}" if states.size == 1 else f"{states[0]}..{states[-1]}" if states.size else "no"
+        shared = f", {self.n_tables} tables" if self.shares_tables else ""
+        grid = f", grid {self.grid_shape[0]}x{self.grid_shape[1]}" if self.grid_shape else ""
+        return (
+            f"FactorGraph({self.n_variables} variables with {span} states, {self.n_factors} factors of scope "
+            f"<= {self.max_scope}{shared}{grid})"
+        )
+
+
+def parametric_statistic(kind: int, truncation: float, n_states: int) -> FloatArray:
+    """Table (n_states, n_states) of the statistic that multiplies a parametric kind's weight."""
+    gap = np.abs(np.subtract.outer(np.arange(n_states), np.arange(n_states))).astype(float)
+    if kind == FactorKind.POTTS:
+        return (gap == 0).astype(float)
+    if kind == FactorKind.TRUNCATED_LINEAR:
+        return -np.minimum(gap, truncation)
+    return -np.minimum(gap**2, truncation)
+
+
+def _check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) -> None:
+    if scope_ptr.ndim != 1 or scope_ptr.size < 1 or scope_ptr[0] != 0 or scope_ptr[-1] != scope_idx.size:
+        raise InvalidInputError(f"FactorGraph: scope_ptr must start at 0 and end at len(scope_idx)={scope_idx.size}.")
+    widths = np.diff(scope_ptr)
+    if widths.size and widths.min() < 0:
+        raise InvalidInputError("FactorGraph: scope_ptr must not decrease.")
+    outside = (scope_idx < 0) | (scope_idx >= n_variables)
+    if outside.any():
+        at = int(np.argmax(outside))
+        c = int(np.searchsorted(scope_ptr, at, side="right")) - 1
+        raise InvalidInputError(
+            f"FactorGraph: factor {c} names variable {scope_idx[at]}, but there are {n_variables} variables "
+            f"(0..{n_variables - 1})."
+        )
+    for width in np.unique(widths):
+        if width < 2:
+            continue
+        factors = np.flatnonzero(widths == width)
+        rows = np.sort(scope_idx[scope_ptr[factors][:, None] + np.arange(width)], axis=1)
+        twice = (rows[:, 1:] == rows[:, :-1]).any(axis=1)
+        if twice.any():
+            c = int(factors[np.argmax(twice)])
+            scope = scope_idx[scope_ptr[c] : scope_ptr[c + 1]].tolist()
+            raise InvalidInputError(
+                f"FactorGraph: factor {c} names a variable twice: {scope}. Name each variable of a factor once."
+            )
+
+
+def _check_tables(table_of_factor: IntArray, n_factors: int) -> int:
+    if table_of_factor.shape != (n_factors,):
+        raise InvalidInputError(
+            f"FactorGraph: table_of_factor has shape {table_of_factor.shape}, but there are {n_factors} factors."
+        )
+    if n_factors == 0:
+        return 0
+    n_tables = int(table_of_factor.max()) + 1
+    if table_of_factor.min() < 0 or n_tables > n_factors:
+        raise InvalidInputError("FactorGraph: table_of_factor must number the tables 0, 1, 2, ... without gaps.")
+    unused = np.bincount(table_of_factor, minlength=n_tables) == 0
+    if unused.any():
+        raise InvalidInputError(
+            f"FactorGraph: no factor uses table {int(np.argmax(unused))}. Number the tables without gaps."
+        )
+    return n_tables
+
+
+def _table_sizes(
+    n_states: IntArray,
+    scope_ptr: IntArray,
+    scope_idx: IntArray,
+    table_of_factor: IntArray,
+    kind: IntArray,
+    n_tables: int,
+) -> IntArray:
+    """Entries of each table; factors that share one must agree in shape."""
+    widths = np.diff(scope_ptr)
+    n_factors = widths.size
+    first = np.zeros(n_tables, dtype=np.int64)
+    first[table_of_factor[::-1]] = np.arange(n_factors - 1, -1, -1)
+    size = np.ones(n_tables, dtype=np.int64)
+    for width in np.unique(widths):
+        factors = np.flatnonzero(widths == width)
+        shapes = n_states[scope_idx[scope_ptr[factors][:, None] + np.arange(width)]]
+        model = first[table_of_factor[factors]]
+        same = widths[model] == width
+        if same.all() and (model != factors).any():
+            model_shapes = n_states[scope_idx[scope_ptr[model][:, None] + np.arange(width)]]
+            same = (shapes == model_shapes).all(axis=1)
+        if not same.all():
+            at = int(np.argmin(same))
+            raise InvalidInputError(
+                f"FactorGraph: factors {model[at]} and {factors[at]} share table {table_of_factor[factors[at]]} but "
+                f"differ in shape. Give them tables of their own."
+            )
+        log_size = np.log2(shapes).sum(axis=1)
+        if log_size.size and log_size.max() > 40:
+            c = int(factors[np.argmax(log_size)])
+            raise InvalidInputError(
+                f"FactorGraph: the table of factor {c} would have 2**{log_size.max():.0f} entries. Use smaller scopes."
+            )
+        size[table_of_factor[factors]] = shapes.prod(axis=1)
+        parametric = kind[table_of_factor[factors]] != FactorKind.TABLE
+        bad = parametric & (
+            np.full(factors.size, width != 2) | (shapes.min(axis=1, initial=2**40) != shapes.max(axis=1, initial=0))
+        )
+        if bad.any():
+            raise InvalidInputError(
+                f"FactorGraph: factor {int(factors[np.argmax(bad)])} is parametric (Potts or truncated), which needs "
+                f"exactly two variables with equally many states. Use FactorKind.TABLE."
+            )
+    unknown = (kind < 0) | (kind > FactorKind.TRUNCATED_QUADRATIC)
+    if unknown.any():
+        raise InvalidInputError(f"FactorGraph: table {int(np.argmax(unknown))} has no known kind. See FactorKind.")
+    size[kind != FactorKind.TABLE] = 1
+    return size
+
+
+def _check_names(names: Sequence[str], n_variables: int) -> None:
+    if len(names) != n_variables:
+        raise InvalidInputError(f"FactorGraph: {len(names)} names for {n_variables} variables.")
+    if len(set(names)) != n_variables:
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise InvalidInputError(f"FactorGraph: the name {twice!r} is given twice. Names must be unique.")

@@ -1,0 +1,296 @@
+"""The normal form that algorithms work on, and the way back to the user's layout.
+
+A graph may hold evidence, variables with one state, factors over one variable or none, and several factors over
+the same variables. `reduce_graph` removes them all: what is left has free variables with at least two states and
+factors over at least two variables, no two over the same set. Every kernel may rely on that.
+
+Both directions are one sparse matrix M with coefficients `coef`: `theta' = M theta` going in and
+`mu = M^T mu' + fixed` coming back, so the pull-back of a gradient is `M^T` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph.factor_graph import FactorGraph, FactorKind, parametric_statistic
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A graph in normal form together with the map to and from the graph it was made of.
+
+    Attributes
+    ----------
+    original, graph : FactorGraph
+        Before and after; the same object when there was nothing to do.
+    kept : int array
+        Original index of each variable of `graph`.
+    states : int array
+        State of each original variable, -1 where it is free.
+    rows, columns, coef : arrays
+        Entries of M: reduced position, original position, coefficient.
+    fixed : float array
+        Statistics of what is fully decided, in the original layout.
+    factor_of : int array
+        Factor of `graph` that each original factor went into, -1 if it went into a variable or is decided.
+    """
+
+    original: FactorGraph
+    graph: FactorGraph
+    kept: IntArray
+    states: IntArray
+    rows: IntArray
+    columns: IntArray
+    coef: FloatArray
+    fixed: FloatArray
+    factor_of: IntArray
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the graph was in normal form already."""
+        return self.graph is self.original
+
+    def lower(self, theta: FloatArray) -> FloatArray:
+        """Scores of the reduced graph: `M theta`."""
+        if self.is_identity:
+            return theta
+        values = theta[self.columns] * self.coef
+        return np.bincount(self.rows, values, self.graph.n_theta).astype(np.float64, copy=False)
+
+    def constant(self, theta: FloatArray) -> float:
+        """Score of what is decided; -inf when the evidence itself is impossible."""
+        if self.is_identity:
+            return 0.0
+        decided = self.fixed != 0
+        return float(theta[decided] @ self.fixed[decided])
+
+    def raise_mu(self, mu: FloatArray) -> FloatArray:
+        """Expected statistics in the original layout: `M^T mu + fixed`."""
+        if self.is_identity:
+            return mu
+        values = mu[self.rows] * self.coef
+        return self.fixed + np.bincount(self.columns, weights=values, minlength=self.original.n_theta)
+
+    def pull_back(self, gradient: FloatArray) -> FloatArray:
+        """Gradient in the original theta from one in the reduced theta: `M^T gradient`."""
+        if self.is_identity:
+            return gradient
+        values = gradient[self.rows] * self.coef
+        return np.bincount(self.columns, values, self.original.n_theta).astype(np.float64, copy=False)
+
+    def raise_labelling(self, y: IntArray) -> IntArray:
+        """Labellings (..., n_variables) of the original graph from those of the reduced one."""
+        if self.is_identity:
+            return y
+        full = np.empty((*y.shape[:-1], self.original.n_variables), dtype=np.int64)
+        full[...] = self.states
+        full[..., self.kept] = y
+        return full
+
+    def lower_labelling(self, y: IntArray) -> IntArray:
+        """Labellings of the reduced graph from those of the original one."""
+        return y if self.is_identity else np.ascontiguousarray(y[..., self.kept])
+
+
+def check_evidence(graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> dict[int, int]:
+    """Return evidence as a dict from variable index to state; refuse what does not exist."""
+    clean: dict[int, int] = {}
+    for variable, state in (evidence or {}).items():
+        v = graph.variable_index(variable if isinstance(variable, str) else int(variable))
+        if isinstance(state, bool) or int(state) != state or not 0 <= state < graph.n_states[v]:
+            raise InvalidInputError(
+                f"evidence[{variable!r}] is {state!r}, but variable {variable!r} has states 0..{graph.n_states[v] - 1}."
+            )
+        if clean.setdefault(v, int(state)) != int(state):
+            raise InvalidInputError(f"evidence gives variable {v} two states, {clean[v]} and {state}.")
+    return clean
+
+
+def reduce_graph(graph: FactorGraph, evidence: Mapping[int | str, int] | None = None) -> Reduction:
+    """Bring a graph into normal form, with the evidence put in.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(3, 2)
+    >>> reduction = reduce_graph(graph, {1: 0})
+    >>> reduction.graph.n_variables, reduction.graph.n_factors
+    (2, 0)
+    """
+    decided = check_evidence(graph, evidence)
+    if not decided and in_normal_form(graph):
+        nothing = np.empty(0, np.int64)
+        return Reduction(
+            graph, graph, np.arange(graph.n_variables), np.full(graph.n_variables, -1), nothing, nothing,
+            np.empty(0), np.empty(0), np.arange(graph.n_factors),
+        )  # fmt: skip
+    states = np.where(graph.n_states == 1, 0, -1)
+    for v, state in decided.items():
+        states[v] = state
+    return _Reducer(graph, states).run()
+
+
+def in_normal_form(graph: FactorGraph) -> bool:
+    """Whether there is nothing to reduce; remembered on the graph."""
+    known: bool | None = graph.__dict__.get("_in_normal_form")
+    if known is None:
+        widths = np.diff(graph.scope_ptr)
+        known = bool(
+            (graph.n_states.size == 0 or graph.n_states.min() > 1)
+            and (widths.size == 0 or widths.min() > 1)
+            and _duplicate_scopes(graph.scope_ptr, graph.scope_idx).size == 0
+        )
+        graph.__dict__["_in_normal_form"] = known
+    return known
+
+
+def declare_normal_form(graph: FactorGraph) -> FactorGraph:
+    """Remember that a graph is in normal form by construction; saves a sort on large grids."""
+    graph.__dict__["_in_normal_form"] = True
+    return graph
+
+
+def _duplicate_scopes(scope_ptr: IntArray, scope_idx: IntArray) -> IntArray:
+    """Factors whose set of variables is also that of another factor."""
+    widths = np.diff(scope_ptr)
+    found = []
+    for width in np.unique(widths[widths > 1]):
+        factors = np.flatnonzero(widths == width)
+        rows = np.sort(scope_idx[scope_ptr[factors][:, None] + np.arange(width)], axis=1)
+        order = np.lexsort(rows.T)
+        same = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
+        twin = np.zeros(factors.size, dtype=bool)
+        twin[order[1:][same]] = True
+        twin[order[:-1][same]] = True
+        found.append(factors[twin])
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+class _Reducer:
+    """Collects the entries of M while the reduced graph is put together."""
+
+    def __init__(self, graph: FactorGraph, states: IntArray) -> None:
+        self.graph = graph
+        self.states = states
+        self.kept = np.flatnonzero(states < 0)
+        self.new_index = np.full(graph.n_variables, -1)
+        self.new_index[self.kept] = np.arange(self.kept.size)
+        self.n_states = graph.n_states[self.kept]
+        self.variable_ptr = np.concatenate([[0], np.cumsum(self.n_states)])
+        self.fixed = np.zeros(graph.n_theta)
+        self.entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self.factor_of = np.full(graph.n_factors, -1)
+
+    def run(self) -> Reduction:
+        graph = self.graph
+        self._take_variables()
+        free = self.states[graph.scope_idx] < 0
+        n_free = np.bincount(graph.factor_of_pair, weights=free, minlength=graph.n_factors).astype(np.int64)
+        survives = n_free >= 2
+        for c in np.flatnonzero(~survives).tolist():
+            self._fold_factor(c)
+        kept_pairs = free & survives[graph.factor_of_pair]
+        survivors = np.flatnonzero(survives)
+        scope_ptr = np.concatenate([[0], np.cumsum(n_free[survivors])])
+        scope_idx = self.new_index[graph.scope_idx[kept_pairs]]
+        twins = survivors[_duplicate_scopes(scope_ptr, scope_idx)]
+        touched = (n_free < np.diff(graph.scope_ptr)) & survives
+        touched[twins] = True
+        reduced = self._assemble(np.flatnonzero(survives & ~touched), np.flatnonzero(touched).tolist())
+        rows, columns, coef = (
+            (np.concatenate([entry[k] for entry in self.entries]) for k in range(3))
+            if self.entries
+            else (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        )
+        return Reduction(
+            graph, declare_normal_form(reduced), self.kept, self.states, rows.astype(np.int64),
+            columns.astype(np.int64), coef.astype(float), self.fixed, self.factor_of,
+        )  # fmt: skip
+
+    def _add(self, rows: IntArray, columns: IntArray, coef: FloatArray | None = None) -> None:
+        coef = np.ones(rows.size) if coef is None else coef
+        self.entries.append((rows, columns, coef))
+
+    def _take_variables(self) -> None:
+        graph = self.graph
+        origin = _ranges(graph.variable_ptr[self.kept], self.n_states)
+        self._add(np.arange(origin.size), origin)
+        decided = np.flatnonzero(self.states >= 0)
+        self.fixed[graph.variable_ptr[decided] + self.states[decided]] = 1.0
+
+    def _slice(self, c: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """Free variables of factor c, and position in theta and coefficient of each of their joint states."""
+        graph = self.graph
+        scope, shape = graph.scope(c), graph.factor_shape(c)
+        table = int(graph.table_of_factor[c])
+        pick = tuple(slice(None) if self.states[v] < 0 else int(self.states[v]) for v in scope)
+        start = int(graph.table_ptr[table])
+        if graph.table_kind[table] == FactorKind.TABLE:
+            at = np.asarray(start + np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)[pick])
+            coef = np.ones(at.shape)
+        else:
+            statistic = parametric_statistic(
+                int(graph.table_kind[table]), float(graph.table_truncation[table]), shape[0]
+            )
+            coef = np.asarray(statistic[pick])
+            at = np.full(coef.shape, start)
+        return scope[self.states[scope] < 0], at, coef
+
+    def _fold_factor(self, c: int) -> None:
+        """A factor with at most one free variable becomes part of that variable, or of the constant."""
+        free, at, coef = self._slice(c)
+        flat, weights = at.reshape(-1), coef.reshape(-1)
+        if free.size == 0:
+            self.fixed[flat[0]] += weights[0]
+            return
+        rows = self.variable_ptr[self.new_index[free[0]]] + np.arange(flat.size)
+        used = weights != 0
+        self._add(rows[used], flat[used], weights[used])
+
+    def _assemble(self, untouched: IntArray, touched: list[int]) -> FactorGraph:
+        """Build the reduced graph: untouched factors keep their (shared) tables, the others get new ones."""
+        graph = self.graph
+        widths = np.diff(graph.scope_ptr)[untouched]
+        tables, table_of_factor = np.unique(graph.table_of_factor[untouched], return_inverse=True)
+        self.factor_of[untouched] = np.arange(untouched.size)
+        scope_idx = [self.new_index[graph.scope_idx[_ranges(graph.scope_ptr[untouched], widths)]]]
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for c in touched:
+            scope = graph.scope(c)
+            groups.setdefault(tuple(sorted(scope[self.states[scope] < 0].tolist())), []).append(c)
+        for number, (key, members) in enumerate(groups.items()):
+            self.factor_of[members] = untouched.size + number
+            scope_idx.append(self.new_index[np.array(key, dtype=np.int64)])
+        scope_ptr = np.concatenate([[0], np.cumsum(np.concatenate([widths, [len(key) for key in groups]]))])
+        reduced = FactorGraph(
+            self.n_states,
+            scope_ptr.astype(np.int64),
+            np.concatenate(scope_idx),
+            np.concatenate([table_of_factor, tables.size + np.arange(len(groups))]).astype(np.int64),
+            np.concatenate([graph.table_kind[tables], np.zeros(len(groups), np.int64)]),
+            np.concatenate([graph.table_truncation[tables], np.full(len(groups), np.inf)]),
+            names=tuple(graph.names[v] for v in self.kept) if graph.names else None,
+        )
+        sizes = np.diff(graph.table_ptr)[tables]
+        self._add(_ranges(reduced.table_ptr[: tables.size], sizes), _ranges(graph.table_ptr[tables], sizes))
+        for number, (key, members) in enumerate(groups.items()):
+            start = int(reduced.table_ptr[tables.size + number])
+            for c in members:
+                free, at, coef = self._slice(c)
+                axes = [free.tolist().index(v) for v in key]
+                at, coef = at.transpose(axes).reshape(-1), coef.transpose(axes).reshape(-1)
+                used = coef != 0
+                self._add(start + np.flatnonzero(used), at[used], coef[used])
+        return reduced
+
+
+def _ranges(starts: IntArray, lengths: IntArray) -> IntArray:
+    """Concatenation of `arange(start, start + length)` over all rows."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if ends.size else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

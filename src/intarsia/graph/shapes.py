@@ -1,0 +1,223 @@
+"""Ready-made graphs: chain, tree, grid, star, complete, from an edge list, from networkx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import IntArray, as_int_array, check_choice, check_number
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph.factor_graph import FactorGraph, FactorKind
+from intarsia.graph.reduction import declare_normal_form
+
+_KINDS = {kind.name.lower(): kind for kind in FactorKind}
+
+
+def from_edges(
+    n_states: int | ArrayLike,
+    edges: ArrayLike,
+    *,
+    n_variables: int | None = None,
+    shared: bool = False,
+    kind: str = "table",
+    truncation: float = np.inf,
+) -> FactorGraph:
+    """Pairwise graph with a factor per edge.
+
+    Parameters
+    ----------
+    n_states : int or (n_variables,) int array
+        State count of every variable, or one number for all (then give `n_variables` unless every variable
+        has an edge).
+    edges : (n_edges, 2) int array
+        Variables that each factor joins; the order is that of the table's axes.
+    n_variables : int, optional
+        Needed only with a single `n_states`.
+    shared : bool
+        Whether all factors use one table.
+    kind : {"table", "potts", "truncated_linear", "truncated_quadratic"}
+        How scores follow from theta; the last three have one weight per table and need equal state counts.
+    truncation : float
+        Where the truncated kinds level off.
+
+    Examples
+    --------
+    >>> graph = from_edges(2, [[0, 1], [1, 2], [0, 2]])
+    >>> graph
+    FactorGraph(3 variables with 2 states, 3 factors of scope <= 2)
+    """
+    pairs = as_int_array(edges, "from_edges: edges")
+    if pairs.size == 0:
+        pairs = pairs.reshape(0, 2)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise InvalidInputError(f"from_edges: edges has shape {pairs.shape}; expected (n_edges, 2).")
+    counts = as_int_array(n_states, "from_edges: n_states")
+    if counts.ndim == 0:
+        if n_variables is None:
+            n_variables = int(pairs.max()) + 1 if pairs.size else 0
+        check_number(n_variables, "from_edges: n_variables", low=0, integer=True)
+        counts = np.full(n_variables, int(counts))
+    elif n_variables is not None and n_variables != counts.size:
+        raise InvalidInputError(
+            f"from_edges: n_states lists {counts.size} variables but n_variables={n_variables}. Give only one."
+        )
+    check_choice(kind, _KINDS, "kind")
+    n_tables = min(1, len(pairs)) if shared else len(pairs)
+    return FactorGraph(
+        counts,
+        np.arange(0, 2 * len(pairs) + 1, 2),
+        pairs.reshape(-1).copy(),
+        np.zeros(len(pairs), np.int64) if shared else np.arange(len(pairs)),
+        np.full(n_tables, int(_KINDS[kind])),
+        np.full(n_tables, float(truncation)),
+    )
+
+
+def chain_graph(length: int, n_states: int, *, shared: bool = False, kind: str = "table") -> FactorGraph:
+    """Chain 0 - 1 - ... - (length - 1); `shared=True` gives one transition table for all steps.
+
+    Examples
+    --------
+    >>> chain_graph(4, 3, shared=True).n_theta      # 4 * 3 + 3 * 3
+    21
+    """
+    check_number(length, "chain_graph: length", low=0, integer=True)
+    check_number(n_states, "chain_graph: n_states", low=1, integer=True)
+    first = np.arange(max(length - 1, 0))
+    graph = from_edges(np.full(length, n_states), np.stack([first, first + 1], axis=1), shared=shared, kind=kind)
+    return declare_normal_form(graph) if n_states > 1 else graph
+
+
+def tree_graph(parents: ArrayLike, n_states: int | ArrayLike, *, shared: bool = False) -> FactorGraph:
+    """Forest given by each variable's parent (-1 for a root); a factor joins (parent, child).
+
+    Examples
+    --------
+    >>> tree_graph([-1, 0, 0, 1], 2).n_factors
+    3
+    """
+    up = as_int_array(parents, "tree_graph: parents").reshape(-1)
+    children = np.flatnonzero(up >= 0)
+    if (up < -1).any() or (up >= up.size).any():
+        raise InvalidInputError("tree_graph: parents must be -1 for a root or the index of another variable.")
+    root = np.where(up < 0, np.arange(up.size), up)
+    for _ in range(int(np.ceil(np.log2(up.size + 1)))):
+        root = root[root]
+    if (up[root] >= 0).any():
+        raise InvalidInputError(f"tree_graph: variable {int(np.argmax(up[root] >= 0))} is its own ancestor.")
+    counts = np.broadcast_to(as_int_array(n_states, "tree_graph: n_states"), up.shape)
+    return from_edges(counts, np.stack([up[children], children], axis=1), shared=shared)
+
+
+def star_graph(n_leaves: int, n_states: int, *, shared: bool = False) -> FactorGraph:
+    """Star with centre 0 and leaves 1 .. n_leaves."""
+    check_number(n_leaves, "star_graph: n_leaves", low=0, integer=True)
+    leaves = np.arange(1, n_leaves + 1)
+    return from_edges(np.full(n_leaves + 1, n_states), np.stack([np.zeros_like(leaves), leaves], axis=1), shared=shared)
+
+
+def complete_graph(n_variables: int, n_states: int, *, shared: bool = False) -> FactorGraph:
+    """Every pair i < j joined by a factor."""
+    check_number(n_variables, "complete_graph: n_variables", low=0, integer=True)
+    first, second = np.triu_indices(n_variables, 1)
+    return from_edges(np.full(n_variables, n_states), np.stack([first, second], axis=1), shared=shared)
+
+
+def grid_graph(
+    height: int,
+    width: int,
+    n_states: int,
+    *,
+    connectivity: int = 4,
+    shared: bool = False,
+    kind: str = "table",
+    truncation: float = np.inf,
+) -> FactorGraph:
+    """Pixels of an image in row-major order, joined to their neighbours.
+
+    Edges come direction by direction (right, down, then for 8-connected grids down-right and down-left), each in
+    row-major order; the first axis of a table is the upper or left pixel.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the image.
+    n_states : int
+        Labels per pixel.
+    connectivity : {4, 8}
+        Number of neighbours of an inner pixel.
+    shared : bool
+        Whether all factors of a direction use one table (2 or 4 tables).
+    kind, truncation
+        As in `from_edges`.
+
+    Examples
+    --------
+    >>> grid_graph(3, 4, 2)
+    FactorGraph(12 variables with 2 states, 17 factors of scope <= 2, grid 3x4)
+    """
+    for value, name in ((height, "height"), (width, "width"), (n_states, "n_states")):
+        check_number(value, f"grid_graph: {name}", low=1, integer=True)
+    check_choice(kind, _KINDS, "kind")
+    if connectivity not in (4, 8):
+        raise InvalidInputError(f"grid_graph: connectivity is 4 or 8, got {connectivity!r}.")
+    directions = grid_edges(height, width, connectivity)
+    edges = np.concatenate(directions)
+    if shared:
+        used = [direction for direction in directions if len(direction)]
+        table_of_factor = np.repeat(np.arange(len(used)), [len(d) for d in used])
+    else:
+        table_of_factor = np.arange(len(edges))
+    n_tables = int(table_of_factor.max()) + 1 if len(edges) else 0
+    graph = FactorGraph(
+        np.full(height * width, n_states),
+        np.arange(0, 2 * len(edges) + 1, 2),
+        edges.reshape(-1),
+        table_of_factor,
+        np.full(n_tables, int(_KINDS[kind])),
+        np.full(n_tables, float(truncation)),
+        grid_shape=(int(height), int(width)),
+    )
+    return declare_normal_form(graph) if n_states > 1 else graph
+
+
+def grid_edges(height: int, width: int, connectivity: int = 4) -> list[IntArray]:
+    """Edges of a grid as one (n, 2) array per direction: right, down[, down-right, down-left]."""
+    pixel = np.arange(height * width).reshape(height, width)
+    ends = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
+    if connectivity == 8:
+        ends += [(pixel[:-1, :-1], pixel[1:, 1:]), (pixel[:-1, 1:], pixel[1:, :-1])]
+    return [np.stack([first.ravel(), second.ravel()], axis=1) for first, second in ends]
+
+
+def from_networkx(graph: Any, n_states: int | dict[Any, int] = 2) -> FactorGraph:
+    """Pairwise graph with a variable per node and a factor per edge of an undirected networkx graph.
+
+    Variables are in the order of `graph.nodes` and named `str(node)`; edges in the order of `graph.edges`.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> from_networkx(nx.cycle_graph(4), 3)
+    FactorGraph(4 variables with 3 states, 4 factors of scope <= 2)
+    """
+    index = {node: v for v, node in enumerate(graph.nodes)}
+    loops = [node for node, other in graph.edges() if node == other]
+    if loops:
+        raise InvalidInputError(f"from_networkx: node {loops[0]!r} has an edge to itself. Remove self-loops.")
+    if isinstance(n_states, dict):
+        missing = [node for node in index if node not in n_states]
+        if missing:
+            raise InvalidInputError(f"from_networkx: n_states has no entry for node {missing[0]!r}.")
+        counts = [n_states[node] for node in index]
+    else:
+        counts = [n_states] * len(index)
+    edges = np.array([[index[a], index[b]] for a, b in graph.edges()], dtype=np.int64).reshape(-1)
+    return FactorGraph(
+        np.array(counts, dtype=np.int64),
+        np.arange(0, edges.size + 1, 2),
+        edges,
+        names=tuple(str(node) for node in index),
+    )

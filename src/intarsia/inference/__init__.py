@@ -1,0 +1,8 @@
+"""How scores become beliefs: one file per algorithm, one result type, one registry."""
+
+from intarsia.inference.infer import infer
+from intarsia.inference.method import InferenceMethod
+from intarsia.inference.registry import method_class, method_names
+from intarsia.inference.result import InferenceResult, Status
+
+__all__ = ["InferenceMethod", "InferenceResult", "Status", "infer", "method_class", "method_names"]

@@ -1,0 +1,114 @@
+"""What every inference method is: settings, declared abilities, and one function from problem to answer."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from intarsia._validation import FloatArray, IntArray, check_number
+from intarsia.graph import FactorGraph
+from intarsia.inference.result import Status
+
+
+class Clock:
+    """Wall time since the run began, against an optional limit in seconds."""
+
+    def __init__(self, limit: float | None = None) -> None:
+        self.start = time.perf_counter()
+        self.limit = limit
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self.start
+
+    @property
+    def expired(self) -> bool:
+        """Whether the limit is reached."""
+        return self.limit is not None and self.seconds >= self.limit
+
+
+@dataclass
+class Problem:
+    """What a method is given: a graph in normal form, scores without NaN or +inf, and what is wanted.
+
+    In normal form (see `intarsia.graph.reduction`) every variable has at least two states, every factor joins at
+    least two variables, no two factors join the same set, and every variable has a state that is not -inf.
+
+    `theta` is divided by the temperature already; `task` is "map" at temperature 0.
+    """
+
+    graph: FactorGraph
+    theta: FloatArray
+    task: str
+    rng: np.random.Generator
+    clock: Clock = field(default_factory=Clock)
+    n_samples: int = 0
+    n_best: int = 0
+    start_mu: FloatArray | None = None
+    start_messages: FloatArray | None = None
+    report: Callable[[int, float], None] | None = None
+
+
+@dataclass
+class Answer:
+    """What a method gives back, in the layout of the problem's graph; `infer` turns it into a result."""
+
+    status: Status
+    mu: FloatArray | None = None
+    assignment: IntArray | None = None
+    log_partition: float | None = None
+    log_partition_is: str | None = None
+    lower_bound: float = -np.inf
+    upper_bound: float = np.inf
+    residual: float = 0.0
+    n_iter: int = 0
+    history: dict[str, FloatArray] = field(default_factory=dict)
+    samples: IntArray | None = None
+    best: IntArray | None = None
+    mu_error: FloatArray | None = None
+    r_hat: float | None = None
+    messages: FloatArray | None = None
+    note: str = ""
+
+
+class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of all inference methods.
+
+    A method is a settings object (scikit-learn conventions: keyword arguments stored as given, checked at use). Its
+    class attributes say what it can do; error messages, the docs' table and the contract tests read them.
+    """
+
+    name: ClassVar[str]
+    """Name in the registry, also that of the file, the test and the page."""
+    summary: ClassVar[str]
+    """When to choose it, in one line."""
+    exact: ClassVar[bool] = False
+    gives_marginals: ClassVar[bool] = False
+    gives_map: ClassVar[bool] = False
+    gives_samples: ClassVar[bool] = False
+    gives_best: ClassVar[bool] = False
+    log_partition_is: ClassVar[str | None] = None
+    """What a converged run guarantees of log Z."""
+    differentiable: ClassVar[bool] = False
+    max_scope: ClassVar[int | None] = None
+    """Largest factor it takes; None for any."""
+    cost: ClassVar[str] = ""
+    """Work per sweep, or in all for exact methods, in words."""
+
+    temperature: float | None
+
+    def check_settings(self) -> None:
+        """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
+        if self.temperature is not None:
+            check_number(self.temperature, f"{type(self).__name__}: temperature", low=0.0, high=1e300)
+
+    @abstractmethod
+    def run(self, problem: Problem) -> Answer:
+        """Solve one problem in normal form."""

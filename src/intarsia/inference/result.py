@@ -1,0 +1,153 @@
+"""The one answer type: what was found, how far it can be trusted, how it was reached."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.exceptions import NotSupportedError
+from intarsia.graph import FactorGraph
+
+
+class Status(enum.Enum):
+    """How a run ended; `message` says it to people."""
+
+    EXACT = "the answer is exact"
+    CONVERGED = "reached its tolerance"
+    MAX_ITER = "stopped at max_iter before it reached its tolerance"
+    STALLED = "makes no more progress although it has not reached its tolerance"
+    TIME_LIMIT = "stopped at time_limit"
+    INTERRUPTED = "interrupted; this is the best result so far"
+    INFEASIBLE = "no assignment has a finite score"
+
+    @property
+    def message(self) -> str:
+        """The status in words."""
+        return self.value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InferenceResult:
+    """What `intarsia.infer` returns, whatever the method.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+        The graph that was given; everything here is in its layout.
+    method : object
+        The settings object that ran.
+    task : {"marginals", "map"}
+        What was asked.
+    mu : float array (n_theta,) or None
+        Expected statistics. For "map", the statistics of `assignment`. None when the model is infeasible.
+    assignment : int array (n_variables,) or None
+        The labelling: the best one found for "map", the most probable state of each variable for "marginals".
+    score : float
+        Score of `assignment`; -inf when there is none.
+    log_partition : float or None
+        Value of the objective `<theta, mu> + T H(mu)`, the method's log Z; None for "map".
+    log_partition_is : str or None
+        What *this run* guarantees of it: "exact", "upper bound", "lower bound" or "estimate".
+    lower_bound, upper_bound : float
+        On log Z for "marginals", on the best score for "map"; infinite where nothing is known.
+    status : Status
+        How the run ended.
+    residual : float
+        Last change, compared with `tol`; 0 for exact methods.
+    n_iter : int
+        Sweeps made; 0 for exact methods.
+    history : dict of float arrays
+        One value per sweep, at least `residual`.
+    seconds : float
+        Wall time of the run, compilation included.
+    samples : int array (n_samples, n_variables) or None
+        Draws from the model, when asked for.
+    best, best_scores : arrays (n_best, n_variables) and (n_best,) or None
+        The labellings with the highest scores in falling order, when asked for.
+    mu_error : float array or None
+        Monte-Carlo standard error of `mu`, for sampling methods.
+    r_hat : float or None
+        Largest split R-hat over the variables' states, for sampling methods.
+    messages : float array or None
+        State of message passing, for `warm_start`.
+
+    Examples
+    --------
+    >>> import intarsia
+    >>> graph = intarsia.chain_graph(2, 2)
+    >>> result = intarsia.infer(graph, graph.pack(tables=[[[1.0, 0.0], [0.0, 1.0]]]), "brute_force")
+    >>> result.marginals(0)
+    array([0.5, 0.5])
+    >>> result.factor_marginals(0).round(4)
+    array([[0.3655, 0.1345],
+           [0.1345, 0.3655]])
+    """
+
+    graph: FactorGraph
+    method: Any
+    task: str
+    status: Status
+    mu: FloatArray | None = None
+    assignment: IntArray | None = None
+    score: float = -np.inf
+    log_partition: float | None = None
+    log_partition_is: str | None = None
+    lower_bound: float = -np.inf
+    upper_bound: float = np.inf
+    residual: float = 0.0
+    n_iter: int = 0
+    history: dict[str, FloatArray] = field(default_factory=dict)
+    seconds: float = 0.0
+    samples: IntArray | None = None
+    best: IntArray | None = None
+    best_scores: FloatArray | None = None
+    mu_error: FloatArray | None = None
+    r_hat: float | None = None
+    messages: FloatArray | None = None
+    note: str = ""
+    _factor_marginals: Callable[[int], FloatArray] | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run reached its goal: exact, or within its tolerance."""
+        return self.status in (Status.EXACT, Status.CONVERGED)
+
+    def marginals(self, variable: int | str) -> FloatArray:
+        """Marginal distribution of one variable, by index or name."""
+        return self.graph.variable(self._require_mu(), variable)
+
+    def factor_marginals(self, factor: int) -> FloatArray:
+        """Joint marginal of one factor, also where its table is shared; an axis per variable of its scope.
+
+        The first request about a graph with shared or parametric tables runs the method once more with a table
+        for each factor.
+        """
+        mu = self._require_mu()
+        table = int(self.graph.table_of_factor[factor])
+        alone = self.graph.table_kind[table] == 0 and not self.graph.shares_tables
+        if alone:
+            return self.graph.table(mu, table)
+        if self._factor_marginals is None:
+            raise NotSupportedError(f"{type(self.method).__name__} gives no marginals of single factors.")
+        return self._factor_marginals(factor)
+
+    def _require_mu(self) -> FloatArray:
+        if self.mu is None:
+            raise NotSupportedError(f"This result holds no marginals: {self.status.message}.")
+        return self.mu
+
+    def __repr__(self) -> str:
+        parts = [f"{type(self.method).__name__}, {self.task}", self.status.name]
+        if self.log_partition is not None:
+            parts.append(f"log Z {self.log_partition:.6g} ({self.log_partition_is})")
+        if self.task == "map":
+            parts.append(f"score {self.score:.6g}")
+        if self.n_iter:
+            parts.append(f"{self.n_iter} sweeps, residual {self.residual:.1e}")
+        parts.append(f"{self.seconds:.3g} s")
+        return f"InferenceResult({'; '.join(parts)})"
