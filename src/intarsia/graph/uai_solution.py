@@ -1,0 +1,155 @@
+"""Result files of the UAI competitions: PR (log10 Z), MAR (marginals) and MAP (an assignment)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.graph.factor_graph import FactorGraph
+from intarsia.graph.uai_tokens import MAX_BYTES, Tokens, read_bytes
+
+_TASKS = ("map", "mar", "pr")
+
+
+@runtime_checkable
+class Solved(Protocol):
+    """What an inference result offers to a solution file."""
+
+    graph: FactorGraph
+    mu: FloatArray | None
+    assignment: IntArray | None
+    log_partition: float | None
+
+
+def read_uai_solution(
+    path: str | os.PathLike[str], task: str | None = None, *, max_bytes: float = MAX_BYTES
+) -> float | list[FloatArray] | IntArray:
+    r"""Content of a result file: log Z (natural logarithm), marginals by variable, or states by variable.
+
+    Parameters
+    ----------
+    path : path
+        The file, plain or gzip; a leading number of samples (1) before the answer is accepted.
+    task : {"pr", "mar", "map"}, optional
+        What the file must hold; by default whatever its first word says.
+
+    Returns
+    -------
+    float, list of float arrays, or int array
+        For "pr", "mar" and "map". PR files hold log10 Z; it is converted.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.uai.PR"
+    ...     _ = path.write_text("PR\n2.0\n")
+    ...     print(read_uai_solution(path) == 2 * math.log(10))
+    True
+    """
+    words = _TASKS if task is None else (check_choice(task.lower(), _TASKS, "task"),)
+    tokens = Tokens(path, read_bytes(path, max_bytes), tuple(word.upper() for word in words))
+    if tokens.word == "PR":
+        # Older files put the number of samples before the value.
+        if tokens.n_tokens not in (1, 2) or (tokens.n_tokens == 2 and tokens.values[0] != 1):
+            tokens.fail(0, f"expected one number, log10 of Z, got {tokens.n_tokens} numbers.")
+        value = float(tokens.values[-1])
+        if math.isnan(value) or value == math.inf:
+            tokens.fail(tokens.n_tokens - 1, f"log10 of Z must be a number, got {value}.")
+        return value * math.log(10.0)
+    if tokens.word == "MAP":
+        return _read_states(tokens)
+    return _read_marginals(tokens)
+
+
+def _read_states(tokens: Tokens) -> IntArray:
+    count = tokens.whole(0, "the number of variables")
+    begin = 1
+    if count != tokens.n_tokens - 1:
+        if count != 1 or tokens.n_tokens < 2 or tokens.values[1] != tokens.n_tokens - 2:
+            tokens.fail(0, f"{count} states are announced, but {tokens.n_tokens - 1} follow.")
+        begin = 2
+    return tokens.wholes(begin, tokens.n_tokens, "the state of variable {}")
+
+
+def _read_marginals(tokens: Tokens) -> list[FloatArray]:
+    found = _marginals_from(tokens, 0)
+    if found is None and tokens.values[0] == 1:
+        found = _marginals_from(tokens, 1)
+    if found is None:
+        tokens.fail(
+            0, f"the {tokens.n_tokens} numbers are no list of marginals: n, then k p_1 ... p_k for each variable."
+        )
+    return found
+
+
+def _marginals_from(tokens: Tokens, at: int) -> list[FloatArray] | None:
+    """Marginals that start at a token, or None when the counts do not come out even."""
+    n_variables = tokens.whole(at, "the number of variables")
+    at += 1
+    found: list[FloatArray] = []
+    while at < tokens.n_tokens and len(found) < n_variables:
+        size = tokens.values[at]
+        if not (1 <= size <= tokens.n_tokens - at - 1 and size == np.rint(size)):
+            return None
+        found.append(tokens.values[at + 1 : at + 1 + int(size)].copy())
+        at += 1 + int(size)
+    return found if len(found) == n_variables and at == tokens.n_tokens else None
+
+
+def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> None:
+    """Write a result file of the competition.
+
+    Parameters
+    ----------
+    path : path
+        Where to write.
+    values : InferenceResult, or float, or list of arrays, or sequence of int
+        The answer: for "pr" log Z (natural logarithm; log10 is written), for "mar" a distribution per variable, for
+        "map" a state per variable. A result supplies whichever is asked for.
+    task : {"pr", "mar", "map"}
+        What to write.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.uai.MAR"
+    ...     write_uai_solution(path, [[0.25, 0.75], [1.0, 0.0]], "mar")
+    ...     print(path.read_text())
+    MAR
+    2 2 0.25 0.75 2 1.0 0.0
+    <BLANKLINE>
+    """
+    task = check_choice(str(task).lower(), _TASKS, "task")
+    if isinstance(values, Solved):
+        values = _from_result(values, task)
+    if task == "pr":
+        body = repr(float(values) / math.log(10.0))
+    elif task == "map":
+        states = as_int_array(values, "write_uai_solution: states").reshape(-1).tolist()
+        body = " ".join(map(str, [len(states), *states]))
+    else:
+        blocks = [as_float_array(block, "write_uai_solution: marginals").reshape(-1).tolist() for block in values]
+        body = " ".join([str(len(blocks)), *(" ".join(map(repr, [len(block), *block])) for block in blocks)])
+    Path(path).write_text(f"{task.upper()}\n{body}\n", encoding="ascii")
+
+
+def _from_result(result: Solved, task: str) -> float | Sequence[FloatArray] | IntArray:
+    found = {"pr": result.log_partition, "mar": result.mu, "map": result.assignment}[task]
+    if found is None:
+        raise NotSupportedError(
+            f"write_uai_solution: this result holds nothing for task={task!r}. Run the task that gives it."
+        )
+    if task == "mar":
+        return [result.graph.variable(np.asarray(found), v) for v in range(result.graph.n_variables)]
+    if task == "pr" and not float(found) < math.inf:  # type: ignore[arg-type]
+        raise InvalidInputError(f"write_uai_solution: log Z is {found}.")
+    return found

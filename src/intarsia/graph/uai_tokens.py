@@ -1,0 +1,217 @@
+"""Bytes of a UAI file as numbers, with the line of each at hand for error messages.
+
+Speed and safety rest on one idea: the whole file after its first word is numbers, so they are parsed in one go and
+every count in the file is compared with how many numbers are really there before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+import zlib
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from gzip import GzipFile
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.exceptions import FileFormatError, TooLargeError
+
+_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_SPACE = np.zeros(256, dtype=bool)
+_SPACE[list(b" \t\n\v\f\r")] = True
+_CHUNK = 1 << 24
+_LONG_TOKEN = 256
+MAX_BYTES = 2_000_000_000
+
+
+def read_bytes(path: str | os.PathLike[str], max_bytes: float) -> bytes:
+    """Content of a plain or gzip file (told by content); at most `max_bytes`, counted after decompression."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        stream = GzipFile(fileobj=file) if packed else file
+        parts, total = [], 0
+        try:
+            while part := stream.read(_CHUNK):
+                parts.append(part)
+                total += len(part)
+                if total > max_bytes:
+                    raise TooLargeError(
+                        f"{Path(path).name}: more than max_bytes={max_bytes:g} bytes"
+                        f"{' after decompression' if packed else ''}. Raise max_bytes if the file can be trusted."
+                    )
+        except (EOFError, zlib.error, OSError) as error:
+            if not packed:
+                raise
+            raise FileFormatError(
+                f"{Path(path).name}: damaged gzip file ({error}). Get it again, or unpack it by hand."
+            ) from None
+    return b"".join(parts)
+
+
+class Tokens:
+    """Numbers of a file, an optional leading word apart, that know their lines.
+
+    Parameters
+    ----------
+    path : path
+        For error messages.
+    data : bytes
+        Content of the file.
+    words : tuple of str
+        Accepted first words; empty when the file starts with a number.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], data: bytes, words: tuple[str, ...] = ()) -> None:
+        self.name = Path(path).name
+        self.data = data
+        self.word = ""
+        self._begin = 0
+        if words:
+            head = data[:_LONG_TOKEN].split(None, 1)
+            self.word = head[0].decode("ascii", "replace").upper() if head else ""
+            if self.word not in words:
+                found = f"{_brief(head[0])}" if head else "an empty file"
+                self._fail_at(0, f"expected {' or '.join(words)} as the first word, got {found}.")
+            self._begin = data.index(head[0]) + len(head[0])
+        self.n_tokens = self._count()
+        self.values = self._parse()
+
+    # ---------------------------------------------------------------- numbers
+
+    def _parse(self) -> FloatArray:
+        with warnings.catch_warnings():
+            # NumPy stops at the first thing that is no number and warns; the count then tells.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                values = np.fromstring(self.data[self._begin :], dtype=np.float64, sep=" ")
+            except ValueError:
+                values = np.empty(0)
+        # A token such as 1.5.2 gives two numbers and text ends the parse, so equal counts mean one number per token.
+        if values.size != self.n_tokens:
+            for index, token in enumerate(self._split()):
+                if not _NUMBER.fullmatch(token):
+                    self.fail(index, f"expected a number, got {_brief(token)}.")
+            self._fail_at(0, "the numbers cannot be read.")
+        return values
+
+    def _split(self) -> list[bytes]:
+        return self.data[self._begin :].split()
+
+    def _masks(self) -> list[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+        """Chunks of the file: offset, and a mask of the bytes that start a token."""
+        masks = []
+        before = True
+        for start in range(self._begin, len(self.data), _CHUNK):
+            space = _SPACE[np.frombuffer(self.data, np.uint8, min(_CHUNK, len(self.data) - start), start)]
+            first = ~space
+            first[1:] &= space[:-1]
+            first[0] &= before
+            before = bool(space[-1])
+            masks.append((start, first))
+        return masks
+
+    def _count(self) -> int:
+        return sum(int(np.count_nonzero(first)) for _, first in self._masks())
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        found = [start + np.flatnonzero(first) for start, first in self._masks()]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def token(self, index: int) -> bytes:
+        """One token as written."""
+        start = int(self._starts[index])
+        return self.data[start : start + 2 * _LONG_TOKEN].split(None, 1)[0]
+
+    def whole(self, index: int, what: str, low: int = 0) -> int:
+        """One token as a whole number of at least `low`."""
+        if index >= self.n_tokens:
+            self.fail(index, f"the file ends where {what} should stand.")
+        value = self.values[index]
+        if not (value >= low and value == np.rint(value) and value < 2**53):
+            self.fail(index, f"{what} must be a whole number of at least {low}, got {_brief(self.token(index))}.")
+        return int(value)
+
+    def wholes(self, start: int, stop: int, what: str, low: int = 0) -> IntArray:
+        """Several tokens as whole numbers; `what` may hold `{}` for the position."""
+        block = self.values[start:stop]
+        good = (block >= low) & (block == np.rint(block)) & (block < 2**53)
+        if not good.all():
+            at = int(np.argmin(good))
+            self.whole(start + at, what.format(at), low)
+        return block.astype(np.int64)
+
+    def logs(self, start: int, stop: int, what: str) -> FloatArray:
+        """Natural logarithms of several tokens, which must be finite and not negative; 0 gives -inf.
+
+        Numbers too small or too large for a float64 (1e-400) keep their logarithm, so underflow never looks like a
+        hard zero.
+        """
+        block = self.values[start:stop]
+        bad = ~(block >= 0)
+        if bad.any():
+            at = start + int(np.argmax(bad))
+            self.fail(at, f"{what} must be a number of at least 0, got {_brief(self.token(at))}.")
+        with np.errstate(divide="ignore"):
+            logs = np.log(block)
+        extreme = np.flatnonzero((block < np.finfo(float).tiny) | (block == np.inf))
+        for at in self._not_plain_zero(start + extreme):
+            logs[at - start] = self._log_of_extreme(int(at), what)
+        return logs
+
+    def _not_plain_zero(self, indices: IntArray) -> IntArray:
+        """Those of the given tokens that have a digit other than 0, or are long or no digits at all."""
+        if not indices.size:
+            return indices
+        content = np.frombuffer(self.data, np.uint8)
+        at = self._starts[indices]
+        found = self.values[indices] != 0
+        active = np.flatnonzero(~found)
+        for _ in range(_LONG_TOKEN):
+            active = active[at[active] < content.size]
+            byte = content[at[active]]
+            found[active[(byte >= ord("1")) & (byte <= ord("9"))]] = True
+            active = active[~_SPACE[byte] & ~found[active]]
+            if not active.size:
+                break
+            at[active] += 1
+        found[active] = True
+        return indices[found]
+
+    def _log_of_extreme(self, index: int, what: str) -> float:
+        start = int(self._starts[index])
+        token = self.data[start : start + 100_000].split(None, 1)[0].decode("ascii")
+        try:
+            number = Decimal(token)
+        except InvalidOperation:
+            number = Decimal("NaN")
+        if number.is_zero():
+            return -math.inf
+        if not number.is_finite() or abs(number.adjusted()) > 10**6:
+            self.fail(index, f"{what} must be a finite number, got {_brief(token.encode())}.")
+        digits = number.as_tuple().digits[:20]
+        mantissa = float("".join(map(str, digits))) / 10.0 ** (len(digits) - 1)
+        return math.log(mantissa) + number.adjusted() * math.log(10.0)
+
+    # ---------------------------------------------------------------- errors
+
+    def fail(self, index: int, message: str) -> NoReturn:
+        """Raise with the line of a token; past the last one, with the last line."""
+        offset = int(self._starts[index]) if index < self.n_tokens else len(self.data.rstrip())
+        self._fail_at(offset, message)
+
+    def _fail_at(self, offset: int, message: str) -> NoReturn:
+        line = self.data.count(b"\n", 0, offset) + 1
+        raise FileFormatError(f"{self.name}, line {line}: {message}")
+
+
+def _brief(token: bytes) -> str:
+    text = token[:41].decode("ascii", "replace")
+    return repr(text[:40] + "..." if len(text) > 40 else text)
