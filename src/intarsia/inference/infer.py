@@ -170,8 +170,9 @@ def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer
         return Answer(Status.INFEASIBLE)
     if graph.n_variables == 0:
         empty = np.empty(0, np.int64)
-        answer = Answer(Status.EXACT, mu=np.empty(0), assignment=empty, log_partition_is="exact")
-        answer.log_partition = answer.lower_bound = answer.upper_bound = 0.0
+        answer = Answer(Status.EXACT, assignment=empty, lower_bound=0.0, upper_bound=0.0)
+        if problem.task == "marginals":
+            answer.mu, answer.log_partition, answer.log_partition_is = np.empty(0), 0.0, "exact"
         answer.samples = np.empty((problem.n_samples, 0), np.int64) if problem.n_samples else None
         answer.best = np.empty((1, 0), np.int64) if problem.n_best else None
         return answer
@@ -205,10 +206,10 @@ def _present(
         "status": answer.status,
         "n_iter": answer.n_iter,
         "residual": answer.residual,
-        "history": answer.history,
+        "history": {key: frozen(values) for key, values in answer.history.items()},
         "note": answer.note,
         "r_hat": answer.r_hat,
-        "messages": answer.messages,
+        "messages": None if answer.messages is None else frozen(answer.messages),
     }
     if answer.status is Status.INFEASIBLE:
         fields |= {"lower_bound": -np.inf, "upper_bound": -np.inf}

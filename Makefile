@@ -1,0 +1,62 @@
+# Every target sets up .venv by itself; all that is needed is Python 3.11 or newer and make.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test lint docs serve bench clean
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+WORKERS ?= 2
+ARGS ?=
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+
+run: $(VENV)/.with-package ## the tour: every method beside the exact answer, a table and a picture
+	@$(BIN)/intarsia tour
+
+test: $(VENV)/.with-test ## all tests, docstring examples and doc pages included
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.with-lint ## ruff (lint and format) and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+docs: $(VENV)/.with-docs ## the documentation in site/, warnings are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+serve: $(VENV)/.with-docs ## the documentation on a local port, rebuilt at every change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+bench: $(VENV)/.with-package ## speed, memory and quality beside other libraries, each in an environment of its own
+	@$(BIN)/python benchmarks/setup_peers.py
+	@$(BIN)/intarsia bench inference $(ARGS)
+
+clean: ## remove everything that was made here
+	@rm -rf $(VENV) .venv-* site tour report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp per extra, so that `make run` installs the package alone and a second run starts at once.
+$(VENV)/.created:
+	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Intarsia needs Python 3.11 or newer, and none was found. Install one, or: make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$($$found --version) ..."; \
+	$$found -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.with-package: $(VENV)/.created pyproject.toml
+	@echo "Installing Intarsia ..."
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.with-%: $(VENV)/.created pyproject.toml
+	@echo "Installing Intarsia with what '$*' needs ..."
+	@$(PIP) --editable '.[$*]'
+	@touch $@
