@@ -265,7 +265,9 @@ class FactorGraph:
                 f"{self.n_theta - int(self.variable_ptr[-1])} for {self.n_tables} tables. Use graph.pack(...)."
             )
         # One pass without a temporary: a sum is finite or -inf unless a NaN or +inf is in it.
-        if not flat.sum() < np.inf:
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = flat.sum()
+        if not total < np.inf:
             bad = np.isnan(flat) | (flat == np.inf)
             if bad.any():
                 at = int(np.argmax(bad))

@@ -1,0 +1,36 @@
+"""Examples that run cannot rot: every Python block of the README and of the pages is executed, in order."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    page
+    for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    if re.search(r"^```python", page.read_text(encoding="utf-8"), flags=re.M)
+]
+_BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    text = page.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
+    namespace: dict[str, object] = {"__name__": "page"}
+    for block in _BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start(1)) + 1
+        # Line numbers of a failure are those of the page.
+        code = compile("\n" * (line - 1) + block[1], str(page), "exec")
+        exec(code, namespace)
+
+
+def test_readme_has_the_ten_lines():
+    blocks = _BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert blocks
+    assert len(blocks[0].splitlines()) <= 12

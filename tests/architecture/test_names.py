@@ -1,0 +1,97 @@
+"""One word opens code, kernel, test and page; public names explain themselves; citations lead somewhere."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import intarsia
+from intarsia.inference.registry import method_class, method_names
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "intarsia"
+DOCS = ROOT / "docs"
+# Written with NumPy on purpose, so that the check of everything else shares no loop with it.
+WITHOUT_KERNEL = {"brute_force"}
+# Methods whose sweeps are one kernel with another method's.
+KERNEL_OF = {"belief_propagation": "messages", "tree_reweighted": "messages"}
+PUBLIC = [name for name in intarsia.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_one_word_opens_everything(name):
+    found = method_class(name)
+    assert found.__module__ == f"intarsia.inference.{name}"
+    assert found.__name__.lower() == name.replace("_", "")
+    assert (ROOT / "tests" / "inference" / f"test_{name}.py").is_file()
+    assert (DOCS / "guide" / f"{name}.md").is_file()
+    if name not in WITHOUT_KERNEL:
+        kernel = KERNEL_OF.get(name, name)
+        assert (SOURCE / "_kernels" / f"{kernel}.py").is_file()
+        source = (SOURCE / "inference" / f"{name}.py").read_text(encoding="utf-8")
+        assert "_kernels" in source or name in KERNEL_OF
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_have_docstrings_with_examples(name):
+    value = getattr(intarsia, name)
+    text = inspect.getdoc(value)
+    assert text, f"{name} has no docstring"
+    first = text.splitlines()[0]
+    assert len(first) <= 120
+    abstract = inspect.isabstract(value)
+    enumeration = inspect.isclass(value) and issubclass(value, (intarsia.Status, intarsia.FactorKind))
+    made_elsewhere = value is intarsia.GraphBatch
+    if not (abstract or enumeration or made_elsewhere):
+        assert re.search(r"^Examples\n-{8}$", text, flags=re.M), f"{name} has no Examples section"
+        assert ">>> " in text.split("Examples\n--------")[1]
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name.islower()])
+def test_public_functions_are_typed(name):
+    signature = inspect.signature(getattr(intarsia, name))
+    assert signature.return_annotation is not inspect.Signature.empty
+    for parameter in signature.parameters.values():
+        assert parameter.annotation is not inspect.Parameter.empty, parameter.name
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_setting_is_in_the_docstring(name):
+    found = method_class(name)
+    text = inspect.getdoc(found) or ""
+    for setting in found._get_param_names():
+        assert re.search(rf"^(\w+, )*{setting}(, \w+)* : ", text, flags=re.M), f"{found.__name__}: {setting}"
+
+
+def test_every_registry_name_is_public():
+    for name in method_names():
+        assert getattr(intarsia, method_class(name).__name__) is method_class(name)
+
+
+# ---------------------------------------------------------------- citations
+
+# Author-year keys as they stand in comments and docstrings: Domke2013, WainwrightJordan2008.
+_KEY = re.compile(r"\b([A-Z][a-z]+(?:[A-Z][a-z]+)*(?:19|20)\d\d[a-z]?)\b")
+
+
+def bibliography() -> set[str]:
+    return set(re.findall(r"^@\w+\{(\w+),", (DOCS / "references.bib").read_text(encoding="utf-8"), flags=re.M))
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*SOURCE.rglob("*.py"), *DOCS.rglob("*.md"), ROOT / "README.md"]),
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_citation_keys_are_in_the_bibliography(path):
+    unknown = set(_KEY.findall(path.read_text(encoding="utf-8"))) - bibliography()
+    assert not unknown, f"not in docs/references.bib: {sorted(unknown)}"
+
+
+def test_the_references_page_lists_the_bibliography():
+    page = (DOCS / "references.md").read_text(encoding="utf-8")
+    missing = [key for key in sorted(bibliography()) if key not in page]
+    assert not missing
