@@ -112,14 +112,26 @@ def tree_graph(parents: ArrayLike, n_states: int | ArrayLike, *, shared: bool = 
 
 
 def star_graph(n_leaves: int, n_states: int, *, shared: bool = False) -> FactorGraph:
-    """Star with centre 0 and leaves 1 .. n_leaves."""
+    """Star with centre 0 and leaves 1 .. n_leaves.
+
+    Examples
+    --------
+    >>> star_graph(3, 2).scope_idx.reshape(-1, 2).tolist()
+    [[0, 1], [0, 2], [0, 3]]
+    """
     check_number(n_leaves, "star_graph: n_leaves", low=0, integer=True)
     leaves = np.arange(1, n_leaves + 1)
     return from_edges(np.full(n_leaves + 1, n_states), np.stack([np.zeros_like(leaves), leaves], axis=1), shared=shared)
 
 
 def complete_graph(n_variables: int, n_states: int, *, shared: bool = False) -> FactorGraph:
-    """Every pair i < j joined by a factor."""
+    """Every pair i < j joined by a factor.
+
+    Examples
+    --------
+    >>> complete_graph(3, 2).scope_idx.reshape(-1, 2).tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    """
     check_number(n_variables, "complete_graph: n_variables", low=0, integer=True)
     first, second = np.triu_indices(n_variables, 1)
     return from_edges(np.full(n_variables, n_states), np.stack([first, second], axis=1), shared=shared)

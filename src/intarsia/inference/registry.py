@@ -23,12 +23,24 @@ _METHODS = {
 
 
 def method_names() -> list[str]:
-    """Names of all inference methods, in the order of the docs' table."""
+    """Names of all inference methods, in the order of the docs' table.
+
+    Examples
+    --------
+    >>> method_names()[:2]
+    ['brute_force', 'tree']
+    """
     return list(_METHODS)
 
 
 def method_class(name: str) -> type[InferenceMethod]:
-    """Class of a method by its name; an unknown name raises with the nearest one."""
+    """Class of a method by its name; an unknown name raises with the nearest one.
+
+    Examples
+    --------
+    >>> method_class("brute_force").log_partition_is
+    'exact'
+    """
     check_choice(name, _METHODS, "method")
     module = import_module(f"intarsia.inference.{name}")
     found: type[InferenceMethod] = getattr(module, _METHODS[name])
