@@ -1,0 +1,106 @@
+"""Belief propagation by PGMax, run inside its own environment and driven line by line.
+
+Started by `intarsia.experiments.peers` as `python -P pgmax.py`. Each line on stdin is a JSON request with a key "do",
+each line on stdout the JSON answer:
+
+    {"do": "load", "file": F}                  npz with unary (n, k), edges (m, 2), pair (m, k, k)
+    {"do": "run", "n_iter": N, "damping": D}   one timed run from uniform messages; compiled before, compile time apart
+    {"do": "residuals", "n_iter": N, ...}      largest change of a log message in each of N iterations
+    {"do": "marginals", "file": F}             write the variable marginals (n, k) of the last run
+    {"do": "memory"}                           largest memory of this process so far, in bytes
+
+`seconds` is message passing alone, after compilation and with the arrays on the device: beliefs, marginals and log Z
+are not counted. Where that favours somebody, it is PGMax.
+"""
+
+import json
+import resource
+import sys
+import time
+import types
+
+import jax
+import jax.extend.backend
+import jax.lib
+import numpy as np
+
+# PGMax 0.6.1 reads jax.lib.xla_bridge, which current JAX no longer has; it asks it only for the backend's name.
+if not hasattr(jax.lib, "xla_bridge"):
+    jax.lib.xla_bridge = types.SimpleNamespace(get_backend=jax.extend.backend.get_backend)
+
+from pgmax import fgraph, fgroup, infer, vgroup
+
+
+class Session:
+    """One model and what was compiled for it."""
+
+    def load(self, file):
+        with np.load(file) as data:
+            unary, edges, pair = data["unary"], data["edges"], data["pair"]
+        start = time.perf_counter()
+        n, k = unary.shape
+        self.variables = vgroup.NDVarArray(num_states=k, shape=(n,))
+        graph = fgraph.FactorGraph(variable_groups=self.variables)
+        graph.add_factors(
+            fgroup.PairwiseFactorGroup(
+                variables_for_factors=[[self.variables[i], self.variables[j]] for i, j in edges.tolist()],
+                log_potential_matrix=pair,
+            )
+        )
+        self.inferer = infer.build_inferer(graph.bp_state, backend="bp")
+        arrays = self.inferer.init(evidence_updates={self.variables: unary})
+        # Plain arrays: BPArrays flattens to another tree when it comes back, which a compiled function refuses.
+        self.arrays = jax.block_until_ready(
+            tuple(jax.device_put(a) for a in (arrays.log_potentials, arrays.ftov_msgs, arrays.evidence))
+        )
+        self.compiled = {}
+        self.last = None
+        return {"seconds": time.perf_counter() - start, "version": f"jax {jax.__version__}"}
+
+    def compile(self, function, n_iter, damping):
+        """Compile once per setting; the iteration count and the damping are constants, as PGMax wants them."""
+        key = (function, n_iter, damping)
+        if key not in self.compiled:
+            run = getattr(self.inferer, function)
+            start = time.perf_counter()
+
+            def messages(log_potentials, ftov_msgs, evidence):
+                arrays = infer.BPArrays(log_potentials=log_potentials, ftov_msgs=ftov_msgs, evidence=evidence)
+                out = run(arrays, num_iters=n_iter, damping=damping, temperature=1.0)
+                return (out[0].ftov_msgs, out[1]) if function == "run_with_diffs" else out.ftov_msgs
+
+            self.compiled[key] = jax.jit(messages).lower(*self.arrays).compile(), time.perf_counter() - start
+        return self.compiled[key]
+
+    def run(self, n_iter, damping=0.0):
+        run, compile_seconds = self.compile("run", n_iter, damping)
+        start = time.perf_counter()
+        self.last = jax.block_until_ready(run(*self.arrays))
+        return {"seconds": time.perf_counter() - start, "compile_seconds": compile_seconds}
+
+    def residuals(self, n_iter, damping=0.0):
+        run, _ = self.compile("run_with_diffs", n_iter, damping)
+        self.last, residuals = jax.block_until_ready(run(*self.arrays))
+        return {"residuals": np.asarray(residuals, dtype=float).tolist()}
+
+    def marginals(self, file):
+        log_potentials, _, evidence = self.arrays
+        arrays = infer.BPArrays(log_potentials=log_potentials, ftov_msgs=self.last, evidence=evidence)
+        marginals = infer.get_marginals(self.inferer.get_beliefs(arrays))[self.variables]
+        np.savez(file, marginals=np.asarray(marginals, dtype=np.float64))
+        return {"dtype": str(self.last.dtype)}
+
+    def memory(self):
+        return {"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)}
+
+
+def main():
+    session = Session()
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = getattr(session, request.pop("do"))(**request)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tables and figures as functions that return rows; benchmark workloads and the peers they are measured against."""

@@ -1,0 +1,92 @@
+"""How to time two programs fairly: one processor, taking turns, the fastest of several runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from intarsia.exceptions import IntarsiaError
+
+# Read when a program starts, so they must be in its environment before; for both sides alike.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+
+
+@contextmanager
+def one_processor() -> Iterator[None]:
+    """Hold this process, and those it starts meanwhile, on one processor where the system allows it."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Wall seconds of one call.
+
+    Examples
+    --------
+    >>> seconds_of(lambda: None) < 1
+    True
+    """
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def fastest_in_turns(timed: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Smallest of the seconds that each function reports, all taking turns after one warm-up.
+
+    Taking turns means that a busy moment of the machine hits all of them; the minimum is the run it disturbed least.
+
+    Examples
+    --------
+    >>> ticks = iter([9.0, 2.0, 3.0])
+    >>> fastest_in_turns({"ours": lambda: next(ticks)}, repeats=2)    # the warm-up does not count
+    {'ours': 2.0}
+    """
+    for call in timed.values():
+        call()
+    best = dict.fromkeys(timed, float("inf"))
+    for _ in range(repeats):
+        for name, call in timed.items():
+            best[name] = min(best[name], call())
+    return best
+
+
+def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run Python code in a new process of this interpreter; it prints one JSON object, which is returned.
+
+    Examples
+    --------
+    >>> in_fresh_process("import json; print(json.dumps({'sum': 1 + 1}))")
+    {'sum': 2}
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **ONE_THREAD, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        raise IntarsiaError(f"bench: a measuring process failed. {run.stderr.strip().splitlines()[-1:]}")
+    answer: dict[str, Any] = json.loads(run.stdout)
+    return answer

@@ -1,0 +1,30 @@
+import os
+
+import pytest
+
+from intarsia.exceptions import IntarsiaError
+from intarsia.experiments.measurement import fastest_in_turns, in_fresh_process, one_processor
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
+def test_one_processor_is_held_and_given_back():
+    before = os.sched_getaffinity(0)
+    with one_processor():
+        assert len(os.sched_getaffinity(0)) == 1
+        assert in_fresh_process("import json, os; print(json.dumps({'n': len(os.sched_getaffinity(0))}))") == {"n": 1}
+    assert os.sched_getaffinity(0) == before
+
+
+def test_programs_take_turns():
+    calls = []
+
+    def timer(name):
+        return lambda: calls.append(name) or float(len(calls))
+
+    assert fastest_in_turns({"a": timer("a"), "b": timer("b")}, repeats=2) == {"a": 3.0, "b": 4.0}
+    assert calls == ["a", "b"] * 3  # a warm-up each, then in turns
+
+
+def test_a_process_that_fails_says_why():
+    with pytest.raises(IntarsiaError, match="no luck"):
+        in_fresh_process("raise SystemExit('no luck')")
