@@ -1,14 +1,54 @@
-"""What `make test` says at the end: how much was left out for want of data."""
+"""Where the data sets are, and a summary that cannot hide how many tests went without them."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 
-def pytest_terminal_summary(terminalreporter) -> None:
+import pytest
+
+REASON = "needs the data folder: set INTARSIA_DATA to it (conformance models are looked for beside it)"
+
+
+def data_folder() -> Path | None:
+    """The folder named by INTARSIA_DATA, if it is there."""
+    named = os.environ.get("INTARSIA_DATA")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def conformance_folder() -> Path | None:
+    """Models with answers of independent programs, beside the data folder."""
+    data = data_folder()
+    folder = data.resolve().parent / "conformance" if data else None
+    return folder if folder and folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    folder = data_folder()
+    if folder is None:
+        pytest.skip(REASON)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def conformance() -> Path:
+    folder = conformance_folder()
+    if folder is None:
+        pytest.skip(REASON)
+    return folder
+
+
+def pytest_collection_modifyitems(items):
+    if data_folder() is not None:
+        return
+    for item in items:
+        if item.get_closest_marker("data"):
+            item.add_marker(pytest.mark.skip(reason=REASON))
+
+
+def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", [])
-    without_data = [report for report in skipped if "INTARSIA_DATA" in str(report.longrepr)]
-    if without_data:
-        terminalreporter.write_line(
-            f"{len(without_data)} tests skipped for missing data; set INTARSIA_DATA to the folder that holds it."
-        )
-    else:
-        terminalreporter.write_line("0 tests skipped for missing data.")
+    without_data = sum(REASON in str(report.longrepr) for report in skipped)
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests skipped, {without_data} of them for want of INTARSIA_DATA")

@@ -132,6 +132,8 @@ def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> 
     if isinstance(values, Solved):
         values = _from_result(values, task)
     if task == "pr":
+        if not float(values) < math.inf:
+            raise InvalidInputError(f"write_uai_solution: log Z must be a number or -inf, got {values}.")
         body = repr(float(values) / math.log(10.0))
     elif task == "map":
         states = as_int_array(values, "write_uai_solution: states").reshape(-1).tolist()
@@ -143,13 +145,13 @@ def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> 
 
 
 def _from_result(result: Solved, task: str) -> float | Sequence[FloatArray] | IntArray:
-    found = {"pr": result.log_partition, "mar": result.mu, "map": result.assignment}[task]
-    if found is None:
-        raise NotSupportedError(
-            f"write_uai_solution: this result holds nothing for task={task!r}. Run the task that gives it."
-        )
-    if task == "mar":
-        return [result.graph.variable(np.asarray(found), v) for v in range(result.graph.n_variables)]
-    if task == "pr" and not float(found) < math.inf:  # type: ignore[arg-type]
-        raise InvalidInputError(f"write_uai_solution: log Z is {found}.")
-    return found
+    if task == "pr" and result.log_partition is not None:
+        return result.log_partition
+    if task == "mar" and result.mu is not None:
+        return [result.graph.variable(result.mu, v) for v in range(result.graph.n_variables)]
+    if task == "map" and result.assignment is not None:
+        return result.assignment
+    raise NotSupportedError(
+        f"write_uai_solution: this result holds nothing for task={task!r}. Run inference for that task; an infeasible "
+        f"model has no marginals and no assignment."
+    )

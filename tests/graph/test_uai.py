@@ -1,0 +1,415 @@
+import contextlib
+import gzip
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles.enumeration import enumerate_model
+from tests.zoo import ZOO
+
+import intarsia
+from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError, TooLargeError
+from intarsia.graph.uai_tokens import Tokens
+
+CLINIC = """BAYES
+3
+2 3 2
+4
+1 0
+2 0 1
+2 1 2
+1 2
+
+2
+ 0.25 0.75
+
+6
+ 0.2 0.3 0.5
+ 1 0 0
+
+6
+ .5 .5 1e-1 9E-1 0.0 1.0
+
+2
+ 2 4
+"""
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a text (or bytes) to a file and return its path."""
+
+    def write(content, name="model.uai"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+# ---------------------------------------------------------------- models
+
+
+def test_values_by_hand(put):
+    graph, theta = intarsia.read_uai(put(CLINIC))
+    assert graph.n_states.tolist() == [2, 3, 2]
+    assert [graph.scope(c).tolist() for c in range(graph.n_factors)] == [[0, 1], [1, 2]]
+    np.testing.assert_allclose(graph.variable(theta, 0), np.log([0.25, 0.75]))
+    np.testing.assert_array_equal(graph.variable(theta, 1), 0)
+    np.testing.assert_allclose(graph.variable(theta, 2), np.log([2, 4]))
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(graph.table(theta, 0), np.log([[0.2, 0.3, 0.5], [1, 0, 0]]))
+        np.testing.assert_allclose(graph.table(theta, 1), np.log([[0.5, 0.5], [0.1, 0.9], [0, 1]]))
+
+
+def test_unary_tables_add_up_and_constants_stay(put):
+    graph, theta = intarsia.read_uai(put("MARKOV 1 2 4  1 0  0  1 0  0   2 1 2   1 5   2 3 4  1 7"))
+    assert np.diff(graph.scope_ptr).tolist() == [0, 0]
+    np.testing.assert_allclose(graph.variable(theta, 0), np.log([3, 8]))
+    assert enumerate_model(graph, theta).log_partition == pytest.approx(math.log(11 * 35))
+
+
+@pytest.mark.parametrize("text", ["MARKOV\n0\n\n0\n", "MARKOV 0 0", "markov 0 0"])
+def test_no_variables(put, text):
+    graph, theta = intarsia.read_uai(put(text))
+    assert (graph.n_variables, graph.n_factors, theta.size) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", " ", "\t\n\n "])
+def test_layout_of_white_space_does_not_matter(put, newline):
+    expected = intarsia.read_uai(put(CLINIC))
+    found = intarsia.read_uai(put(CLINIC.replace("\n", newline)))
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("name", ["model.uai.gz", "model.uai"])
+def test_gzip_is_told_by_content(put, name):
+    expected = intarsia.read_uai(put(CLINIC, "plain.uai.gz"))
+    found = intarsia.read_uai(put(gzip.compress(CLINIC.encode()), name))
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("suffix", ["uai", "uai.gz"])
+@pytest.mark.parametrize("name", ZOO)
+def test_written_and_read_is_the_same_model(tmp_path, name, suffix):
+    graph, theta = ZOO[name]()
+    path = tmp_path / f"model.{suffix}"
+    intarsia.write_uai(path, graph, theta)
+    assert (path.read_bytes()[:2] == b"\x1f\x8b") == (suffix == "uai.gz")
+    again, theta_again = intarsia.read_uai(path)
+    np.testing.assert_array_equal(again.n_states, graph.n_states)
+    truth, found = enumerate_model(graph, theta), enumerate_model(again, theta_again)
+    np.testing.assert_array_equal(found.labellings, truth.labellings)
+    np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-12, atol=1e-12)
+    intarsia.write_uai(path, again, theta_again)
+    third, theta_third = intarsia.read_uai(path)
+    np.testing.assert_array_equal(third.scope_idx, again.scope_idx)
+    np.testing.assert_allclose(theta_third, theta_again, rtol=1e-13, atol=1e-13)
+
+
+def test_factors_without_unaries_keep_their_layout(tmp_path):
+    graph, theta = ZOO["three_way_factor"]()
+    intarsia.write_uai(tmp_path / "m.uai", graph, theta, kind="BAYES", evidence={0: 1})
+    again, theta_again = intarsia.read_uai(tmp_path / "m.uai")
+    np.testing.assert_array_equal(again.scope_ptr, graph.scope_ptr)
+    np.testing.assert_array_equal(again.scope_idx, graph.scope_idx)
+    np.testing.assert_allclose(theta_again, theta, rtol=1e-13, atol=1e-13)
+    assert intarsia.read_uai_evidence(tmp_path / "m.uai.evid") == {0: 1}
+    assert (tmp_path / "m.uai").read_text().startswith("BAYES\n")
+
+
+def test_numbers_beyond_float64_keep_their_logarithm(put):
+    tiny, digits = "1e-400", "0." + "0" * 350 + "25"
+    text = f"MARKOV 1 6 1 1 0  6 {tiny} 2.5E+500 0e5 {digits} 4.9e-324 0.000"
+    _, theta = intarsia.read_uai(put(text))
+    expected = [-400, 500 + math.log10(2.5), -math.inf, -351 + math.log10(2.5), -324 + math.log10(4.9), -math.inf]
+    np.testing.assert_allclose(theta, np.array(expected) * math.log(10), rtol=1e-14)
+
+
+# ---------------------------------------------------------------- bad models
+
+BAD = {
+    "empty": ("", r"line 1: expected MARKOV or BAYES as the first word, got an empty file\."),
+    "blank": (" \n\n", r"expected MARKOV or BAYES"),
+    "another word": ("LIMID 1 2 0", r"line 1: expected MARKOV or BAYES as the first word, got 'LIMID'\."),
+    "only the word": ("MARKOV", r"line 1: the file ends where the number of variables should stand"),
+    "text": ("MARKOV\n2\n2 two\n0", r"model\.uai, line 3: expected a number, got 'two'\."),
+    "text in a number": ("MARKOV\n1\n2\n1\n1 0\n2\n0.5 0.5x", r"line 7: expected a number, got '0\.5x'\."),
+    "two points": ("MARKOV\n1\n2\n1\n1 0\n2\n0.5.1 0.5", r"line 7: expected a number, got '0\.5\.1'\."),
+    "comma": ("MARKOV\n1\n2\n1\n1 0\n2\n0,5 0.5", r"line 7: expected a number, got '0,5'\."),
+    "hexadecimal": ("MARKOV 1 0x2 0", r"expected a number, got '0x2'"),
+    "underscore": ("MARKOV 1 1_0 0", r"expected a number, got '1_0'"),
+    "many variables": ("MARKOV\n1000000000000\n2 2\n", r"line 2: 1000000000000 variables are announced, but only 2"),
+    "beyond integers": ("MARKOV\n1e30\n2 2\n", r"line 2: the number of variables must be a whole number"),
+    "minus variables": ("MARKOV\n-3\n2 2\n", r"line 2: the number of variables must be a whole number of at least 0"),
+    "half a variable": ("MARKOV\n1.5\n2 2\n", r"line 2: the number of variables must be a whole number.*got '1\.5'"),
+    "nan variables": ("MARKOV\nnan\n2 2\n", r"line 2: the number of variables must be a whole number"),
+    "negative cardinality": (
+        "MARKOV\n2\n2\n-2\n0",
+        r"line 4: the number of states of variable 1 must be a whole number of at least 1, got '-2'\.",
+    ),
+    "no states": ("MARKOV\n2\n2 0\n0", r"line 3: the number of states of variable 1 must .* at least 1, got '0'"),
+    "no factor count": ("MARKOV\n2\n2 2\n", r"line 3: the file ends where the number of factors should stand"),
+    "many factors": ("MARKOV\n1\n2\n1000000000000\n1 0", r"line 4: 1000000000000 factors are announced, but only 2"),
+    "wide factor": ("MARKOV\n1\n2\n1\n99999999 0 2", r"line 5: factor 0 announces 99999999 variables, but only 2"),
+    "minus wide factor": ("MARKOV 1 2\n1\n-1 0 2", r"line 3: the number of variables of factor 0 must be a whole"),
+    "scopes end": ("MARKOV 1 2\n2\n1 0", r"line 3: the file ends where the number of variables of factor 1"),
+    "missing variable": (
+        "MARKOV\n3\n2 2 2\n2\n2 0 1\n2 1 3\n4 1 1 1 1\n4 1 1 1 1",
+        r"model\.uai, line 6: factor 1 names variable 3, but there are 3 variables \(0\.\.2\)\.",
+    ),
+    "minus variable": ("MARKOV\n1\n2\n1\n1 -1\n2 1 1", r"line 5: a variable of factor 0 must be a whole number"),
+    "variable twice": ("MARKOV\n2\n2 2\n1\n2 1 1\n4 1 1 1 1", r"line 5: factor 0 names variable 1 twice"),
+    "table count": (
+        "MARKOV\n1\n2\n1\n1 0\n3 1 1 1",
+        r"line 6: factor 0 announces 3 entries, but its scope \(2\) needs",
+    ),
+    "table of no variables": (
+        "MARKOV 1 2 1\n0\n2 1 1",
+        r"line 3: factor 0 announces 2 entries.*no variables.* needs 1",
+    ),
+    "huge table": (
+        "MARKOV\n5\n1000 1000 1000 1000 1000\n1\n5 0 1 2 3 4\n1000000000000000 1 1",
+        r"the file ends inside the table of factor 0: 1000000000000000 entries are needed, 2 are there",
+    ),
+    "table beyond floats": (
+        "MARKOV\n40\n" + "1000000000 " * 40 + "\n1\n40 " + " ".join(map(str, range(40))) + "\n1 1",
+        r"line 6: factor 0 announces 1 entries",
+    ),
+    "huge cardinality": ("MARKOV\n1\n1000000000\n1\n1 0\n2 1 1", r"factor 0 announces 2 entries.* needs 1000000000"),
+    "huge free variable": ("MARKOV\n2\n2\n1000000000\n0", r"line 4: variable 1 has 1000000000 states but is in no fac"),
+    "truncated table": (
+        "MARKOV\n2\n2 2\n2\n1 0\n2 0 1\n2 1 1\n4\n1 2 3",
+        r"line 9: the file ends inside the table of factor 1: 4 entries are needed, 3 are there\.",
+    ),
+    "no tables": ("MARKOV\n2\n2 2\n1\n2 0 1\n", r"line 5: the file ends inside the table of factor 0"),
+    "trailing": ("MARKOV\n1\n2\n1\n1 0\n2 1 1\n7 7", r"line 7: 2 more numbers after the table of the last factor"),
+    "trailing without factors": ("MARKOV\n1\n2\n0\n7", r"line 5: 1 more numbers"),
+    "negative entry": ("MARKOV\n1\n2\n1\n1 0\n2\n1\n-0.5", r"line 8: a table entry must be a number of at least 0.*-0"),
+    "nan entry": (
+        "MARKOV\n1\n2\n1\n1 0\n2\n1\nnan",
+        r"line 8: a table entry must be a number of at least 0, got 'nan'",
+    ),
+    "infinite entry": ("MARKOV\n1\n2\n1\n1 0\n2\n1\ninf", r"line 8: a table entry must be a finite number, got 'inf'"),
+    "exponent": ("MARKOV 1 2 1 1 0 2\n1\n1e-99999999999999999999999", r"line 3: a table entry must be a finite number"),
+    "binary": (b"\x00\xff\x00MARKOV", r"line 1: expected MARKOV"),
+    "zero byte": (b"MARKOV\n1\n2\n0\x00", r"line 4: expected a number"),
+    "damaged gzip": (gzip.compress(CLINIC.encode())[:-12], r"model\.uai: damaged gzip file"),
+    "no gzip": (b"\x1f\x8bnot gzip", r"model\.uai: damaged gzip file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_models_are_refused_with_the_line_and_without_allocating(put, name):
+    content, message = BAD[name]
+    path = put(content)
+    tracemalloc.start()
+    began = time.perf_counter()
+    with pytest.raises(FileFormatError, match=message):
+        intarsia.read_uai(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6
+    assert time.perf_counter() - began < 2
+
+
+def test_every_truncation_of_a_good_file_is_an_error(put):
+    text = CLINIC.rstrip()
+    for length in range(len(text) - 1):
+        try:
+            intarsia.read_uai(put(text[:length]))
+        except FileFormatError:
+            continue
+        pytest.fail(f"the first {length} characters were read as a whole model")
+
+
+def test_decompressed_size_is_limited(put):
+    bomb = gzip.compress(b"MARKOV " + b"0 " * 5_000_000)
+    assert len(bomb) < 100_000
+    with pytest.raises(TooLargeError, match=r"more than max_bytes=1e\+06 bytes after decompression"):
+        intarsia.read_uai(put(bomb), max_bytes=1e6)
+
+
+def test_missing_file_is_the_systems_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        intarsia.read_uai(tmp_path / "none.uai")
+
+
+def test_write_refuses_what_cannot_be_meant(tmp_path):
+    graph, theta = ZOO["chain"]()
+    with pytest.raises(InvalidInputError, match="kind='LIMID' is not known"):
+        intarsia.write_uai(tmp_path / "m.uai", graph, theta, kind="LIMID")
+    with pytest.raises(InvalidInputError, match="theta has shape"):
+        intarsia.write_uai(tmp_path / "m.uai", graph, theta[1:])
+    assert not (tmp_path / "m.uai").exists()
+
+
+def test_chunks_do_not_change_the_count(monkeypatch):
+    data = b" 12  3.5 -4\n5e3\t6 "
+    for size in range(1, 8):
+        monkeypatch.setattr("intarsia.graph.uai_tokens._CHUNK", size)
+        tokens = Tokens("x", data)
+        assert tokens.values.tolist() == [12, 3.5, -4, 5000, 6]
+        assert [tokens.token(k) for k in range(5)] == data.split()
+
+
+# ---------------------------------------------------------------- evidence
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("0", {}),
+        ("0\n", {}),
+        ("1 0", {}),
+        ("1\n0\n", {}),
+        ("1 6 0", {6: 0}),
+        ("1\n0 5", {0: 5}),
+        ("1\n1 6 0", {6: 0}),
+        ("2 3 1 4 0", {3: 1, 4: 0}),
+        ("1 2 3 1 4 0", {3: 1, 4: 0}),
+        ("2 3 1 3 1", {3: 1}),
+    ],
+)
+def test_both_forms_of_evidence(put, text, expected):
+    assert intarsia.read_uai_evidence(put(text)) == expected
+    assert intarsia.read_uai_evidence(put(gzip.compress(text.encode()))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2\n1 6 0\n1 5 1", r"model\.uai, line 1: the file holds 2 samples of evidence\. Give a file with exactly one"),
+        ("3 1 2", r"line 1: 3 known variables need 6 more numbers .* but 2 follow"),
+        ("1000000000000 1 2", r"known variables need"),
+        ("1 -2 0", r"line 1: a known variable must be a whole number"),
+        ("1 2\n-1", r"line 2: the state of variable 2 must be a whole number"),
+        ("2 3 1\n3 0", r"line 2: variable 3 is given state 0, but state 1 before"),
+        ("1 a 0", r"expected a number, got 'a'"),
+        ("-1", r"the number of known variables must be a whole number"),
+    ],
+)
+def test_bad_evidence(put, text, message):
+    with pytest.raises(FileFormatError, match=message):
+        intarsia.read_uai_evidence(put(text))
+
+
+def test_evidence_written_and_read(tmp_path):
+    path = tmp_path / "e.evid"
+    for evidence in ({}, {4: 1}, {1: 0, 0: 7}):
+        intarsia.write_uai_evidence(path, evidence)
+        assert intarsia.read_uai_evidence(path) == evidence
+    with pytest.raises(InvalidInputError, match="counted from 0"):
+        intarsia.write_uai_evidence(path, {-1: 0})
+
+
+# ---------------------------------------------------------------- solutions
+
+
+def test_pr_files_hold_decimal_logarithms(tmp_path):
+    path = tmp_path / "s.PR"
+    intarsia.write_uai_solution(path, math.log(1000.0), "PR")
+    word, value = path.read_text().split()
+    assert word == "PR"
+    assert float(value) == pytest.approx(3.0, rel=1e-15)
+    assert intarsia.read_uai_solution(path, "pr") == pytest.approx(math.log(1000.0), rel=1e-15)
+    intarsia.write_uai_solution(path, -math.inf, "pr")
+    assert intarsia.read_uai_solution(path) == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("MAP\n3 0 1 2", [0, 1, 2]), ("MAP\n1\n3 0 1 2", [0, 1, 2]), ("MAP 1 4", [4]), ("MAP 0", []), ("MAP 1 0", [0])],
+)
+def test_map_files(put, text, expected):
+    assert intarsia.read_uai_solution(put(text), "map").tolist() == expected
+
+
+@pytest.mark.parametrize("lead", ["", "1\n"])
+def test_mar_files(put, lead):
+    found = intarsia.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
+    assert [block.tolist() for block in found] == [[0.25, 0.75], [0.5, 0.5, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "task", "message"),
+    [
+        ("PR\n1 2 3", "pr", "expected one number, log10 of Z, got 3"),
+        ("PR\nnan", "pr", "log10 of Z must be a number"),
+        ("PR", "pr", "got 0 numbers"),
+        ("MAP\n3 0 1", "map", "3 states are announced, but 2 follow"),
+        ("MAP\n2 0 -1", "map", "the state of variable 1 must be a whole number"),
+        ("MAR\n2 2 0.5 0.5", "mar", "the 4 numbers are no list of marginals"),
+        ("MAR\n1 9 0.5 0.5", "mar", "no list of marginals"),
+        ("MAR\n1000000000000 2 0.5 0.5", "mar", "no list of marginals"),
+        ("MAR", "mar", "the file ends where"),
+        ("MAR\n1 2 0.5 0.5", "map", "expected MAP as the first word, got 'MAR'"),
+    ],
+)
+def test_bad_solutions(put, text, task, message):
+    with pytest.raises(FileFormatError, match=message):
+        intarsia.read_uai_solution(put(text), task)
+
+
+def test_solutions_from_results(tmp_path):
+    graph, theta = ZOO["tree"]()
+    truth = enumerate_model(graph, theta)
+    result = intarsia.infer(graph, theta, "brute_force")
+    path = tmp_path / "s"
+    intarsia.write_uai_solution(path, result, "pr")
+    assert intarsia.read_uai_solution(path, "pr") == pytest.approx(truth.log_partition)
+    intarsia.write_uai_solution(path, result, "mar")
+    np.testing.assert_allclose(np.concatenate(intarsia.read_uai_solution(path)), truth.mu[: graph.variable_ptr[-1]])
+    best = intarsia.infer(graph, theta, "brute_force", task="map")
+    intarsia.write_uai_solution(path, best, "map")
+    assert graph.score(theta, intarsia.read_uai_solution(path)) == pytest.approx(truth.best_score)
+    with pytest.raises(NotSupportedError, match="holds nothing for task='pr'"):
+        intarsia.write_uai_solution(path, best, "pr")
+    with pytest.raises(InvalidInputError, match="task='prr' is not known"):
+        intarsia.write_uai_solution(path, best, "prr")
+
+
+# ---------------------------------------------------------------- anything at all
+
+
+def _read_anything(path):
+    for read in (intarsia.read_uai, intarsia.read_uai_evidence, intarsia.read_uai_solution):
+        with contextlib.suppress(FileFormatError):
+            read(path)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.binary(max_size=60), st.sampled_from([b"", b"MARKOV ", b"BAYES\n", b"MAR ", b"MAP ", b"PR ", b"\x1f\x8b"]))
+def test_random_bytes_give_a_model_or_a_format_error(tmp_path_factory, content, head):
+    path = tmp_path_factory.getbasetemp() / "random.uai"
+    path.write_bytes(head + content)
+    _read_anything(path)
+
+
+ODD = ["1e9", "1e18", "1e400", "-0", "0.5", "nan", "-inf", "inf", "x", ".", "-", "1e", "1.5.2", "\x00", "1e-400", "00"]
+WORDS = st.one_of(st.integers(-3, 12).map(str), st.sampled_from(ODD), st.just("99999999999"))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 40), WORDS, st.sampled_from(["set", "insert", "drop"])), max_size=4))
+def test_mutated_models_give_a_model_or_a_format_error(tmp_path_factory, edits):
+    tokens = CLINIC.split()
+    for at, word, action in edits:
+        at = min(at, len(tokens) - 1)
+        if action == "drop":
+            del tokens[at]
+        else:
+            tokens[at : at + (action == "set")] = [word]
+    path = tmp_path_factory.getbasetemp() / "mutated.uai"
+    path.write_text("\n".join(tokens))
+    try:
+        graph, theta = intarsia.read_uai(path)
+    except FileFormatError:
+        return
+    assert not np.isnan(theta).any()
+    graph.check_theta(theta)
