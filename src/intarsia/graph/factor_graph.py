@@ -174,6 +174,19 @@ class FactorGraph:
         """The factor that each position of `scope_idx` belongs to."""
         return np.repeat(np.arange(self.n_factors, dtype=np.int64), np.diff(self.scope_ptr))
 
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether variables and factors, joined as in the scopes, form no cycle."""
+        n_nodes, n_links = self.n_variables + self.n_factors, int(self.scope_idx.size)
+        if n_links >= n_nodes > 0:
+            return False
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        links = (np.ones(n_links), (self.scope_idx, self.n_variables + self.factor_of_pair))
+        n_components = connected_components(coo_array(links, shape=(n_nodes, n_nodes)), directed=False)[0]
+        return bool(n_links == n_nodes - n_components)
+
     # ---------------------------------------------------------------- views
 
     def scope(self, factor: int) -> IntArray:

@@ -100,6 +100,8 @@ def infer(
     scale = temperature if temperature > 0 else 1.0
     problem = Problem(
         graph=reduction.graph,
+        original=graph,
+        factor_of=reduction.factor_of,
         theta=reduction.lower(scores) if scale == 1.0 else reduction.lower(scores) / scale,
         task="marginals" if temperature > 0 else "map",
         rng=np.random.default_rng(random_state),
