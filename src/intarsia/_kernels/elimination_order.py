@@ -1,0 +1,212 @@
+"""Orders in which to eliminate variables: leaves first on forests, greedy by fill-in or by table size elsewhere."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+
+@kernel
+def peel_forest(n_states, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair):
+    """Order that takes leaves off the factor graph; shorter than the number of variables if there is a cycle."""
+    n = n_states.shape[0]
+    left_in_factor = np.empty(scope_ptr.shape[0] - 1, np.int64)
+    for c in range(left_in_factor.shape[0]):
+        left_in_factor[c] = scope_ptr[c + 1] - scope_ptr[c]
+    degree = np.empty(n, np.int64)
+    stack = np.empty(n, np.int64)
+    taken = np.zeros(n, np.bool_)
+    size = 0
+    for v in range(n - 1, -1, -1):
+        degree[v] = pair_ptr[v + 1] - pair_ptr[v]
+        if degree[v] <= 1:
+            stack[size] = v
+            size += 1
+    order = np.empty(n, np.int64)
+    done = 0
+    while size > 0:
+        size -= 1
+        v = stack[size]
+        taken[v] = True
+        order[done] = v
+        done += 1
+        for i in range(pair_ptr[v], pair_ptr[v + 1]):
+            c = factor_of_pair[pair_idx[i]]
+            left_in_factor[c] -= 1
+            if left_in_factor[c] != 1:
+                continue
+            # What is left of this factor is a message to a single variable.
+            for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                u = scope_idx[s]
+                if not taken[u]:
+                    degree[u] -= 1
+                    if degree[u] == 1:
+                        stack[size] = u
+                        size += 1
+    return order[:done]
+
+
+@kernel
+def neighbour_lists(n_variables, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair):
+    """CSR lists of the variables that share a factor with each variable."""
+    ptr = np.zeros(n_variables + 1, np.int64)
+    idx = np.empty(max(16, 2 * scope_idx.shape[0]), np.int64)
+    seen = np.full(n_variables, -1, np.int64)
+    size = 0
+    for v in range(n_variables):
+        seen[v] = v
+        for i in range(pair_ptr[v], pair_ptr[v + 1]):
+            c = factor_of_pair[pair_idx[i]]
+            if size + scope_ptr[c + 1] - scope_ptr[c] > idx.shape[0]:
+                longer = np.empty(2 * idx.shape[0] + scope_ptr[c + 1] - scope_ptr[c], np.int64)
+                longer[:size] = idx[:size]
+                idx = longer
+            for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                u = scope_idx[s]
+                if seen[u] != v:
+                    seen[u] = v
+                    idx[size] = u
+                    size += 1
+        ptr[v + 1] = size
+    return ptr, idx[:size].copy()
+
+
+@kernel
+def _compact(v, start, length, pool, alive):
+    """Drop eliminated variables from v's list."""
+    kept = 0
+    for i in range(start[v], start[v] + length[v]):
+        if alive[pool[i]]:
+            pool[start[v] + kept] = pool[i]
+            kept += 1
+    length[v] = kept
+
+
+@kernel
+def _fill_in(v, start, length, pool, alive, stamp, clock):
+    """Number of pairs of v's neighbours that are not joined, and the steps that counting took."""
+    clock[0] += 1
+    now = clock[0]
+    _compact(v, start, length, pool, alive)
+    d = length[v]
+    for i in range(start[v], start[v] + d):
+        stamp[pool[i]] = now
+    joined, steps = 0, d
+    for i in range(start[v], start[v] + d):
+        u = pool[i]
+        steps += length[u]
+        for j in range(start[u], start[u] + length[u]):
+            if stamp[pool[j]] == now and alive[pool[j]]:
+                joined += 1
+    return (d * (d - 1) - joined) / 2.0, steps
+
+
+@kernel
+def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rng):
+    """Eliminate the variable that looks cheapest, again and again.
+
+    Returns the order, the sum of message sizes, log2 of the largest bucket and the steps made; the order is shorter
+    than the number of variables if the sizes exceeded `max_cells` or the search `max_steps`. With `noise`, ties
+    are broken at random instead of by table size.
+    """
+    n = log2_states.shape[0]
+    start, length, room = ptr[:-1].copy(), np.diff(ptr), np.diff(ptr)
+    pool, used = idx.copy(), idx.shape[0]
+    alive = np.ones(n, np.bool_)
+    stamp, clock = np.zeros(n, np.int64), np.zeros(1, np.int64)
+    weight = log2_states.copy()  # log2 size of the bucket that eliminating v makes
+    version = np.zeros(n, np.int64)
+    counts = np.zeros(n, np.int64)
+    affected = np.empty(n, np.int64)
+    steps = 0
+    heap = [(0.0, 0.0, 0, -1)]
+    for v in range(n):
+        for i in range(ptr[v], ptr[v + 1]):
+            weight[v] += log2_states[idx[i]]
+    for v in range(n):
+        key = weight[v]
+        if by_fill:
+            key, more = _fill_in(v, start, length, pool, alive, stamp, clock)
+            steps += more
+        heapq.heappush(heap, (key, rng.random() if noise else weight[v], v, 0))
+        if steps > max_steps:
+            break
+    order = np.empty(n, np.int64)
+    done = 0
+    cells, widest = 0.0, 0.0
+    while done < n and steps <= max_steps and cells <= max_cells:
+        _, _, v, number = heapq.heappop(heap)
+        if number < 0 or not alive[v] or number != version[v]:
+            continue
+        _compact(v, start, length, pool, alive)
+        alive[v] = False
+        order[done] = v
+        done += 1
+        cells += 2.0 ** (weight[v] - log2_states[v])
+        widest = max(widest, weight[v])
+        d = length[v]
+        around = pool[start[v] : start[v] + d].copy()
+        if d > 2:  # the longest list last: it need never be read
+            around = around[np.argsort(length[around])]
+        for i in range(d):
+            weight[around[i]] -= log2_states[v]
+        filled = False
+        for i in range(d - 1):
+            u = around[i]
+            _compact(u, start, length, pool, alive)
+            clock[0] += 1
+            steps += length[u] + d
+            for j in range(start[u], start[u] + length[u]):
+                stamp[pool[j]] = clock[0]
+            for j in range(i + 1, d):
+                w = around[j]
+                if stamp[w] == clock[0]:
+                    continue
+                filled = True
+                weight[u] += log2_states[w]
+                weight[w] += log2_states[u]
+                for a, b in ((u, w), (w, u)):
+                    if length[a] == room[a]:
+                        room[a] = 2 * room[a] + 4
+                        if used + room[a] > pool.shape[0]:
+                            longer = np.empty(2 * (used + room[a]), np.int64)
+                            longer[:used] = pool[:used]
+                            pool = longer
+                        pool[used : used + length[a]] = pool[start[a] : start[a] + length[a]]
+                        start[a] = used
+                        used += room[a]
+                    pool[start[a] + length[a]] = b
+                    length[a] += 1
+        n_affected = d
+        affected[:d] = around
+        if by_fill:
+            for i in range(d):
+                counts[around[i]] = 2
+            if filled:  # a new edge changes the fill-in of everyone who knows both its ends
+                for i in range(d):
+                    u = around[i]
+                    for j in range(start[u], start[u] + length[u]):
+                        w = pool[j]
+                        if alive[w] and counts[w] < 2:
+                            counts[w] += 1
+                            if counts[w] == 2:
+                                affected[n_affected] = w
+                                n_affected += 1
+                for i in range(d):
+                    u = around[i]
+                    for j in range(start[u], start[u] + length[u]):
+                        counts[pool[j]] = 0
+            for i in range(d):
+                counts[around[i]] = 0
+        for i in range(n_affected):
+            u = affected[i]
+            version[u] += 1
+            key = weight[u]
+            if by_fill:
+                key, more = _fill_in(u, start, length, pool, alive, stamp, clock)
+                steps += more
+            heapq.heappush(heap, (key, rng.random() if noise else weight[u], u, version[u]))
+    return order[:done], cells, widest, steps

@@ -1,0 +1,131 @@
+"""In which order to eliminate variables, and how large the tables then become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia._validation import IntArray, check_choice
+from intarsia.graph.factor_graph import FactorGraph
+
+ORDERINGS = ("best", "min_fill", "min_degree")
+
+# Steps of a search take about 2 ns each: no search takes much longer than a second.
+_MAX_STEPS = 400_000_000
+_SMALL = 5_000
+# A first order this many times above the limit is not rescued by a better search.
+_HOPELESS = 2.0**20
+
+
+@dataclass(frozen=True, eq=False)
+class EliminationOrder:
+    """An order together with the sizes that follow from it.
+
+    Attributes
+    ----------
+    order : int array
+        Variables, first eliminated first; some are missing if `complete` is False.
+    n_cells : float
+        Sum over variables of the size of the table that its elimination leaves.
+    log2_width : float
+        log2 of the largest product of state counts of a variable and its neighbours when it is eliminated.
+    complete : bool
+        Whether the search came to its end; otherwise the sizes are lower bounds for this order.
+    """
+
+    order: IntArray
+    n_cells: float
+    log2_width: float
+    complete: bool
+
+
+def forest_order(graph: FactorGraph) -> IntArray | None:
+    """Leaves-first order of a graph whose factor graph (variables and factors as nodes) is a forest, else None.
+
+    No table larger than the factors' own arises.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph, grid_graph
+    >>> forest_order(chain_graph(4, 2))
+    array([0, 1, 2, 3])
+    >>> forest_order(grid_graph(2, 2, 2)) is None
+    True
+    """
+    from intarsia._kernels.elimination_order import peel_forest
+
+    order: IntArray = peel_forest(
+        graph.n_states, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
+    )
+    return order if order.size == graph.n_variables else None
+
+
+def search_order(
+    graph: FactorGraph, ordering: str = "best", *, n_restarts: int = 8, max_cells: float = np.inf
+) -> EliminationOrder:
+    """Greedy elimination order with small tables.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Variables that share a factor are neighbours.
+    ordering : {"best", "min_fill", "min_degree"}
+        Take next the variable whose elimination joins the fewest pairs of neighbours ("min_fill"), or makes the
+        smallest table ("min_degree", quicker); "best" tries both.
+    n_restarts : int
+        Further searches that break ties at random (always the same ones), made while they are cheap compared
+        with the tables they may save.
+    max_cells : float
+        Sum of table sizes above which an order is of no use; a search that is far above it ends early.
+
+    Returns
+    -------
+    EliminationOrder
+        The one with the least sum of table sizes.
+
+    Examples
+    --------
+    >>> from intarsia.graph import grid_graph
+    >>> found = search_order(grid_graph(4, 30, 2))
+    >>> found.log2_width            # one more than the treewidth
+    5.0
+    """
+    from intarsia._kernels.elimination_order import greedy_order, neighbour_lists
+
+    check_choice(ordering, ORDERINGS, "ordering")
+    lists = neighbour_lists(
+        graph.n_variables, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
+    )
+    log2_states = np.log2(graph.n_states)
+    rng = np.random.default_rng(0)
+
+    def search(by_fill: bool, noise: bool, limit: float, max_steps: float) -> tuple[EliminationOrder, float]:
+        order, n_cells, widest, steps = greedy_order(
+            log2_states, *lists, by_fill, noise, float(limit), float(max_steps), rng
+        )
+        return EliminationOrder(order, float(n_cells), float(widest), order.size == graph.n_variables), float(steps)
+
+    # Small graphs are searched to the end even if too wide, so that the refusal can state the true size.
+    patience = np.inf if graph.n_variables <= _SMALL else max_cells
+    best, steps = search(ordering == "min_fill", False, patience, _MAX_STEPS)
+    if ordering == "min_fill" and not best.complete:
+        best, steps = search(False, False, patience, _MAX_STEPS)
+    if not best.complete or best.n_cells > _HOPELESS * max_cells:
+        return best
+    if ordering == "best":
+        other, steps = search(True, False, best.n_cells, _MAX_STEPS)
+        best = _better(best, other)
+    allowance = 2.0 * min(best.n_cells, _MAX_STEPS / 4)
+    for k in range(n_restarts):
+        allowance -= steps
+        if allowance <= 0:
+            break
+        by_fill = ordering == "min_fill" or (ordering == "best" and k % 4 != 3)
+        other, steps = search(by_fill, True, best.n_cells, allowance)
+        best = _better(best, other)
+    return best
+
+
+def _better(best: EliminationOrder, other: EliminationOrder) -> EliminationOrder:
+    return other if other.complete and other.n_cells < best.n_cells else best
