@@ -218,6 +218,8 @@ def _present(
         if task == "marginals":
             fields |= {"log_partition": -np.inf, "log_partition_is": "exact"}
         return InferenceResult(**fields, seconds=clock.seconds)
+    if "log_partition" in answer.history:
+        fields["history"] = answer.history | {"log_partition": scale * answer.history["log_partition"] + constant}
     assignment = answer.assignment
     if assignment is None and answer.mu is not None:
         assignment = _most_probable_states(reduction.graph, answer.mu)

@@ -1,0 +1,237 @@
+"""Search for an assignment of finite score: generalised arc consistency inside backtracking.
+
+Only factors with a forbidden entry take part (`hard` factors, listed per variable). `domain` marks the states that are
+left, in the flat layout of the variables; `size` counts them; `trail` records removals so that they can be undone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+
+@kernel
+def find_hard_factors(theta, table_of_factor, table_ptr, kind):
+    """Which factors forbid something: an entry of -inf in a table, or a Potts weight of -inf."""
+    n_tables = kind.shape[0]
+    table_is_hard = np.zeros(n_tables, np.bool_)
+    for t in range(n_tables):
+        for at in range(table_ptr[t], table_ptr[t + 1]):
+            if theta[at] == -np.inf:
+                table_is_hard[t] = True
+                break
+    hard = np.empty(table_of_factor.shape[0], np.bool_)
+    for c in range(table_of_factor.shape[0]):
+        hard[c] = table_is_hard[table_of_factor[c]]
+    return hard
+
+
+@kernel
+def _first_left(domain, start, state, n):
+    """Smallest state >= `state` that is left, or n."""
+    while state < n and not domain[start + state]:
+        state += 1
+    return state
+
+
+@kernel
+def _mark_supports(c, theta, domain, size, supported, digits, model):
+    """Mark each state that occurs in an allowed tuple of factor c; return how many remaining states do not.
+
+    Only tuples of remaining states are visited, and the visit ends when every state has its support.
+    """
+    n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind = model
+    first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
+    t = table_of_factor[c]
+    missing = 0
+    for d in range(width):
+        v = scope_idx[first + d]
+        missing += size[v]
+        supported[variable_ptr[v] : variable_ptr[v + 1]] = False
+        digits[d] = _first_left(domain, variable_ptr[v], 0, n_states[v])
+    while missing > 0:
+        if kind[t] == 0:
+            position = 0
+            for d in range(width):
+                position = position * n_states[scope_idx[first + d]] + digits[d]
+            allowed = theta[table_ptr[t] + position] > -np.inf
+        else:  # Potts with weight -inf
+            allowed = digits[0] != digits[1]
+        if allowed:
+            for d in range(width):
+                at = variable_ptr[scope_idx[first + d]] + digits[d]
+                if not supported[at]:
+                    supported[at] = True
+                    missing -= 1
+        d = width - 1
+        while d >= 0:  # the next tuple, the last variable running fastest
+            v = scope_idx[first + d]
+            digits[d] = _first_left(domain, variable_ptr[v], digits[d] + 1, n_states[v])
+            if digits[d] < n_states[v]:
+                break
+            digits[d] = _first_left(domain, variable_ptr[v], 0, n_states[v])
+            d -= 1
+        if d < 0:
+            break
+    return missing
+
+
+@kernel
+def _remove(v, x, domain, size, trail, n_trail, variable_ptr):
+    domain[variable_ptr[v] + x] = False
+    size[v] -= 1
+    trail[n_trail, 0] = v
+    trail[n_trail, 1] = x
+    return n_trail + 1
+
+
+@kernel
+def _undo(domain, size, trail, n_trail, level, variable_ptr):
+    for k in range(level, n_trail):
+        domain[variable_ptr[trail[k, 0]] + trail[k, 1]] = True
+        size[trail[k, 0]] += 1
+    return level
+
+
+@kernel
+def _enqueue(v, but, queue, ends, waiting, hard_ptr, hard_idx):
+    n = queue.shape[0]
+    for q in range(hard_ptr[v], hard_ptr[v + 1]):
+        c = hard_idx[q]
+        if c != but and not waiting[c]:
+            waiting[c] = True
+            queue[ends[1] % n] = c
+            ends[1] += 1
+
+
+@kernel
+def _propagate(
+    theta, domain, size, trail, n_trail, queue, ends, waiting, supported, digits, blame, weight, hard, model
+):
+    """Remove states without support until none is left; return the trail's length, -1 - length at a dead end."""
+    n_states, variable_ptr, scope_ptr, scope_idx = model[:4]
+    hard_ptr, hard_idx = hard
+    n = queue.shape[0]
+    dead = False
+    while ends[0] < ends[1]:
+        c = queue[ends[0] % n]
+        ends[0] += 1
+        waiting[c] = False
+        if dead or _mark_supports(c, theta, domain, size, supported, digits, model) == 0:
+            continue
+        for s in range(scope_ptr[c], scope_ptr[c + 1]):
+            v = scope_idx[s]
+            shrunk = False
+            for x in range(n_states[v]):
+                at = variable_ptr[v] + x
+                if domain[at] and not supported[at]:
+                    n_trail = _remove(v, x, domain, size, trail, n_trail, variable_ptr)
+                    shrunk = True
+            if size[v] == 0:
+                dead = True
+                break
+            if shrunk:
+                _enqueue(v, c, queue, ends, waiting, hard_ptr, hard_idx)
+        if dead:
+            blame[c] += 1.0
+            for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                weight[scope_idx[s]] += 1.0
+    return -1 - n_trail if dead else n_trail
+
+
+@kernel
+def _choose_variable(undecided, size, weight, window):
+    """Variable with the smallest domain for its share of past dead ends; -1 when all are decided.
+
+    At most `window` undecided ones are compared, which keeps a step cheap on large graphs.
+    """
+    best, best_value, seen = -1, np.inf, 0
+    for k in range(undecided.shape[0]):
+        v = undecided[k]
+        if size[v] <= 1:
+            continue
+        value = size[v] / weight[v]
+        if value < best_value:
+            best, best_value = v, value
+        seen += 1
+        if seen >= window:
+            break
+    return best
+
+
+@kernel
+def search_feasible(theta, domain, preference, order, blame, max_nodes, max_fails, window, hard, model):
+    """Backtrack until a solution, a proof that there is none, or a limit.
+
+    Returns (outcome, nodes, labelling) with outcome 1 for found, 0 for a limit, -1 for infeasible. `domain` is
+    changed. `order` lists the variables in hard factors; `preference` scores the states of each variable, the best is
+    tried first. `blame` counts the dead ends of each factor and guides later choices (also of later calls).
+    """
+    n_states, variable_ptr = model[:2]
+    hard_ptr, hard_idx = hard
+    n_variables = n_states.shape[0]
+    size = np.zeros(n_variables, np.int64)
+    weight = np.ones(n_variables)
+    for v in range(n_variables):
+        for at in range(variable_ptr[v], variable_ptr[v + 1]):
+            size[v] += domain[at]
+        for q in range(hard_ptr[v], hard_ptr[v + 1]):
+            weight[v] += blame[hard_idx[q]]
+    supported = np.zeros(domain.shape[0], np.bool_)
+    digits = np.zeros(64, np.int64)
+    trail = np.empty((domain.shape[0] + 1, 2), np.int64)
+    decisions = np.empty((n_variables + 1, 4), np.int64)  # variable, state, trail length before, cursor before
+    queue = np.empty(blame.shape[0] + 1, np.int64)
+    ends = np.zeros(2, np.int64)
+    waiting = np.zeros(blame.shape[0], np.bool_)
+    labelling = np.zeros(n_variables, np.int64)
+    n_trail, depth, nodes, fails, cursor = 0, 0, 0, 0, 0
+    for v in order:
+        _enqueue(v, -1, queue, ends, waiting, hard_ptr, hard_idx)
+    while True:
+        n_trail = _propagate(
+            theta, domain, size, trail, n_trail, queue, ends, waiting, supported, digits, blame, weight, hard, model
+        )
+        if n_trail < 0:  # a dead end: take the last decision back and forbid it
+            n_trail = -1 - n_trail
+            fails += 1
+            while True:
+                if depth == 0:
+                    return -1, nodes, labelling
+                depth -= 1
+                v, x = decisions[depth, 0], decisions[depth, 1]
+                n_trail = _undo(domain, size, trail, n_trail, decisions[depth, 2], variable_ptr)
+                cursor = decisions[depth, 3]
+                n_trail = _remove(v, x, domain, size, trail, n_trail, variable_ptr)
+                if size[v] > 0:
+                    break
+            _enqueue(v, -1, queue, ends, waiting, hard_ptr, hard_idx)
+            if fails >= max_fails or nodes >= max_nodes:
+                return 0, nodes, labelling
+            continue
+        while cursor < order.shape[0] and size[order[cursor]] <= 1:
+            cursor += 1
+        v = _choose_variable(order[cursor:], size, weight, window)
+        if v < 0:
+            break
+        nodes += 1
+        best, best_value = -1, -np.inf
+        for x in range(n_states[v]):
+            at = variable_ptr[v] + x
+            if domain[at] and (best < 0 or preference[at] > best_value):
+                best, best_value = x, preference[at]
+        decisions[depth, 0], decisions[depth, 1], decisions[depth, 2], decisions[depth, 3] = v, best, n_trail, cursor
+        depth += 1
+        for x in range(n_states[v]):
+            if x != best and domain[variable_ptr[v] + x]:
+                n_trail = _remove(v, x, domain, size, trail, n_trail, variable_ptr)
+        _enqueue(v, -1, queue, ends, waiting, hard_ptr, hard_idx)
+    for v in range(n_variables):
+        best_value = -np.inf
+        labelling[v] = -1
+        for x in range(n_states[v]):
+            at = variable_ptr[v] + x
+            if domain[at] and (labelling[v] < 0 or preference[at] > best_value):
+                labelling[v], best_value = x, preference[at]
+    return 1, nodes, labelling
