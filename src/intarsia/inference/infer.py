@@ -273,7 +273,9 @@ class _SingleFactors:
 
 def _unshared(graph: FactorGraph, theta: FloatArray) -> tuple[FactorGraph, FloatArray]:
     """The same model with a full table for each factor."""
-    alone = FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx, names=graph.names)
+    alone = FactorGraph(
+        graph.n_states, graph.scope_ptr, graph.scope_idx, names=graph.names, grid_shape=graph.grid_shape
+    )
     tables = [graph.factor_table(theta, c).reshape(-1) for c in range(graph.n_factors)]
     return alone, np.concatenate([theta[: graph.variable_ptr[-1]], *tables])
 
