@@ -1,0 +1,112 @@
+"""How the contract tests ask a method and hold the answer to what it says of itself: EXACT, BOUND or ESTIMATE."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+from tests.oracles.enumeration import enumerate_model
+from tests.zoo import FORESTS, INFEASIBLE, ZOO
+
+import intarsia
+from intarsia import method_class, method_names
+from intarsia.exceptions import ConvergenceWarning
+
+
+def _there(name):
+    try:
+        method_class(name)
+    except ImportError:
+        return False
+    return True
+
+
+METHODS = [n for n in method_names() if _there(n)]
+FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
+# Unshared tables and no ties: where an answer must move along with the model.
+PLAIN = ["isolated_node", "chain", "tree", "grid", "three_way_factor", "unequal_state_counts", "hard_zeros"]
+# Methods that take only some models; elsewhere they refuse with a reason, which is tested too.
+TAKES = {"tree": FORESTS}
+SEED = 7
+
+
+def ask(graph, theta, method, task="marginals", **options):
+    """Result of `infer`; not having converged is said by the status, so the warning is dropped."""
+    options.setdefault("random_state", SEED)
+    if task == "marginals" and not method_class(method).gives_marginals:
+        task = "map"
+    if task == "map" and not method_class(method).gives_map:
+        task = "marginals"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return intarsia.infer(graph, theta, method, task, **options)
+
+
+@functools.cache
+def solve(method, model, task="marginals"):
+    return ask(*ZOO[model](), method, task)
+
+
+@functools.cache
+def truth_of(model, temperature=1.0):
+    return enumerate_model(*ZOO[model](), temperature=temperature)
+
+
+def slack(result, at=None):
+    """How far mu may be from what its own fixed point says: rounding, the tolerance, or Monte-Carlo error."""
+    if result.mu_error is not None:
+        error = result.mu_error if at is None else result.mu_error[at]
+        return 6 * np.max(error, initial=0.0) + 0.02
+    return 1e-9 if result.method.exact else 1e-4
+
+
+def all_numbers(result):
+    """Every number in a result, with the name of its field."""
+    for name in ("mu", "assignment", "samples", "best", "best_scores", "mu_error", "messages"):
+        value = getattr(result, name)
+        if value is not None:
+            yield name, np.asarray(value)
+    for name in ("score", "log_partition", "lower_bound", "upper_bound", "residual", "seconds", "r_hat"):
+        value = getattr(result, name)
+        if value is not None:
+            yield name, np.asarray(value)
+    for name, value in result.history.items():
+        yield f"history[{name!r}]", np.asarray(value)
+
+
+def on(models):
+    """Parametrise over the methods and those of the models that each takes."""
+    pairs = [(method, model) for method in METHODS for model in models if model in TAKES.get(method, ZOO)]
+    return pytest.mark.parametrize(("method", "model"), pairs)
+
+
+every_method = pytest.mark.parametrize("method", METHODS)
+every_task = pytest.mark.parametrize("task", ["marginals", "map"])
+
+
+def check_log_partition(result, truth):
+    """EXACT, BOUND or ESTIMATE: hold the result to what it says of itself."""
+    value, exact = result.log_partition, truth.log_partition
+    tiny = 1e-9 * max(1.0, abs(exact)) if np.isfinite(exact) else 0.0
+    match result.log_partition_is:
+        case None:
+            assert value is None
+        case "exact":
+            assert value == pytest.approx(exact, abs=tiny)
+        case "lower bound":
+            assert value <= exact + tiny
+        case "upper bound":
+            assert value >= exact - tiny
+        case "estimate":
+            assert not np.isnan(value)
+        case unknown:
+            pytest.fail(f"log_partition_is={unknown!r} is none of the four words")
+    assert result.lower_bound <= exact + tiny
+    assert result.upper_bound >= exact - tiny
+    promised = type(result.method).log_partition_is
+    if result.converged and promised in ("exact", "lower bound", "upper bound"):
+        assert result.log_partition_is in (promised, "exact")
+    if promised == "lower bound":  # holds at every sweep, not only at convergence
+        assert result.log_partition_is in ("lower bound", "exact")
