@@ -1,0 +1,69 @@
+"""`intarsia bench`: speed, memory and quality beside other libraries, in one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from intarsia.cli.output import check_folder_of, console, finite, note, number, write_json
+
+# Name -> function of the module of the same name in `intarsia.experiments`; it takes (repeats, report=) and gives rows.
+_BENCHMARKS = {"inference": "bench_inference"}
+
+
+def bench_command(
+    name: Annotated[str, typer.Argument(help="What to measure: inference.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    repeats: Annotated[int, typer.Option(help="Timed runs of each program; the fastest counts.")] = 5,
+    output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file too.")] = None,
+) -> None:
+    """Speed, memory and quality beside other libraries; takes a few minutes.
+
+    Peers are found in the environments that `benchmarks/setup_peers.py` makes; one that is missing leaves its columns
+    empty.
+
+    Example: `intarsia bench inference --json --output docs/results/bench_inference.json`
+    """
+    from importlib import import_module
+
+    from intarsia._validation import check_choice
+
+    check_choice(name, _BENCHMARKS, "bench")
+    check_folder_of(output)
+    function = _BENCHMARKS[name]
+    rows = getattr(import_module(f"intarsia.experiments.{function}"), function)(repeats, report=note)
+    document = {"name": name, "rows": rows}
+    if output is not None:
+        _write(output, document)
+    if json:
+        write_json(document)
+    else:
+        _show(rows)
+        if output is not None:
+            typer.echo(f"Rows: {output}")
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    import json
+
+    path.write_text(json.dumps(finite(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table("workload", "peer", show_lines=True)
+    for heading in ("ours, s", "peer, s", "ratio", "our quality", "peer's"):
+        table.add_column(heading, justify="right")
+    table.add_column("wanted")
+    for row in rows:
+        figures = [row[key] for key in ("ours_seconds", "peer_seconds", "ratio", "ours_quality", "peer_quality")]
+        table.add_row(
+            row["workload"], row["peer"] or "-", *(number(f, digits=3) for f in figures), row.get("wanted", "-")
+        )
+    console().print(table)
+    qualities = {row["quality_is"] for row in rows if "quality_is" in row}
+    if qualities:
+        typer.echo(f"Quality: {'; '.join(sorted(qualities))}.")
