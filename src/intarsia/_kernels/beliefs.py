@@ -13,8 +13,8 @@ TINY = 1e-250  # below this a factor's normaliser is computed again in the log d
 
 
 @kernel
-def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu):
-    """Marginals of all variables and their logarithms. Returns False if a variable has no possible state."""
+def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu, log_norm):
+    """Marginals of all variables, their logarithms and log normalisers. Returns False if a variable has no state."""
     for v in range(variable_ptr.shape[0] - 1):
         top = -np.inf
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
@@ -26,9 +26,10 @@ def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu):
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
             mu[a] = np.exp(log_mu[a] - top)
             total += mu[a]
+        log_norm[v] = top + np.log(total)
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
             mu[a] /= total
-            log_mu[a] -= top + np.log(total)
+            log_mu[a] -= log_norm[v]
     return True
 
 
@@ -115,9 +116,40 @@ def _factor_belief_log(theta, offset, kind, gap_score, inv_rho, sizes, n_axes, l
 
 
 @kernel
+def _log_marginal(theta, offset, kind, gap_score, inv_rho, sizes, n_axes, logs, digits, axis, state):
+    """Log of the unnormalised belief of one state of one axis, by log-sum-exp."""
+    size = 1
+    for a in range(n_axes):
+        size *= sizes[a]
+    width = sizes[n_axes - 1]
+    top = -np.inf
+    total = 0.0
+    for sweep in range(2):
+        for a in range(n_axes):
+            digits[a] = 0
+        for e in range(size):
+            if digits[axis] == state:
+                value = theta[offset + e] * inv_rho if kind == 0 else gap_score[abs(e // width - e % width)]
+                for a in range(n_axes):
+                    value += logs[a, digits[a]]
+                if sweep == 0:
+                    top = max(top, value)
+                elif value > -np.inf:
+                    total += np.exp(value - top)
+            a = n_axes - 1
+            while a >= 0:
+                digits[a] += 1
+                if digits[a] < sizes[a]:
+                    break
+                digits[a] = 0
+                a -= 1
+    return -np.inf if top == -np.inf else top + np.log(total)
+
+
+@kernel
 def factor_beliefs(
     theta, exp_tables, exp_ptr, exp_top, rho, table_of_factor, table_ptr, kind, truncation, variable_ptr, scope_ptr,
-    scope_idx, message_ptr, messages, finite, n_impossible, log_mu, mu, work, joint,
+    scope_idx, message_ptr, messages, finite, n_impossible, log_mu, log_norm, mu, work, joint, checks,
 ):  # fmt: skip
     """Add every factor's marginals to its block of mu; return the objective `<theta, mu> + H~(mu)`.
 
@@ -126,6 +158,12 @@ def factor_beliefs(
 
         sum_i mu_i (theta_i - log mu_i) + sum_c rho_c (log Z_c - sum_{j in c} E_c[log cavity_j - log mu_j]).
 
+    `checks[0]` becomes the largest difference between a variable's marginal and that of a factor at it (0 at a fixed
+    point). `checks[1]` becomes an upper bound on log Z that holds for any messages if rho is valid: the beliefs
+    reparametrise the model as K + sum_T rho(T) log p_T(x) over trees T, so log Z <= K + sum_T rho(T) log sum_x p_T(x)
+    by Hoelder's inequality, and eliminating leaves shows sum_x p_T(x) <= prod_{c in T} max_{i, x_i} mu_c(x_i) / mu_i(x_i),
+    which is 1 where the marginals agree.
+
     Returns NaN if a factor has no possible joint state.
     """
     k_max, s_max = work.shape[1], (work.shape[0] - 4) // 2
@@ -133,6 +171,9 @@ def factor_beliefs(
     logs, weights, gap_score, gap_weight = work[:s_max], work[s_max : 2 * s_max], work[2 * s_max], work[2 * s_max + 1]
     marginal = np.empty((s_max, k_max))
     objective = 0.0
+    checks[:] = 0.0
+    for v in range(log_norm.shape[0]):
+        checks[1] += log_norm[v]
     for a in range(variable_ptr[-1]):
         if mu[a] > 0.0:
             objective += mu[a] * (theta[a] - log_mu[a])
@@ -140,6 +181,7 @@ def factor_beliefs(
         t = table_of_factor[c]
         first = scope_ptr[c]
         n_axes = scope_ptr[c + 1] - first
+        tops = 0.0
         for a in range(n_axes):
             v = scope_idx[first + a]
             start = variable_ptr[v]
@@ -152,6 +194,7 @@ def factor_beliefs(
                     top = max(top, logs[a, x])
             if top == -np.inf:
                 return np.nan
+            tops += top - log_norm[v]
             for x in range(sizes[a]):
                 logs[a, x] -= top
                 weights[a, x] = np.exp(logs[a, x])
@@ -169,6 +212,7 @@ def factor_beliefs(
             if total == 0.0:
                 return np.nan
         objective += rho[c] * (np.log(total) + shift)
+        checks[1] += rho[c] * (np.log(total) + shift + tops)
         last = n_axes - 1
         width = sizes[last]
         rows = 1
@@ -199,11 +243,27 @@ def factor_beliefs(
                     break
                 digits[a] = 0
                 a -= 1
+        worst = 0.0
         for a in range(n_axes):
             start = variable_ptr[scope_idx[first + a]]
+            extreme = False
             for x in range(sizes[a]):
                 if marginal[a, x] > 0.0:
                     objective -= rho[c] * marginal[a, x] * (logs[a, x] - log_mu[start + x])
+                checks[0] = max(checks[0], abs(marginal[a, x] - mu[start + x]))
+                if mu[start + x] > TINY:
+                    worst = max(worst, marginal[a, x] / mu[start + x])
+                elif n_impossible[start + x] == 0:
+                    extreme = True
+            if extreme:  # the ratio of two underflowing numbers, from logarithms
+                log_total = np.log(total) + shift
+                for x in range(sizes[a]):
+                    if n_impossible[start + x] == 0 and mu[start + x] <= TINY:
+                        score = _log_marginal(
+                            theta, table_ptr[t], kind[t], gap_score, 1.0 / rho[c], sizes, n_axes, logs, digits, a, x
+                        )
+                        worst = max(worst, np.exp(min(score - log_total - log_mu[start + x], 700.0)))
+        checks[1] += rho[c] * np.log(worst)
     return objective
 
 

@@ -351,11 +351,11 @@ def _blend(new, old, damping, maximise):
 
 
 @kernel
-def _change(new, old, maximise):
-    """Change of one normalised entry; of the scores for max-product (a state that becomes impossible counts 1)."""
+def _change(new, old, scores):
+    """Change of one normalised entry, or of its logarithm (a state that becomes impossible then counts 1)."""
     if new == old:
         return 0.0
-    if maximise:
+    if scores:
         return 1.0 if new == -np.inf or old == -np.inf else abs(new - old)
     return abs(np.exp(new) - np.exp(old))
 
@@ -379,12 +379,13 @@ def _store(p, v, new, messages, weight, variable_ptr, message_ptr, finite, n_imp
 
 @kernel
 def sweep_messages(
-    order, in_place, damping, rho, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr,
+    order, in_place, strict, damping, rho, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr,
     kind, truncation, variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, maximise, work,
 ):  # fmt: skip
     """Update each message of `order` once; each sees those before it (`in_place`) or only the old ones.
 
-    Returns the residual, NaN when a message leaves no state possible (the model is then infeasible).
+    The residual is measured on logarithms for max-product, and if `strict`: then a state of tiny probability counts as
+    much as any other. Returns the residual, NaN when a message leaves no state possible (the model is then infeasible).
     """
     k_max, s_max = work.shape[1], (work.shape[0] - 4) // 2
     sizes, digits = np.empty(s_max, np.int64), np.empty(s_max, np.int64)
@@ -405,7 +406,7 @@ def sweep_messages(
         for x in range(message_ptr[p + 1] - message_ptr[p]):
             old = messages[message_ptr[p] + x]
             blended[x] = _blend(out[x], old, damping, maximise)
-            residual = max(residual, _change(blended[x], old, maximise))
+            residual = max(residual, _change(blended[x], old, maximise or strict))
             if not in_place:
                 new[message_ptr[p] + x] = blended[x]
         if in_place:

@@ -84,7 +84,7 @@ def _power(value, rho, root):
 
 @fast_kernel
 def sweep_binary(
-    forward, slot_ptr, middle, opposite, table_at, first_axis, tables, unary, rho, root, damping, old, new
+    forward, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new
 ):
     """Half-sweep for two states; returns the largest change, or -1 when a message leaves no state possible."""
     n = middle.shape[0]
@@ -96,84 +96,81 @@ def sweep_binary(
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
             continue
-        e0, e1 = unary[2 * i], unary[2 * i + 1]
         p0, p1 = 1.0, 1.0
         if rho == 1.0:  # leave one out among the receivers, all others are in p
-            p0, p1 = e0, e1
+            p0, p1 = unary[i, 0], unary[i, 1]
             c, d = (start, middle[i]) if forward else (middle[i], end)
             for q in range(c, d):
-                p0 *= old[2 * q]
-                p1 *= old[2 * q + 1]
+                p0 *= old[q, 0]
+                p1 *= old[q, 1]
         else:
             for q in range(start, end):
-                p0 *= old[2 * q]
-                p1 *= old[2 * q + 1]
-            p0 = e0 * _power(p0, rho, root)
-            p1 = e1 * _power(p1, rho, root)
+                p0 *= old[q, 0]
+                p1 *= old[q, 1]
+            p0 = unary[i, 0] * _power(p0, rho, root)
+            p1 = unary[i, 1] * _power(p1, rho, root)
         many = rho == 1.0 and b - a > MANY  # leave one out by products from both ends
         if many:
-            products_after(old, a, b, 2, after)
+            products_after(old.reshape(-1), a, b, 2, after)
         for q in range(a, b):
             c0, c1 = p0, p1
             if many:
                 c0 *= after[2 * (q - a)]
                 c1 *= after[2 * (q - a) + 1]
-                p0 *= old[2 * q]
-                p1 *= old[2 * q + 1]
+                p0 *= old[q, 0]
+                p1 *= old[q, 1]
             elif rho == 1.0:
                 for r in range(a, b):
                     if r != q:
-                        c0 *= old[2 * r]
-                        c1 *= old[2 * r + 1]
+                        c0 *= old[r, 0]
+                        c1 *= old[r, 1]
             else:  # a state whose own message is 0 is impossible
-                c0 = c0 / old[2 * q] if c0 > 0.0 else 0.0
-                c1 = c1 / old[2 * q + 1] if c1 > 0.0 else 0.0
-            t = table_at[q]
+                c0 = c0 / old[q, 0] if c0 > 0.0 else 0.0
+                c1 = c1 / old[q, 1] if c1 > 0.0 else 0.0
+            table = tables[table_of_slot[q]]
             if first_axis[q]:
-                m0 = tables[t] * c0 + tables[t + 2] * c1
-                m1 = tables[t + 1] * c0 + tables[t + 3] * c1
+                m0 = table[0] * c0 + table[2] * c1
+                m1 = table[1] * c0 + table[3] * c1
             else:
-                m0 = tables[t] * c0 + tables[t + 1] * c1
-                m1 = tables[t + 2] * c0 + tables[t + 3] * c1
+                m0 = table[0] * c0 + table[1] * c1
+                m1 = table[2] * c0 + table[3] * c1
             total = m0 + m1
             if total == 0.0:
                 return -1.0
-            inverse = 1.0 / total
-            o = 2 * opposite[q]
-            m0 *= inverse
-            m1 *= inverse
-            if damping != 0.0:
-                m0 += damping * (old[o] - m0)
-                m1 += damping * (old[o + 1] - m1)
-            residual = max(residual, abs(m0 - old[o]))
-            new[o] = m0
-            new[o + 1] = m1
+            o = opposite[q]
+            inverse = (1.0 - damping) / total
+            m0 = m0 * inverse + damping * old[o, 0]
+            m1 = m1 * inverse + damping * old[o, 1]
+            residual = max(residual, abs(m0 - old[o, 0]))
+            new[o, 0] = m0
+            new[o, 1] = m1
     return residual
 
 
 @fast_kernel
-def _receive(table, at, k, is_first, cavity, out):
-    """out = table^T cavity when the sender is the first axis, else table cavity."""
+def _receive(table, k, is_first, cavity, out):
+    """out = table^T cavity when the sender is the first axis, else table cavity; rows as slices, so that they vectorise."""
     if is_first:
         for y in range(k):
             out[y] = 0.0
         for x in range(k):
             w = cavity[x]
-            row = at + x * k
+            row = table[x * k : x * k + k]
             for y in range(k):
-                out[y] += w * table[row + y]
+                out[y] += w * row[y]
     else:
         for x in range(k):
-            row = at + x * k
+            row = table[x * k : x * k + k]
             total = 0.0
             for y in range(k):
-                total += table[row + y] * cavity[y]
+                total += row[y] * cavity[y]
             out[x] = total
 
 
 @fast_kernel
-def _receive_potts(off, on, k, cavity, out):
-    """Potts in O(k): out[x] = off * (sum of the others) + on * cavity[x], from sums only."""
+def _receive_potts(table, k, cavity, out):
+    """Potts in O(k): out[x] = off * (sum of the others) + on * cavity[x], from sums only; the table is (off, on)."""
+    off, on = table[0], table[1]
     after = 0.0
     for x in range(k - 1, -1, -1):
         out[x] = after
@@ -186,10 +183,10 @@ def _receive_potts(off, on, k, cavity, out):
 
 @fast_kernel
 def sweep_equal(
-    forward, k, potts, slot_ptr, middle, opposite, table_at, first_axis, tables, unary, rho, root, damping, old, new
+    forward, potts, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new
 ):
-    """Half-sweep for k states; `tables` holds k*k entries per factor, or the pair (off, on) if `potts`."""
-    n = middle.shape[0]
+    """Half-sweep for k states; a row of `tables` holds k*k entries, or the pair (off, on) if `potts`."""
+    n, k = unary.shape
     residual = 0.0
     common, cavity, out = np.empty(k), np.empty(k), np.empty(k)
     after = np.empty(k * most_receivers(slot_ptr, middle))
@@ -199,54 +196,60 @@ def sweep_equal(
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
             continue
-        if rho == 1.0:
+        own = unary[i]
+        if rho == 1.0:  # leave one out among the receivers, all others are in `common`
             c, d = (start, middle[i]) if forward else (middle[i], end)
             for x in range(k):
-                common[x] = unary[i * k + x]
+                common[x] = own[x]
             for q in range(c, d):
+                message = old[q]
                 for x in range(k):
-                    common[x] *= old[q * k + x]
+                    common[x] *= message[x]
         else:
             for x in range(k):
                 common[x] = 1.0
             for q in range(start, end):
+                message = old[q]
                 for x in range(k):
-                    common[x] *= old[q * k + x]
+                    common[x] *= message[x]
             for x in range(k):
-                common[x] = unary[i * k + x] * _power(common[x], rho, root)
+                common[x] = own[x] * _power(common[x], rho, root)
         many = rho == 1.0 and b - a > MANY  # leave one out by products from both ends
         if many:
-            products_after(old, a, b, k, after)
+            products_after(old.reshape(-1), a, b, k, after)
         for q in range(a, b):
+            message = old[q]
             if many:
+                rest = after[(q - a) * k : (q - a) * k + k]
                 for x in range(k):
-                    cavity[x] = common[x] * after[(q - a) * k + x]
-                    common[x] *= old[q * k + x]
+                    cavity[x] = common[x] * rest[x]
+                    common[x] *= message[x]
             elif rho == 1.0:
                 for x in range(k):
                     cavity[x] = common[x]
                 for r in range(a, b):
                     if r != q:
+                        other = old[r]
                         for x in range(k):
-                            cavity[x] *= old[r * k + x]
-            else:
+                            cavity[x] *= other[x]
+            else:  # a state whose own message is 0 is impossible
                 for x in range(k):
-                    cavity[x] = common[x] / old[q * k + x] if common[x] > 0.0 else 0.0
-            t = table_at[q]
+                    cavity[x] = common[x] / message[x] if common[x] > 0.0 else 0.0
             if potts:
-                _receive_potts(tables[t], tables[t + 1], k, cavity, out)
+                _receive_potts(tables[table_of_slot[q]], k, cavity, out)
             else:
-                _receive(tables, t, k, first_axis[q], cavity, out)
+                _receive(tables[table_of_slot[q]], k, first_axis[q], cavity, out)
             total = 0.0
             for x in range(k):
                 total += out[x]
             if total == 0.0:
                 return -1.0
-            inverse = 1.0 / total
-            o = opposite[q] * k
+            inverse = (1.0 - damping) / total
+            before, result = old[opposite[q]], new[opposite[q]]
+            change = 0.0
             for x in range(k):
-                value = out[x] * inverse
-                value += damping * (old[o + x] - value)
-                residual = max(residual, abs(value - old[o + x]))
-                new[o + x] = value
+                value = out[x] * inverse + damping * before[x]
+                change = max(change, abs(value - before[x]))
+                result[x] = value
+            residual = max(residual, change)
     return residual

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from intarsia._kernels.beliefs import decode_in_order, factor_beliefs, traversal_order, variable_beliefs
@@ -10,11 +12,39 @@ from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph
 
 
+@dataclass
+class Beliefs:
+    """What the messages say.
+
+    Attributes
+    ----------
+    mu : float array
+        Marginals in the layout of theta.
+    objective : float
+        `<theta, mu> + H~(mu)`.
+    inconsistency : float
+        Largest difference between a variable's marginal and that of a factor at it; 0 at a fixed point.
+    upper_bound : float
+        Bound on log Z for these messages, converged or not, if rho is valid.
+    """
+
+    mu: FloatArray
+    objective: float
+    inconsistency: float
+    upper_bound: float
+
+
 class GeneralMessages:
     """State of message passing on one graph: messages, beliefs, work space."""
 
     def __init__(
-        self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None = None
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        rho: FloatArray,
+        maximise: bool,
+        start: FloatArray | None = None,
+        exponentials: tuple[FloatArray, IntArray, FloatArray] | None = None,
     ) -> None:
         self.graph = graph
         self.theta = theta
@@ -31,18 +61,21 @@ class GeneralMessages:
         self.n_impossible = np.empty(split, np.int64)
         k_max = int(graph.n_states.max(initial=1))
         self.work = np.empty((2 * max(graph.max_scope, 2) + 4, k_max))
-        self.exp_tables, self.exp_ptr, self.exp_top = _exponentials(graph, theta, rho, maximise)
+        self.exp_tables, self.exp_ptr, self.exp_top = exponentials or _exponentials(graph, theta, rho, maximise)
         self._queue: tuple[FloatArray, FloatArray, IntArray, IntArray] | None = None
 
-    def sweep(self, schedule: str, damping: float) -> float:
-        """Update every message once; returns the residual, NaN when the model is infeasible."""
+    def sweep(self, schedule: str, damping: float, strict: bool = False) -> float:
+        """Update every message once; returns the residual, NaN when the model is infeasible.
+
+        `strict` measures the change of logarithms, so that states of tiny probability count too.
+        """
         if schedule == "residual":
             return self._sweep_residual(damping)
         if schedule == "parallel":
             order = np.arange(self.graph.scope_idx.size)
         else:
             order = sweep_order(self.graph)
-        return sweep_messages(order, schedule != "parallel", damping, self.rho, *self._arguments)
+        return sweep_messages(order, schedule != "parallel", strict, damping, self.rho, *self._arguments)
 
     def _sweep_residual(self, damping: float) -> float:
         graph = self.graph
@@ -76,21 +109,24 @@ class GeneralMessages:
             self.message_ptr, self.finite, self.n_impossible,
         )  # fmt: skip
 
-    def marginals(self) -> tuple[FloatArray, float]:
-        """Marginals in the layout of theta and the value of the objective; NaN when the model is infeasible."""
+    def beliefs(self) -> Beliefs | None:
+        """Marginals and the value of the objective; None when the model is infeasible."""
         graph = self.graph
         self._gather()
         mu = graph.zeros()
-        log_mu = np.empty(int(graph.variable_ptr[-1]))
-        if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu):
-            return mu, np.nan
-        widest = max((_table_size(graph, int(c)) for c in graph.first_factor_of_table), default=1)
+        log_mu, log_norm = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables)
+        if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu, log_norm):
+            return None
+        log_sizes = np.bincount(graph.factor_of_pair, np.log2(graph.n_states[graph.scope_idx]), graph.n_factors)
+        widest = int(round(2 ** float(log_sizes.max(initial=0.0))))
+        checks = np.zeros(2)
         objective = factor_beliefs(
             self.theta, self.exp_tables, self.exp_ptr, self.exp_top, self.rho, graph.table_of_factor, graph.table_ptr,
             graph.table_kind, graph.table_truncation, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-            self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, mu, self.work, np.empty(widest),
+            self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, log_norm, mu, self.work,
+            np.empty(widest), checks,
         )  # fmt: skip
-        return mu, float(objective)
+        return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
 
     def decode(self, rule: str) -> IntArray:
         """Labelling from max-marginals: each variable given those before it, or each by its own belief."""
@@ -126,10 +162,6 @@ def sweep_order(graph: FactorGraph) -> IntArray:
         down = by_variable[is_first[by_variable]][::-1]
         known = graph.__dict__["_sweep_order"] = np.concatenate([up, down])
     return known
-
-
-def _table_size(graph: FactorGraph, factor: int) -> int:
-    return int(np.prod(graph.factor_shape(factor), dtype=np.int64))
 
 
 def _exponentials(

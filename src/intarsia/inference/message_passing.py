@@ -9,11 +9,15 @@ import numpy as np
 
 from intarsia._validation import FloatArray, check_choice, check_number
 from intarsia.inference.general_messages import GeneralMessages
-from intarsia.inference.iteration import iterate
+from intarsia.inference.iteration import Iteration, iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise
 from intarsia.inference.result import Status
 
+# Marginals of factors and variables that differ by more are no fixed point, however still the messages stand.
+CONSISTENT = 1e-6
+# Relative slack within which a converged run on a forest is called exact.
+EXACT = 1e-10
 _SCHEDULES = ("forward_backward", "parallel", "residual")
 
 
@@ -62,27 +66,57 @@ class MessagePassing(InferenceMethod):
         if loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
         general = state if isinstance(state, GeneralMessages) else state.as_general()
-        answer = Answer(
-            loop.status,
-            residual=loop.residual,
-            n_iter=loop.n_iter,
-            history={"residual": loop.residuals},
-            messages=general.messages,
-        )
-        converged = loop.status is Status.CONVERGED
         if maximise:
+            answer = _outcome(loop, general)
             answer.assignment = general.decode(self.decode)
-            if converged and graph.is_forest:
+            if answer.status is Status.CONVERGED and graph.is_forest:
                 answer.upper_bound = float(graph.score(theta, answer.assignment))
             return answer
-        answer.mu, answer.log_partition = general.marginals()
-        if np.isnan(answer.log_partition):
+        beliefs = general.beliefs()
+        if beliefs is not None and loop.status is Status.CONVERGED:
+            if beliefs.inconsistency > max(CONSISTENT, 100 * self.tol):
+                self._sweep_on(general, loop, problem)
+                beliefs = general.beliefs()
+        if beliefs is None or loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
-        answer.log_partition_is = "estimate"
-        if converged and graph.is_forest and (rho == 1.0).all():
-            answer.log_partition_is = "exact"
-            answer.lower_bound = answer.upper_bound = answer.log_partition
-        elif converged and bounds_above:
-            answer.log_partition_is = "upper bound"
-            answer.upper_bound = answer.log_partition
+        answer = _outcome(loop, general)
+        answer.mu, answer.log_partition, answer.log_partition_is = beliefs.mu, beliefs.objective, "estimate"
+        if bounds_above:
+            answer.upper_bound = beliefs.upper_bound
+        if loop.status is Status.CONVERGED:
+            slack = beliefs.upper_bound - beliefs.objective
+            if graph.is_forest and (rho == 1.0).all() and abs(slack) <= EXACT * (1.0 + abs(beliefs.objective)):
+                answer.log_partition_is = "exact"
+                answer.lower_bound = answer.upper_bound = beliefs.objective
+            elif bounds_above and slack <= CONSISTENT * (1.0 + abs(beliefs.objective)):
+                # The same number at the optimum; this side of it is the bound.
+                answer.log_partition, answer.log_partition_is = (
+                    max(beliefs.upper_bound, beliefs.objective),
+                    "upper bound",
+                )
+                answer.upper_bound = answer.log_partition
         return answer
+
+    def _sweep_on(self, general: GeneralMessages, loop: Iteration, problem: Problem) -> None:
+        """Messages stand still but the marginals disagree: states of tiny probability still move, so watch those."""
+        schedule = "forward_backward" if self.schedule == "residual" else self.schedule
+        more = iterate(
+            lambda: general.sweep(schedule, self.damping, strict=True),
+            self.max_iter - loop.n_iter,
+            self.tol,
+            problem.clock,
+            problem.report,
+        )
+        loop.status, loop.n_iter = more.status, loop.n_iter + more.n_iter
+        loop.residual = more.residual if more.n_iter else loop.residual
+        loop.residuals = np.concatenate([loop.residuals, more.residuals])
+
+
+def _outcome(loop: Iteration, general: GeneralMessages) -> Answer:
+    return Answer(
+        loop.status,
+        residual=loop.residual,
+        n_iter=loop.n_iter,
+        history={"residual": loop.residuals},
+        messages=general.messages,
+    )

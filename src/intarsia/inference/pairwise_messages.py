@@ -25,26 +25,26 @@ class PairwiseMessages:
         self.slot_ptr, self.middle, self.pair_of_slot, slot_of_pair = _slots(graph)
         self.opposite = slot_of_pair[self.pair_of_slot ^ 1]
         self.first_axis = self.pair_of_slot % 2 == 0
-        table = graph.table_of_factor[self.pair_of_slot // 2]
-        width = 2 if self.potts else self.k**2
-        self.table_at = table * width
+        self.table_of_slot = graph.table_of_factor[self.pair_of_slot // 2]
         split = int(graph.variable_ptr[-1])
         unary = theta[:split].reshape(-1, self.k)
-        self.unary = np.exp(unary - unary.max(axis=1, keepdims=True)).reshape(-1)
+        self.unary = np.exp(unary - unary.max(axis=1, keepdims=True))
         if self.potts:
             strength = theta[split:] / rho
-            self.tables = np.exp(np.stack([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1)).reshape(-1)
+            self.tables = np.exp(np.stack([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1))
+            self.table_top = np.zeros(graph.n_tables)
         else:
-            tables = theta[split:].reshape(-1, width)
-            self.tables = tables - tables.max(axis=1, keepdims=True)
+            tables = theta[split:].reshape(-1, self.k**2)
+            self.table_top = tables.max(axis=1)
+            self.tables = tables - self.table_top[:, None]
             if rho != 1.0:
                 self.tables /= rho
-            self.tables = np.exp(self.tables, out=self.tables).reshape(-1)
+            np.exp(self.tables, out=self.tables)
         n_messages = graph.scope_idx.size
         if start is None:
-            self.messages = np.full(n_messages * self.k, 1.0 / self.k)
+            self.messages = np.full((n_messages, self.k), 1.0 / self.k)
         else:
-            self.messages = np.exp(start.reshape(n_messages, self.k)[self.pair_of_slot]).reshape(-1)
+            self.messages = np.exp(start.reshape(n_messages, self.k)[self.pair_of_slot])
         self.root = {0.5: 1, 0.25: 2}.get(rho, 0)
         self._spare: FloatArray | None = None
 
@@ -58,13 +58,13 @@ class PairwiseMessages:
         residual = 0.0
         for forward in (True, False):
             where = (
-                self.slot_ptr, self.middle, self.opposite, self.table_at, self.first_axis, self.tables, self.unary,
+                self.slot_ptr, self.middle, self.opposite, self.table_of_slot, self.first_axis, self.tables, self.unary,
                 self.rho, self.root, damping, old, new,
             )  # fmt: skip
             change = (
                 sweep_binary(forward, *where)
                 if self.k == 2 and not self.potts
-                else sweep_equal(forward, self.k, self.potts, *where)
+                else sweep_equal(forward, self.potts, *where)
             )
             if change < 0:
                 return np.nan
@@ -75,11 +75,17 @@ class PairwiseMessages:
 
     def as_general(self) -> GeneralMessages:
         """The same messages in the form that marginals are read from."""
+        graph = self.graph
         by_pair = np.empty((self.pair_of_slot.size, self.k))
-        by_pair[self.pair_of_slot] = self.messages.reshape(-1, self.k)
+        by_pair[self.pair_of_slot] = self.messages
         with np.errstate(divide="ignore"):
-            logs = np.log(by_pair.reshape(-1), out=by_pair.reshape(-1))
-        return GeneralMessages(self.graph, self.theta, np.full(self.graph.n_factors, self.rho), False, logs)
+            np.log(by_pair, out=by_pair)
+        tables = None
+        if not self.potts:
+            starts = graph.table_of_factor * self.k**2
+            tables = (self.tables.reshape(-1), starts, self.table_top[graph.table_of_factor] / self.rho)
+        rho = np.full(graph.n_factors, self.rho)
+        return GeneralMessages(graph, self.theta, rho, False, by_pair.reshape(-1), tables)
 
 
 def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> bool:
