@@ -47,7 +47,7 @@ def check_appearance(graph: FactorGraph, rho: ArrayLike) -> FloatArray:
     return values
 
 
-def is_valid_appearance(graph: FactorGraph, rho: ArrayLike, *, max_work: float = 2e8) -> bool | None:
+def is_valid_appearance(graph: FactorGraph, rho: ArrayLike, *, max_work: float = 5e7) -> bool | None:
     r"""Whether weights of factors make the tree-reweighted entropy an upper bound of the entropy.
 
     With :math:`I` the multi-information, the bound says that :math:`\sum_c \rho_c I(\mu_c) \le I(\mu)` for every
