@@ -89,7 +89,8 @@ def _open_bucket(plan, work, k):
     n_factors = plan.factor_ptr[k + 1] - factor_start
     n_pieces = 1 + n_factors + plan.child_ptr[k + 1] - child_start
     level_ptr = work.level_ptr
-    level_ptr[: n_axes + 3] = 0
+    for a in range(n_axes + 3):
+        level_ptr[a] = 0
     work.level[0] = 0
     level_ptr[2] += 1
     for j in range(1, n_pieces):
@@ -213,8 +214,7 @@ def _eliminate(work, tables, messages, cell, n_own, n_axes, n_pieces, in_log, ma
     """Message of the open bucket, from `cell` on."""
     partial = work.partial
     last = n_axes * n_own
-    _extend(work, tables, messages, 0, n_own, in_log)
-    turning = 0
+    turning = -1
     while True:
         for level in range(turning + 1, n_axes + 1):
             _extend(work, tables, messages, level, n_own, in_log)
@@ -241,33 +241,47 @@ def _eliminate(work, tables, messages, cell, n_own, n_axes, n_pieces, in_log, ma
 
 
 @kernel
-def _normalise(message, in_log):
+def _normalise(message, begin, end, in_log):
     """Take the maximum out of a message; return its logarithm (-inf if all is zero) and the log-range left."""
     top, low = -np.inf, np.inf
     zero = -np.inf if in_log else 0.0
-    for i in range(message.shape[0]):
+    for i in range(begin, end):
         top = max(top, message[i])
         if message[i] > zero:
             low = min(low, message[i])
     if not top > zero:
         return -np.inf, 0.0
     if in_log:
-        for i in range(message.shape[0]):
+        for i in range(begin, end):
             message[i] -= top
         return top, top - low
     scale = 1.0 / top
-    for i in range(message.shape[0]):
+    for i in range(begin, end):
         message[i] *= scale
     return np.log(top), np.log(top) - np.log(low)
 
 
 @kernel
 def collect_buckets(
-    plan, start, stop, log_tables, tables, spans, messages, message_span, message_in_log, bucket_in_log, maximise
+    plan,
+    start,
+    stop,
+    log_tables,
+    tables,
+    spans,
+    messages,
+    message_span,
+    message_in_log,
+    bucket_in_log,
+    taken_out,
+    maximise,
 ):
-    """Upward pass over buckets start..stop-1; return the logarithm of what was taken out, -inf if infeasible."""
+    """Upward pass over buckets start..stop-1; False if nothing is possible.
+
+    `taken_out` receives the logarithm of each message's maximum; they are summed outside, pairwise, because a million
+    additions one after another cost five digits.
+    """
     work = _new_work(plan)
-    taken_out = 0.0
     for k in range(start, stop):
         n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
         in_log = _choose_domain(plan, work, k, n_pieces, spans, message_span, message_in_log, messages, maximise)
@@ -275,11 +289,10 @@ def collect_buckets(
         begin, end = plan.message_ptr[k], plan.message_ptr[k + 1]
         source = log_tables if in_log else tables
         _eliminate(work, source, messages, begin, n_own, n_axes, n_pieces, in_log, maximise)
-        top, message_span[k] = _normalise(messages[begin:end], in_log)
-        taken_out += top
-        if top == -np.inf:
-            break
-    return taken_out
+        taken_out[k], message_span[k] = _normalise(messages, begin, end, in_log)
+        if taken_out[k] == -np.inf:
+            return False
+    return True
 
 
 @kernel
@@ -322,14 +335,13 @@ def distribute_buckets(plan, start, stop, log_tables, tables, messages, bucket_i
             if child >= 0:
                 shift[p] = used - plan.message_ptr[child]
                 used += plan.message_ptr[child + 1] - plan.message_ptr[child]
-        scratch[:used] = 0.0
+        for i in range(used):
+            scratch[i] = 0.0
         cell = plan.message_ptr[k]
         if n_axes == 0:
             messages[cell] = 1.0
         last = n_axes * n_own
-        _extend(work, source, messages, 0, n_own, in_log)
-        belief[: (n_axes + 1) * n_own] = 0.0
-        turning = 0
+        turning = -1
         while True:
             for level in range(turning + 1, n_axes + 1):
                 _extend(work, source, messages, level, n_own, in_log)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
 from intarsia._jit import kernel
@@ -21,7 +19,10 @@ def peel_forest(n_states, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pa
     taken = np.zeros(n, np.bool_)
     size = 0
     for v in range(n - 1, -1, -1):
-        degree[v] = pair_ptr[v + 1] - pair_ptr[v]
+        degree[v] = 0
+        for i in range(pair_ptr[v], pair_ptr[v + 1]):
+            if left_in_factor[factor_of_pair[pair_idx[i]]] > 1:
+                degree[v] += 1
         if degree[v] <= 1:
             stack[size] = v
             size += 1
@@ -62,7 +63,8 @@ def neighbour_lists(n_variables, scope_ptr, scope_idx, pair_ptr, pair_idx, facto
             c = factor_of_pair[pair_idx[i]]
             if size + scope_ptr[c + 1] - scope_ptr[c] > idx.shape[0]:
                 longer = np.empty(2 * idx.shape[0] + scope_ptr[c + 1] - scope_ptr[c], np.int64)
-                longer[:size] = idx[:size]
+                for j in range(size):
+                    longer[j] = idx[j]
                 idx = longer
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 u = scope_idx[s]
@@ -105,6 +107,51 @@ def _fill_in(v, start, length, pool, alive, stamp, clock):
 
 
 @kernel
+def _before(u, w, key, tie):
+    return key[u] < key[w] or (key[u] == key[w] and (tie[u] < tie[w] or (tie[u] == tie[w] and u < w)))
+
+
+@kernel
+def _settle(v, size, heap, place, key, tie):
+    """Move v up or down to where its key belongs in the binary heap."""
+    i = place[v]
+    while i > 0 and _before(v, heap[(i - 1) // 2], key, tie):
+        heap[i] = heap[(i - 1) // 2]
+        place[heap[i]] = i
+        i = (i - 1) // 2
+    while 2 * i + 1 < size:
+        child = 2 * i + 1
+        if child + 1 < size and _before(heap[child + 1], heap[child], key, tie):
+            child += 1
+        if not _before(heap[child], v, key, tie):
+            break
+        heap[i] = heap[child]
+        place[heap[i]] = i
+        i = child
+    heap[i] = v
+    place[v] = i
+
+
+@kernel
+def _join(a, b, start, length, room, pool, used):
+    """Append b to a's list, which moves to the end of the pool when it is full; return the pool and its use."""
+    if length[a] == room[a]:
+        room[a] = 2 * room[a] + 4
+        if used + room[a] > pool.shape[0]:
+            longer = np.empty(2 * (used + room[a]), np.int64)
+            for i in range(used):
+                longer[i] = pool[i]
+            pool = longer
+        for i in range(length[a]):
+            pool[used + i] = pool[start[a] + i]
+        start[a] = used
+        used += room[a]
+    pool[start[a] + length[a]] = b
+    length[a] += 1
+    return pool, used
+
+
+@kernel
 def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rng):
     """Eliminate the variable that looks cheapest, again and again.
 
@@ -113,34 +160,39 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
     are broken at random instead of by table size.
     """
     n = log2_states.shape[0]
-    start, length, room = ptr[:-1].copy(), np.diff(ptr), np.diff(ptr)
+    start, length, room = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     pool, used = idx.copy(), idx.shape[0]
     alive = np.ones(n, np.bool_)
     stamp, clock = np.zeros(n, np.int64), np.zeros(1, np.int64)
     weight = log2_states.copy()  # log2 size of the bucket that eliminating v makes
-    version = np.zeros(n, np.int64)
+    key, tie = np.empty(n), np.empty(n)
     counts = np.zeros(n, np.int64)
-    affected = np.empty(n, np.int64)
+    around, affected = np.empty(n, np.int64), np.empty(n, np.int64)
+    heap, place = np.empty(n, np.int64), np.empty(n, np.int64)
     steps = 0
-    heap = [(0.0, 0.0, 0, -1)]
     for v in range(n):
+        start[v] = ptr[v]
+        length[v] = room[v] = ptr[v + 1] - ptr[v]
         for i in range(ptr[v], ptr[v + 1]):
             weight[v] += log2_states[idx[i]]
     for v in range(n):
-        key = weight[v]
+        key[v] = weight[v]
         if by_fill:
-            key, more = _fill_in(v, start, length, pool, alive, stamp, clock)
+            key[v], more = _fill_in(v, start, length, pool, alive, stamp, clock)
             steps += more
-        heapq.heappush(heap, (key, rng.random() if noise else weight[v], v, 0))
-        if steps > max_steps:
-            break
+        tie[v] = rng.random() if noise else weight[v]
+        place[v] = v
+        _settle(v, v + 1, heap, place, key, tie)
     order = np.empty(n, np.int64)
     done = 0
     cells, widest = 0.0, 0.0
     while done < n and steps <= max_steps and cells <= max_cells:
-        _, _, v, number = heapq.heappop(heap)
-        if number < 0 or not alive[v] or number != version[v]:
-            continue
+        v = heap[0]
+        size = n - done - 1
+        if size > 0:
+            moved = heap[size]
+            place[moved] = 0
+            _settle(moved, size, heap, place, key, tie)
         _compact(v, start, length, pool, alive)
         alive[v] = False
         order[done] = v
@@ -148,11 +200,14 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
         cells += 2.0 ** (weight[v] - log2_states[v])
         widest = max(widest, weight[v])
         d = length[v]
-        around = pool[start[v] : start[v] + d].copy()
-        if d > 2:  # the longest list last: it need never be read
-            around = around[np.argsort(length[around])]
+        longest = 0
         for i in range(d):
+            around[i] = pool[start[v] + i]
             weight[around[i]] -= log2_states[v]
+            if length[around[i]] > length[around[longest]]:
+                longest = i
+        if d > 0:  # the longest list comes last: it need not be read then, which matters for hubs
+            around[longest], around[d - 1] = around[d - 1], around[longest]
         filled = False
         for i in range(d - 1):
             u = around[i]
@@ -163,50 +218,39 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
                 stamp[pool[j]] = clock[0]
             for j in range(i + 1, d):
                 w = around[j]
-                if stamp[w] == clock[0]:
-                    continue
-                filled = True
-                weight[u] += log2_states[w]
-                weight[w] += log2_states[u]
-                for a, b in ((u, w), (w, u)):
-                    if length[a] == room[a]:
-                        room[a] = 2 * room[a] + 4
-                        if used + room[a] > pool.shape[0]:
-                            longer = np.empty(2 * (used + room[a]), np.int64)
-                            longer[:used] = pool[:used]
-                            pool = longer
-                        pool[used : used + length[a]] = pool[start[a] : start[a] + length[a]]
-                        start[a] = used
-                        used += room[a]
-                    pool[start[a] + length[a]] = b
-                    length[a] += 1
+                if stamp[w] != clock[0]:
+                    filled = True
+                    weight[u] += log2_states[w]
+                    weight[w] += log2_states[u]
+                    pool, used = _join(u, w, start, length, room, pool, used)
+                    pool, used = _join(w, u, start, length, room, pool, used)
         n_affected = d
-        affected[:d] = around
-        if by_fill:
+        for i in range(d):
+            affected[i] = around[i]
+            counts[around[i]] = 2
+        if by_fill and filled:  # a new edge changes the fill-in of everyone who knows both its ends
             for i in range(d):
-                counts[around[i]] = 2
-            if filled:  # a new edge changes the fill-in of everyone who knows both its ends
-                for i in range(d):
-                    u = around[i]
-                    for j in range(start[u], start[u] + length[u]):
-                        w = pool[j]
-                        if alive[w] and counts[w] < 2:
-                            counts[w] += 1
-                            if counts[w] == 2:
-                                affected[n_affected] = w
-                                n_affected += 1
-                for i in range(d):
-                    u = around[i]
-                    for j in range(start[u], start[u] + length[u]):
-                        counts[pool[j]] = 0
+                u = around[i]
+                steps += length[u]
+                for j in range(start[u], start[u] + length[u]):
+                    w = pool[j]
+                    if alive[w] and counts[w] < 2:
+                        counts[w] += 1
+                        if counts[w] == 2:
+                            affected[n_affected] = w
+                            n_affected += 1
             for i in range(d):
-                counts[around[i]] = 0
+                u = around[i]
+                for j in range(start[u], start[u] + length[u]):
+                    counts[pool[j]] = 0
+        for i in range(d):
+            counts[around[i]] = 0
         for i in range(n_affected):
             u = affected[i]
-            version[u] += 1
-            key = weight[u]
+            key[u] = weight[u]
             if by_fill:
-                key, more = _fill_in(u, start, length, pool, alive, stamp, clock)
+                key[u], more = _fill_in(u, start, length, pool, alive, stamp, clock)
                 steps += more
-            heapq.heappush(heap, (key, rng.random() if noise else weight[u], u, version[u]))
+            tie[u] = rng.random() if noise else weight[u]
+            _settle(u, n - done, heap, place, key, tie)
     return order[:done], cells, widest, steps

@@ -60,10 +60,16 @@ def build_buckets(n_states, scope_ptr, scope_idx, order):
         sep_ptr[k + 1] = start + size
         if start + size > sep_idx.shape[0]:
             longer = np.empty(2 * (start + size), np.int64)
-            longer[:start] = sep_idx[:start]
+            for i in range(start):
+                longer[i] = sep_idx[i]
             sep_idx = longer
-        if size > 1:
-            found[:size] = np.sort(found[:size])
+        for a in range(1, size):  # insertion sort: separators are short
+            at = found[a]
+            b = a
+            while b > 0 and found[b - 1] > at:
+                found[b] = found[b - 1]
+                b -= 1
+            found[b] = at
         for a in range(size):
             u = order[found[size - 1 - a]]
             sep_idx[start + a] = u

@@ -94,7 +94,7 @@ def search_order(
     from intarsia._kernels.elimination_order import greedy_order, neighbour_lists
 
     check_choice(ordering, ORDERINGS, "ordering")
-    lists = neighbour_lists(
+    ptr, idx = neighbour_lists(
         graph.n_variables, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
     )
     log2_states = np.log2(graph.n_states)
@@ -102,7 +102,7 @@ def search_order(
 
     def search(by_fill: bool, noise: bool, limit: float, max_steps: float) -> tuple[EliminationOrder, float]:
         order, n_cells, widest, steps = greedy_order(
-            log2_states, *lists, by_fill, noise, float(limit), float(max_steps), rng
+            log2_states, ptr, idx, by_fill, noise, float(limit), float(max_steps), rng
         )
         return EliminationOrder(order, float(n_cells), float(widest), order.size == graph.n_variables), float(steps)
 
@@ -114,7 +114,8 @@ def search_order(
     if not best.complete or best.n_cells > _HOPELESS * max_cells:
         return best
     if ordering == "best":
-        other, steps = search(True, False, best.n_cells, _MAX_STEPS)
+        # Counting fill-in is slow around hubs; it should not cost more than the tables it may save.
+        other, steps = search(True, False, best.n_cells, min(1e6 + 16.0 * best.n_cells, _MAX_STEPS))
         best = _better(best, other)
     allowance = 2.0 * min(best.n_cells, _MAX_STEPS / 4)
     for k in range(n_restarts):

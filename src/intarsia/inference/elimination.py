@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -126,15 +127,15 @@ class _Run:
             return -np.inf
         if not maximise and self.tables is self.log_tables:
             self.tables = np.exp(self.log_tables)
-        total = self.constant
+        taken_out = np.zeros(self.problem.graph.n_variables)
         for start, stop in _chunks(self.tree.entries, self.problem.clock, self.name):
-            total += collect_buckets(
+            possible = collect_buckets(
                 self.tree.plan, start, stop, self.log_tables, self.tables, self.span, self.messages,
-                self.message_span, self.message_in_log, self.bucket_in_log, maximise,
+                self.message_span, self.message_in_log, self.bucket_in_log, taken_out, maximise,
             )  # fmt: skip
-            if total == -np.inf:
-                break
-        return float(total)
+            if not possible:
+                return -np.inf
+        return self.constant + float(taken_out.sum())
 
     def marginals(self) -> FloatArray:
         """Downward pass after a sum; overwrites the messages."""
@@ -218,7 +219,7 @@ def _chunks(entries: FloatArray, clock: Clock, name: str) -> Iterator[tuple[int,
     """Split buckets into ranges of about `_CHUNK` entries, looking at the clock before each."""
     number = (np.cumsum(entries) / _CHUNK).astype(np.int64)
     starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), entries.size]
-    for start, stop in zip(starts[:-1], starts[1:], strict=True):
+    for start, stop in itertools.pairwise(starts):
         _check_clock(clock, name)
         yield start, stop
 

@@ -24,8 +24,8 @@ class JunctionTree(InferenceMethod):
 
     .. math:: m_v(x_s) = \sum_{x_v} \psi_v(x_v) \prod_{c} \psi_c(x_v, x_s) \prod_{u} m_u(x_v, x_s)
 
-    (:math:`\psi = \exp \theta`, c the factors and u the children of v's bucket), with max instead of the sum for MAP. The
-    buckets form a junction tree; a pass back gives marginals, labellings or samples. Tables over whole cliques
+    (:math:`\psi = \exp \theta`, c the factors and u the children of v's bucket), with max instead of the sum for MAP.
+    The buckets form a junction tree; a pass back gives marginals, labellings or samples. Tables over whole cliques
     are never stored, only the messages, and their memory is known before any is allocated. Cost: some
     nanoseconds for each state of each clique.
 
@@ -110,7 +110,7 @@ class JunctionTree(InferenceMethod):
     def _refusal(self, n_bytes: float, log2_width: float, at_least: str) -> TooLargeError:
         return TooLargeError(
             f"JunctionTree: the tables need {at_least}{n_bytes / 2**30:.3g} GiB (the largest has {at_least}"
-            f"2**{log2_width:.0f} entries), but max_memory={self.max_memory:g} bytes is {self.max_memory / 2**30:.3g} GiB. "
-            f"Use 'tree_reweighted', 'belief_propagation', 'mean_field' or 'gibbs' for an approximate answer, or raise "
-            f"max_memory."
+            f"2**{log2_width:.0f} entries), but max_memory={self.max_memory:g} bytes allows "
+            f"{self.max_memory / 2**30:.3g} GiB. Use 'tree_reweighted', 'belief_propagation', 'mean_field' or 'gibbs' "
+            f"for an approximate answer, or raise max_memory."
         )

@@ -1,0 +1,94 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.random_models import random_models
+from tests.zoo import factors
+
+from intarsia.graph import complete_graph, from_edges, grid_graph, star_graph
+from intarsia.graph.elimination_order import forest_order, search_order
+
+
+def simulate(graph, order):
+    """Sizes by plain elimination on Python sets: (sum of message sizes, log2 of the largest bucket)."""
+    around = {v: set() for v in range(graph.n_variables)}
+    for c in range(graph.n_factors):
+        for u, w in itertools.permutations(graph.scope(c).tolist(), 2):
+            around[u].add(w)
+    cells, widest = 0, 1
+    for v in order.tolist():
+        others = around.pop(v)
+        message = int(np.prod([graph.n_states[u] for u in others], dtype=float))
+        cells += message
+        widest = max(widest, message * int(graph.n_states[v]))
+        for u in others:
+            around[u] |= others - {u}
+            around[u].discard(v)
+    return cells, np.log2(widest)
+
+
+def largest_factor(graph):
+    return max((int(np.prod(graph.factor_shape(c))) for c in range(graph.n_factors)), default=1)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(random_models(forest=True))
+def test_forest_order_makes_no_table_larger_than_the_factors(model):
+    graph, _ = model
+    order = forest_order(graph)
+    assert sorted(order.tolist()) == list(range(graph.n_variables))
+    assert simulate(graph, order)[1] <= max(np.log2(largest_factor(graph)), np.log2(graph.n_states.max())) + 1e-9
+
+
+def test_cycle_has_no_forest_order():
+    assert forest_order(from_edges(2, [[0, 1], [1, 2], [2, 0], [2, 3]])) is None
+    assert forest_order(factors([2] * 4, [(0, 1, 2), (1, 2, 3)])) is None  # two shared variables are a cycle
+    assert forest_order(factors([2] * 5, [(0, 1, 2), (2, 3, 4)])) is not None
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(random_models())
+def test_sizes_are_those_of_the_order(model):
+    graph, _ = model
+    for ordering in ("best", "min_fill", "min_degree"):
+        found = search_order(graph, ordering)
+        assert found.complete
+        assert sorted(found.order.tolist()) == list(range(graph.n_variables))
+        cells, width = simulate(graph, found.order)
+        assert found.n_cells == pytest.approx(cells)
+        assert found.log2_width == pytest.approx(width)
+
+
+@pytest.mark.parametrize(
+    ("graph", "log2_width"),
+    [
+        (star_graph(50, 2), 2.0),
+        (complete_graph(7, 2), 7.0),
+        (grid_graph(5, 20, 2), 6.0),
+        (from_edges(2, [[i, (i + 1) % 30] for i in range(30)]), 3.0),
+        (from_edges([2, 8, 2, 8], [[0, 1], [1, 2], [2, 3], [3, 0]]), 5.0),  # keep the large variables apart
+    ],
+)
+def test_known_widths(graph, log2_width):
+    assert search_order(graph).log2_width == pytest.approx(log2_width)
+
+
+def test_larger_grid_matches_simulation():
+    graph = grid_graph(12, 12, 2)
+    best = search_order(graph)
+    assert simulate(graph, best.order) == (pytest.approx(best.n_cells), pytest.approx(best.log2_width))
+    for ordering in ("min_fill", "min_degree"):
+        assert best.n_cells <= search_order(graph, ordering, n_restarts=0).n_cells
+
+
+def test_limits_end_the_search():
+    found = search_order(grid_graph(100, 100, 2), max_cells=1e6)
+    assert not found.complete
+    assert found.n_cells > 1e6
+
+
+def test_hub_with_a_hundred_thousand_leaves():
+    found = search_order(star_graph(100_000, 2))
+    assert found.complete
+    assert found.n_cells == pytest.approx(200_001)
