@@ -207,7 +207,7 @@ def search_feasible(theta, domain, preference, order, blame, max_nodes, max_fail
                 if size[v] > 0:
                     break
             _enqueue(v, -1, queue, ends, waiting, hard_ptr, hard_idx)
-            if fails >= max_fails or nodes >= max_nodes:
+            if fails >= max_fails:
                 return 0, nodes, labelling
             continue
         while cursor < order.shape[0] and size[order[cursor]] <= 1:
@@ -215,6 +215,8 @@ def search_feasible(theta, domain, preference, order, blame, max_nodes, max_fail
         v = _choose_variable(order[cursor:], size, weight, window)
         if v < 0:
             break
+        if nodes >= max_nodes:
+            return 0, nodes, labelling
         nodes += 1
         best, best_value = -1, -np.inf
         for x in range(n_states[v]):

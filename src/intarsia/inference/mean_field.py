@@ -55,7 +55,7 @@ class MeanField(InferenceMethod):
     Notes
     -----
     With hard zeros (-inf in tables) uniform marginals have a bound of -inf; the run then starts from an assignment
-    of finite score found by search. When the search gives up, the bound may be -inf and `note` says so.
+    of finite score found by search. When the search gives up, the bound may be -inf: the status is then STALLED, and `note` says why.
 
     References
     ----------
@@ -114,10 +114,12 @@ class MeanField(InferenceMethod):
         history = {"residual": loop.residuals}
         if self.trace:
             history["log_partition"] = np.array(bounds)
+        status = loop.status
         if value == -np.inf:
+            status = Status.STALLED
             note = "The bound is -inf: no assignment of finite score was found within the limits of the search."
         return Answer(
-            loop.status, mu=mu, log_partition=value, log_partition_is="lower bound", lower_bound=value,
+            status, mu=mu, log_partition=value, log_partition_is="lower bound", lower_bound=value,
             residual=loop.residual, n_iter=loop.n_iter, history=history, note=note,
         )  # fmt: skip
 
