@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -355,6 +355,7 @@ class FactorGraph:
 
     @property
     def statistics_arguments(self) -> tuple[FloatArray | IntArray, ...]:
+        """What the kernels of scores and statistics read, in their order."""
         return (
             self.n_states,
             self.variable_ptr,
@@ -401,18 +402,34 @@ def _check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) ->
             f"FactorGraph: factor {c} names variable {scope_idx[at]}, but there are {n_variables} variables "
             f"(0..{n_variables - 1})."
         )
-    for width in np.unique(widths):
+    for width, factors, rows in scopes_by_width(scope_ptr, scope_idx):
         if width < 2:
             continue
-        factors = np.flatnonzero(widths == width)
-        rows = np.sort(scope_idx[scope_ptr[factors][:, None] + np.arange(width)], axis=1)
-        twice = (rows[:, 1:] == rows[:, :-1]).any(axis=1)
+        if width == 2:
+            twice = rows[:, 0] == rows[:, 1]
+        else:
+            ordered = np.sort(rows, axis=1)
+            twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
         if twice.any():
             c = int(factors[np.argmax(twice)])
             scope = scope_idx[scope_ptr[c] : scope_ptr[c + 1]].tolist()
             raise InvalidInputError(
                 f"FactorGraph: factor {c} names a variable twice: {scope}. Name each variable of a factor once."
             )
+
+
+def scopes_by_width(scope_ptr: IntArray, scope_idx: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """Factors grouped by the number of their variables: width, factors, their scopes as rows."""
+    widths = np.diff(scope_ptr)
+    if widths.size == 0:
+        return
+    low, high = int(widths.min()), int(widths.max())
+    if low == high:  # the usual case, without a copy
+        yield low, np.arange(widths.size), scope_idx.reshape(widths.size, low)
+        return
+    for width in np.flatnonzero(np.bincount(widths)).tolist():
+        factors = np.flatnonzero(widths == width)
+        yield width, factors, scope_idx[scope_ptr[factors][:, None] + np.arange(width)]
 
 
 def _check_tables(table_of_factor: IntArray, n_factors: int) -> int:
@@ -447,10 +464,10 @@ def _table_sizes(
     first = np.zeros(n_tables, dtype=np.int64)
     first[table_of_factor[::-1]] = np.arange(n_factors - 1, -1, -1)
     size = np.ones(n_tables, dtype=np.int64)
-    for width in np.unique(widths):
-        factors = np.flatnonzero(widths == width)
-        shapes = n_states[scope_idx[scope_ptr[factors][:, None] + np.arange(width)]]
-        model = first[table_of_factor[factors]]
+    for width, factors, scopes in scopes_by_width(scope_ptr, scope_idx):
+        shapes = n_states[scopes]
+        own = table_of_factor[factors]
+        model = first[own]
         same = widths[model] == width
         if same.all() and (model != factors).any():
             model_shapes = n_states[scope_idx[scope_ptr[model][:, None] + np.arange(width)]]
@@ -458,20 +475,24 @@ def _table_sizes(
         if not same.all():
             at = int(np.argmin(same))
             raise InvalidInputError(
-                f"FactorGraph: factors {model[at]} and {factors[at]} share table {table_of_factor[factors[at]]} but "
+                f"FactorGraph: factors {model[at]} and {factors[at]} share table {own[at]} but "
                 f"differ in shape. Give them tables of their own."
             )
-        log_size = np.log2(shapes).sum(axis=1)
-        if log_size.size and log_size.max() > 40:
-            c = int(factors[np.argmax(log_size)])
+        # Column by column: NumPy's reductions along a short axis are slow. Products are exact as far as 2**53.
+        entries = np.ones(factors.size)
+        equal = np.full(factors.size, width == 2)
+        for k in range(width):
+            with np.errstate(over="ignore"):
+                entries *= shapes[:, k]
+            equal &= shapes[:, k] == shapes[:, 0]
+        if entries.max() > 2.0**40:
+            c = int(np.argmax(entries))
             raise InvalidInputError(
-                f"FactorGraph: the table of factor {c} would have 2**{log_size.max():.0f} entries. Use smaller scopes."
+                f"FactorGraph: the table of factor {factors[c]} would have 2**{np.log2(shapes[c]).sum():.0f} entries. "
+                f"Use smaller scopes."
             )
-        size[table_of_factor[factors]] = shapes.prod(axis=1)
-        parametric = kind[table_of_factor[factors]] != FactorKind.TABLE
-        bad = parametric & (
-            np.full(factors.size, width != 2) | (shapes.min(axis=1, initial=2**40) != shapes.max(axis=1, initial=0))
-        )
+        size[own] = entries
+        bad = (kind[own] != FactorKind.TABLE) & ~equal
         if bad.any():
             raise InvalidInputError(
                 f"FactorGraph: factor {int(factors[np.argmax(bad)])} is parametric (Potts or truncated), which needs "

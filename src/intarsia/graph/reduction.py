@@ -17,7 +17,7 @@ import numpy as np
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.factor_graph import FactorGraph, FactorKind, parametric_statistic
+from intarsia.graph.factor_graph import FactorGraph, FactorKind, parametric_statistic, scopes_by_width
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,13 +157,22 @@ def declare_normal_form(graph: FactorGraph) -> FactorGraph:
 
 def _duplicate_scopes(scope_ptr: IntArray, scope_idx: IntArray) -> IntArray:
     """Factors whose set of variables is also that of another factor."""
-    widths = np.diff(scope_ptr)
     found = []
-    for width in np.unique(widths[widths > 1]):
-        factors = np.flatnonzero(widths == width)
-        rows = np.sort(scope_idx[scope_ptr[factors][:, None] + np.arange(width)], axis=1)
-        order = np.lexsort(rows.T)
-        same = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
+    for width, factors, scopes in scopes_by_width(scope_ptr, scope_idx):
+        if width < 2:
+            continue
+        if width == 2:  # one key per pair sorts much faster than two columns
+            low, high = np.minimum(scopes[:, 0], scopes[:, 1]), np.maximum(scopes[:, 0], scopes[:, 1])
+            key = low * (scope_idx.max() + 1) + high
+            ranked = np.sort(key)
+            if not (ranked[1:] == ranked[:-1]).any():
+                continue
+            order = np.argsort(key, kind="stable")
+            same = key[order[1:]] == key[order[:-1]]
+        else:
+            rows = np.sort(scopes, axis=1)
+            order = np.lexsort(rows.T)
+            same = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
         twin = np.zeros(factors.size, dtype=bool)
         twin[order[1:][same]] = True
         twin[order[:-1][same]] = True
@@ -194,13 +203,13 @@ class _Reducer:
         survives = n_free >= 2
         for c in np.flatnonzero(~survives).tolist():
             self._fold_factor(c)
-        kept_pairs = free & survives[graph.factor_of_pair]
-        survivors = np.flatnonzero(survives)
-        scope_ptr = np.concatenate([[0], np.cumsum(n_free[survivors])])
-        scope_idx = self.new_index[graph.scope_idx[kept_pairs]]
-        twins = survivors[_duplicate_scopes(scope_ptr, scope_idx)]
         touched = (n_free < np.diff(graph.scope_ptr)) & survives
-        touched[twins] = True
+        if touched.any() or not in_normal_form(graph):  # otherwise no two scopes can have become equal
+            kept_pairs = free & survives[graph.factor_of_pair]
+            survivors = np.flatnonzero(survives)
+            scope_ptr = np.concatenate([[0], np.cumsum(n_free[survivors])])
+            scope_idx = self.new_index[graph.scope_idx[kept_pairs]]
+            touched[survivors[_duplicate_scopes(scope_ptr, scope_idx)]] = True
         reduced = self._assemble(np.flatnonzero(survives & ~touched), np.flatnonzero(touched).tolist())
         rows, columns, coef = (
             (np.concatenate([entry[k] for entry in self.entries]) for k in range(3))
@@ -208,8 +217,8 @@ class _Reducer:
             else (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         )
         return Reduction(
-            graph, declare_normal_form(reduced), self.kept, self.states, rows.astype(np.int64),
-            columns.astype(np.int64), coef.astype(float), self.fixed, self.factor_of,
+            graph, declare_normal_form(reduced), self.kept, self.states, rows, columns, coef, self.fixed,
+            self.factor_of,
         )  # fmt: skip
 
     def _add(self, rows: IntArray, columns: IntArray, coef: FloatArray | None = None) -> None:
@@ -256,7 +265,10 @@ class _Reducer:
         """Build the reduced graph: untouched factors keep their (shared) tables, the others get new ones."""
         graph = self.graph
         widths = np.diff(graph.scope_ptr)[untouched]
-        tables, table_of_factor = np.unique(graph.table_of_factor[untouched], return_inverse=True)
+        in_use = np.zeros(graph.n_tables, dtype=bool)
+        in_use[graph.table_of_factor[untouched]] = True
+        tables = np.flatnonzero(in_use)
+        table_of_factor = (np.cumsum(in_use) - 1)[graph.table_of_factor[untouched]]
         self.factor_of[untouched] = np.arange(untouched.size)
         scope_idx = [self.new_index[graph.scope_idx[_ranges(graph.scope_ptr[untouched], widths)]]]
         groups: dict[tuple[int, ...], list[int]] = {}
