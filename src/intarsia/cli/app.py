@@ -1,0 +1,109 @@
+"""The program: its commands, and the one place where errors become exit codes.
+
+Nothing heavy is imported here or at the top of a command's file, so that `intarsia --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from intarsia._version import __version__
+from intarsia.cli.bench import bench_command
+from intarsia.cli.infer import infer_command
+from intarsia.cli.methods import methods_command
+from intarsia.cli.tour import tour_command
+from intarsia.exceptions import IntarsiaError
+
+# Newer typer carries its own copy of click, so the base of usage errors is reached through typer.
+_UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="intarsia",
+    help="Structured prediction in which learning and inference are cut to fit each other.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"intarsia {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Structured prediction in which learning and inference are cut to fit each other."""
+
+
+app.command("infer")(infer_command)
+app.command("methods")(methods_command)
+app.command("tour")(tour_command)
+app.command("bench")(bench_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program: exit 0 on success, 2 with one line on stderr for bad input, 130 after Ctrl-C.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process.
+
+    Examples
+    --------
+    >>> try:
+    ...     main(["--version"])
+    ... except SystemExit as stopped:
+    ...     print("exit", stopped.code)
+    intarsia ...
+    exit 0
+    """
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = typer.main.get_command(app).main(
+            None if arguments is None else list(arguments), prog_name="intarsia", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.format_message())
+            return 0
+        return _refuse(error.format_message())
+    except IntarsiaError as error:
+        return _refuse(str(error))
+    except BrokenPipeError:
+        # The reader (head, less) has gone; keep Python from complaining when it flushes at exit.
+        sys.stdout = None
+        return 0
+    except OSError as error:
+        return _refuse(f"{error.filename}: {error.strerror}." if error.filename else str(error))
+    except MemoryError:
+        return _refuse("not enough memory. Use a method that needs less, such as tree_reweighted.")
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        typer.echo("intarsia: interrupted.", err=True)
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(message: str) -> int:
+    typer.echo(f"intarsia: {' '.join(message.split())}", err=True)
+    return BAD_INPUT

@@ -1,0 +1,125 @@
+"""`intarsia infer --compare`: several methods side by side, with the exact answer where it is affordable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from intarsia.cli.output import log_partition_text, note, number, show_table, warnings_on_stderr, write_json
+from intarsia.cli.running import Request, run, settings_by_method
+from intarsia.exceptions import IntarsiaError
+
+if TYPE_CHECKING:
+    from intarsia.inference.result import InferenceResult
+
+EXACT = "junction_tree"
+
+
+def compare_methods(file: Path, request: Request, names: str, json: bool) -> None:
+    """Run the methods one after the other and show a row for each; a refusal is a row too."""
+    from intarsia.inference import method_class, method_names
+
+    ability = "gives_map" if request.task == "map" else "gives_marginals"
+    if names.strip() == "all":
+        wanted = [name for name in method_names() if getattr(method_class(name), ability)]
+    else:
+        wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    for name in wanted:
+        method_class(name)  # an unknown name is refused before any work is done
+    settings = settings_by_method([*wanted, EXACT], request.settings)
+    exact = _exact(request, settings[EXACT])
+    rows = []
+    interrupted = False
+    for name in wanted:
+        if name == EXACT and exact is not None:
+            rows.append(_row(name, exact, exact))
+            continue
+        try:
+            with warnings_on_stderr(f"{name}: "):
+                result = run(request, name, settings[name])
+        except IntarsiaError as error:
+            rows.append(_row(name, None, exact) | {"error": str(error)})
+            continue
+        rows.append(_row(name, result, exact))
+        interrupted = result.status.name == "INTERRUPTED"
+        if interrupted:
+            break
+    if json:
+        document = None if exact is None else _answer(exact) | {"method": EXACT, "seconds": exact.seconds}
+        write_json({"file": str(file), "task": request.task, "exact": document, "rows": rows})
+    else:
+        _show(file, request, exact, rows)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def _exact(request: Request, settings: dict[str, Any]) -> InferenceResult | None:
+    try:
+        return run(request, EXACT, settings)
+    except IntarsiaError as error:
+        note(f"no exact answer to compare with: {error}")
+        return None
+
+
+def _answer(result: InferenceResult) -> dict[str, Any]:
+    return {
+        "log_partition": result.log_partition,
+        "log_partition_is": result.log_partition_is,
+        "score": result.score,
+    }
+
+
+def _row(name: str, result: InferenceResult | None, exact: InferenceResult | None) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(
+        ("method", "log_partition", "log_partition_is", "max_marginal_difference", "mean_marginal_difference", "score",
+         "converged", "status", "n_iter", "seconds", "error")
+    )  # fmt: skip
+    row["method"] = name
+    if result is None:
+        return row
+    row |= _answer(result) | {
+        "converged": result.converged,
+        "status": result.status.name,
+        "n_iter": result.n_iter,
+        "seconds": result.seconds,
+    }
+    if exact is not None and result.task == "marginals" and result.mu is not None and exact.mu is not None:
+        split = int(result.graph.variable_ptr[-1])
+        gap = abs(result.mu[:split] - exact.mu[:split])
+        row["max_marginal_difference"] = float(gap.max(initial=0.0))
+        row["mean_marginal_difference"] = float(gap.mean()) if split else 0.0
+    return row
+
+
+def _show(file: Path, request: Request, exact: InferenceResult | None, rows: list[dict[str, Any]]) -> None:
+    marginals = request.task != "map"
+    lead = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
+    cells = []
+    if exact is not None:
+        start = [log_partition_text(exact.log_partition, exact.log_partition_is, 8), "", ""] if marginals else []
+        cells.append(["exact", *start, number(exact.score, 8), "", number(exact.seconds, 2), exact.status.name])
+    for row in rows:
+        start = []
+        if marginals:
+            start = [log_partition_text(row["log_partition"], row["log_partition_is"], 8)]
+            start += [number(row[key], 2) for key in ("max_marginal_difference", "mean_marginal_difference")]
+        sweeps = str(row["n_iter"]) if row["n_iter"] else "-"
+        cells.append(
+            [
+                row["method"],
+                *start,
+                number(row["score"], 8),
+                sweeps,
+                number(row["seconds"], 2),
+                row["status"] or "refused",
+            ]
+        )
+    show_table(
+        f"{file.name}: {request.graph.n_variables} variables, {request.graph.n_factors} factors",
+        ["method", *lead, "score", "sweeps", "time\n(s)", "status"],
+        cells,
+        [exact is not None and k == 0 for k in range(len(cells))],
+        [f"{row['method']} refused: {row['error']}" for row in rows if row["error"]],
+    )

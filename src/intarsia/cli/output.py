@@ -1,0 +1,118 @@
+"""What goes to the terminal: one JSON document on stdout, or tables; notes and warnings on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from intarsia.inference.result import InferenceResult
+
+
+def write_json(document: Any) -> None:
+    """Write one JSON document to stdout; numbers that are not finite become null."""
+    sys.stdout.write(json.dumps(finite(document), allow_nan=False) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """Copy of a document with null in place of every number that JSON cannot hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def note(message: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"intarsia: {' '.join(message.split())}", err=True)
+
+
+@contextmanager
+def warnings_on_stderr(prefix: str = "") -> Iterator[None]:
+    """Show each ConvergenceWarning of a block as one line on stderr; others pass unchanged."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        yield
+    for entry in caught:
+        if issubclass(entry.category, ConvergenceWarning):
+            note(f"{prefix}{entry.message}")
+        else:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+
+
+def console() -> Console:
+    """Return a console on stdout; wide where the output goes to a file or another program."""
+    from rich.console import Console
+
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(highlight=False, width=140 if piped else None)
+
+
+def check_folder_of(path: Path | None) -> None:
+    """Raise before any work is done if a file could not be written for want of its folder."""
+    if path is not None and not path.parent.is_dir():
+        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Make it first.")
+    if path is not None and path.is_dir():
+        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
+
+
+def number(value: float | None, digits: int = 6) -> str:
+    """Write a number for a table."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.{digits}g}"
+
+
+def marginal_lists(result: InferenceResult) -> list[list[float]] | None:
+    """Marginals of all variables as nested lists, or None when there are none."""
+    if result.mu is None:
+        return None
+    return [result.marginals(v).tolist() for v in range(result.graph.n_variables)]
+
+
+_SIGN = {"exact": "=", "upper bound": "<=", "lower bound": ">=", "estimate": "~"}
+
+
+def log_partition_text(value: float | None, kind: str | None, digits: int = 7) -> str:
+    """Log Z with its direction as a sign: `<= 831.9` is an upper bound, `~` an estimate.
+
+    Examples
+    --------
+    >>> log_partition_text(831.91394, "upper bound")
+    '<= 831.9139'
+    """
+    return "-" if value is None else f"{_SIGN.get(kind or '', '~')} {number(value, digits)}"
+
+
+def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list[bool], notes: list[str]) -> None:
+    """Print a table that fits 80 columns: the first and last column of text, numbers between; notes below."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=escape(title), title_justify="left", padding=(0, 1, 0, 0), pad_edge=False)
+    for k, column in enumerate(columns):
+        text = k in (0, len(columns) - 1)
+        table.add_column(column, justify="left" if text else "right", overflow="fold", no_wrap=text, vertical="bottom")
+    for row, strong in zip(rows, bold, strict=True):
+        table.add_row(*map(escape, row), style="bold" if strong else None)
+    out = console()
+    out.print(table)
+    for line in notes:
+        out.print(line, markup=False)

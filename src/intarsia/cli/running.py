@@ -1,0 +1,141 @@
+"""From options to a run: settings, the choice that `auto` makes, and which answers a task asks for."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intarsia._validation import FloatArray, check_choice
+from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
+
+if TYPE_CHECKING:
+    from intarsia.graph import FactorGraph
+    from intarsia.inference.result import InferenceResult
+
+TASKS = ("pr", "mar", "map")
+AUTO = "auto"
+
+
+@dataclass
+class Request:
+    """A model and what is wanted of it."""
+
+    graph: FactorGraph
+    theta: FloatArray
+    task: str
+    evidence: dict[int | str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    n_samples: int = 0
+    n_best: int = 0
+    time_limit: float | None = None
+    seed: int | None = None
+    verbose: bool = False
+
+    @property
+    def inference_task(self) -> str:
+        """The task in the words of `intarsia.infer`."""
+        return "map" if self.task == "map" else "marginals"
+
+
+def load_request(file: Path, evidence: Path | None, task: str, **more: Any) -> Request:
+    """Read the model and its evidence."""
+    from intarsia.graph.uai import read_uai, read_uai_evidence
+
+    task = check_choice(task.lower(), TASKS, "--task")
+    graph, theta = read_uai(file)
+    known: dict[int, int] = read_uai_evidence(evidence) if evidence is not None else {}
+    for variable, state in known.items():
+        if variable >= graph.n_variables or state >= graph.n_states[variable]:
+            limit = (
+                f"there are {graph.n_variables} variables"
+                if variable >= graph.n_variables
+                else f"it has {graph.n_states[variable]} states"
+            )
+            raise InvalidInputError(
+                f"{evidence.name if evidence else 'evidence'}: variable {variable} is given state {state}, but {limit} "
+                f"(counted from 0)."
+            )
+    return Request(graph, theta, task, dict(known.items()), **more)
+
+
+def run(request: Request, method: str, settings: dict[str, Any] | None = None) -> InferenceResult:
+    """Run one method by name."""
+    from intarsia.inference import infer
+
+    return infer(
+        request.graph,
+        request.theta,
+        method,
+        request.inference_task,
+        evidence=request.evidence,
+        n_samples=request.n_samples,
+        n_best=request.n_best,
+        time_limit=request.time_limit,
+        random_state=request.seed,
+        verbose=request.verbose,
+        **(request.settings if settings is None else settings),
+    )
+
+
+def run_auto(request: Request) -> InferenceResult:
+    """Run junction_tree where it is affordable, else the approximate method that suits the task."""
+    from intarsia.inference import method_class
+
+    fallback = "belief_propagation" if request.task == "map" else "tree_reweighted"
+    names = ["junction_tree", "tree", "brute_force"] if request.n_best else ["junction_tree", fallback]
+    if request.n_samples:
+        names.append("gibbs")
+    able = [
+        name
+        for name in names
+        if (method_class(name).gives_best or not request.n_best)
+        and (method_class(name).gives_samples or not request.n_samples)
+    ]
+    refusal: Exception = NotSupportedError("no method offers this combination of --n-samples and --n-best.")
+    began = time.perf_counter()
+    for position, (name, settings) in enumerate(settings_by_method(able, request.settings).items()):
+        turn = request
+        if request.time_limit is not None:
+            left = request.time_limit - (time.perf_counter() - began)
+            # An exact method that runs out of time leaves nothing, so it may use up only half of what there is.
+            turn = replace(request, time_limit=max(left if position == len(able) - 1 else left / 2, 1e-3))
+        try:
+            return run(turn, name, settings)
+        except (TooLargeError, NotSupportedError) as error:
+            refusal = error
+    raise refusal
+
+
+def settings_by_method(names: Iterable[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """For each method the settings it has; one that none of them has is refused."""
+    from intarsia.inference import method_class
+
+    known = {name: method_class(name)._get_param_names() for name in names}
+    for key in settings:
+        check_choice(key, {k for keys in known.values() for k in keys}, "setting")
+    return {name: {k: v for k, v in settings.items() if k in keys} for name, keys in known.items()}
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
+    """Settings from `key=value` words; values are Python literals, and text where they are none.
+
+    Examples
+    --------
+    >>> parse_settings(["schedule=parallel", "max_memory=1e9"])
+    {'schedule': 'parallel', 'max_memory': 1000000000.0}
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidInputError(f"--set {pair}: expected key=value, such as --set schedule=parallel.")
+        try:
+            value = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            value = text.strip()
+        found[key.strip().replace("-", "_")] = value
+    return found

@@ -1,0 +1,296 @@
+"""Marginals as pictures: an image where the variables are a grid, bars otherwise; no global plotting state."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph import FactorGraph
+from intarsia.graph.shapes import grid_edges
+from intarsia.inference.result import InferenceResult
+
+INK = "#2b2b2b"
+QUIET = "#8a8a8a"
+PROBABILITY = "cividis"  # readable in grey and with colour-blind eyes
+_MAX_BARS = 60
+_MAX_STATES = 12
+
+
+def detect_grid(graph: FactorGraph) -> tuple[int, int] | None:
+    """Height and width if the variables are the pixels of an image in row-major order, else None.
+
+    A file knows no shape, so it is read off the edges: every pixel joined to its right and lower neighbour. Edges
+    around the border (a torus) and diagonal ones are allowed besides; anything else is no grid.
+
+    Examples
+    --------
+    >>> from intarsia.graph import FactorGraph, chain_graph, grid_graph
+    >>> grid = grid_graph(3, 5, 2)
+    >>> detect_grid(FactorGraph(grid.n_states, grid.scope_ptr, grid.scope_idx))
+    (3, 5)
+    >>> detect_grid(chain_graph(6, 2)) is None
+    True
+    """
+    if graph.grid_shape is not None:
+        return graph.grid_shape
+    n = graph.n_variables
+    widths = np.diff(graph.scope_ptr)
+    if n < 4 or widths.max(initial=0) != 2:
+        return None
+    starts = graph.scope_ptr[:-1][widths == 2]
+    pairs = np.stack([graph.scope_idx[starts], graph.scope_idx[starts + 1]], axis=1)
+    pairs.sort(axis=1)
+    found = np.unique(pairs[:, 0] * n + pairs[:, 1])
+    for width in pairs[pairs[:, 0] == 0, 1].tolist():
+        # Below the first pixel stands pixel number `width`.
+        if width >= 2 and n % width == 0 and n // width >= 2 and _is_grid(found, n // width, width):
+            return n // width, int(width)
+    return None
+
+
+def _is_grid(found: IntArray, height: int, width: int) -> bool:
+    n = height * width
+    right_and_down, all_eight = (np.concatenate(grid_edges(height, width, k)) for k in (4, 8))
+    if not np.isin(right_and_down[:, 0] * n + right_and_down[:, 1], found).all():
+        return False
+    pixel = np.arange(n).reshape(height, width)
+    around = np.concatenate(
+        [np.stack([pixel[:, 0], pixel[:, -1]], axis=1), np.stack([pixel[0], pixel[-1]], axis=1)], axis=0
+    )
+    # Both diagonals of each cell: down-left edges are stored upper pixel first, so the pair is already sorted.
+    allowed = np.concatenate([all_eight, around])
+    return bool(np.isin(found, allowed[:, 0] * n + allowed[:, 1]).all())
+
+
+def plot_marginals(result: InferenceResult, *, title: str | None = None, max_variables: int = _MAX_BARS) -> Figure:
+    """Figure of a result's marginals (or, for MAP, of its assignment).
+
+    On a grid with two labels the image shows P(state 1); with more labels each pixel has the colour of its most
+    probable label, paler where that label is less certain. Other graphs get one stacked bar per variable.
+
+    Parameters
+    ----------
+    result : InferenceResult
+        A result with marginals or an assignment.
+    title : str, optional
+        By default the method, log Z with its direction, and the status.
+    max_variables : int
+        Bars shown at most, for graphs that are no grid.
+
+    Raises
+    ------
+    NotSupportedError
+        If the result holds no marginals (an infeasible model).
+
+    Examples
+    --------
+    >>> import intarsia
+    >>> graph = intarsia.grid_graph(2, 3, 2)
+    >>> figure = plot_marginals(intarsia.infer(graph, graph.zeros(), "brute_force"))
+    >>> len(figure.axes)        # the image and its colour bar
+    2
+    """
+    if result.graph.n_variables:
+        result.marginals(0)  # raises when there are none
+    shape = detect_grid(result.graph)
+    heading = _heading(result) if title is None else title
+    if shape is not None and (result.graph.n_states == result.graph.n_states[0]).all():
+        return _image_figure(result, shape, heading)
+    return _bar_figure(result, heading, max_variables)
+
+
+def _heading(result: InferenceResult) -> str:
+    if result.task == "map":
+        return f"{type(result.method).__name__}: score {result.score:.6g}, {result.status.name}"
+    value = "" if result.log_partition is None else f" log Z = {result.log_partition:.6g} ({result.log_partition_is}),"
+    return f"{type(result.method).__name__}:{value} {result.status.name}"
+
+
+def _image_figure(result: InferenceResult, shape: tuple[int, int], title: str) -> Figure:
+    height, width = shape
+    scale = 5.2 / max(height, width)
+    figure = Figure(figsize=(max(width * scale, 2.0) + 1.9, max(height * scale, 1.6) + 0.9), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    block = _pixel_marginals(result, shape)
+    if block.shape[-1] == 2:
+        shown = axes.imshow(block[..., 1], vmin=0, vmax=1, cmap=PROBABILITY, interpolation="nearest")
+        bar = figure.colorbar(shown, ax=axes, shrink=0.9, ticks=[0, 0.5, 1])
+        bar.set_label("P(state 1)", color=INK)
+        bar.outline.set_visible(False)
+    else:
+        axes.imshow(_label_colours(block), interpolation="nearest")
+        _label_legend(figure, block.shape[-1])
+    _plain(axes, title)
+    return figure
+
+
+def _pixel_marginals(result: InferenceResult, shape: tuple[int, int]) -> FloatArray:
+    mu = result.mu if result.mu is not None else np.empty(0)
+    split = int(result.graph.variable_ptr[-1])
+    return np.clip(mu[:split].reshape(*shape, -1), 0.0, 1.0)
+
+
+def _palette(n_states: int) -> FloatArray:
+    if n_states <= 10:
+        return np.asarray(colormaps["tab10"](np.arange(n_states)))[:, :3]
+    return np.asarray(colormaps["turbo"](np.linspace(0.05, 0.95, n_states)))[:, :3]
+
+
+def _label_colours(block: FloatArray) -> FloatArray:
+    """Colour of the most probable label, mixed with white as far as the distribution is flat."""
+    k = block.shape[-1]
+    confidence = (block.max(axis=-1, keepdims=True) - 1 / k) / (1 - 1 / k)
+    strength = 0.12 + 0.88 * np.clip(confidence, 0, 1)
+    colours = _palette(k)[block.argmax(axis=-1)]
+    return strength * colours + (1 - strength)
+
+
+def _label_legend(figure: Figure, n_states: int) -> None:
+    from matplotlib.patches import Patch
+
+    colours = _palette(n_states)
+    shown = range(n_states) if n_states <= _MAX_STATES else np.linspace(0, n_states - 1, _MAX_STATES).astype(int)
+    handles = [Patch(color=tuple(colours[k]), label=f"state {k}") for k in shown]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9, title="paler: less certain")
+
+
+def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figure:
+    graph = result.graph
+    shown = min(graph.n_variables, max_variables)
+    n_states = int(graph.n_states[:shown].max(initial=1))
+    figure = Figure(figsize=(min(max(4.5, 0.24 * shown + 2.2), 16.0), 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    blocks = np.zeros((shown, n_states))
+    for v in range(shown):
+        block = result.marginals(v)
+        blocks[v, : block.size] = np.clip(block, 0.0, 1.0)
+    positions = np.arange(shown)
+    colours = [QUIET, "#1f6fb4"] if n_states == 2 else list(_palette(n_states))
+    bottom = np.zeros(shown)
+    # State 0 on top: with two states the coloured part then is P(state 1), rising from the axis.
+    for k in range(n_states - 1, -1, -1):
+        opacity = 0.35 if n_states == 2 and k == 0 else 1.0
+        axes.bar(positions, blocks[:, k], bottom=bottom, width=0.82, color=colours[k], alpha=opacity)
+        bottom += blocks[:, k]
+    axes.set_ylim(0, 1)
+    axes.set_xlim(-0.7, shown - 0.3 if shown else 0.7)
+    axes.set_yticks([0, 0.5, 1])
+    axes.set_ylabel("probability", color=INK)
+    left = graph.n_variables - shown
+    axes.set_xlabel("variable" + (f" (the first {shown}; {left} more are not shown)" if left else ""), color=INK)
+    step = max(1, math.ceil(shown / 20))
+    names = graph.names
+    axes.set_xticks(positions[::step], [names[v] if names else str(v) for v in positions[::step]], fontsize=8)
+    if names and shown and max(len(names[v]) for v in positions[::step]) > 3:
+        axes.tick_params(axis="x", rotation=60)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(colors=INK, length=0)
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    _state_legend(figure, n_states, colours)
+    return figure
+
+
+def _state_legend(figure: Figure, n_states: int, colours: Sequence[Any]) -> None:
+    from matplotlib.patches import Patch
+
+    shown = range(n_states) if n_states <= _MAX_STATES else [*range(_MAX_STATES - 1), n_states - 1]
+    handles = [
+        Patch(color=colours[k], alpha=0.35 if n_states == 2 and k == 0 else None, label=f"state {k}") for k in shown
+    ]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of a comparison: a title, a line below it, and an image of probabilities (or raw values)."""
+
+    title: str
+    caption: str
+    image: FloatArray
+    kind: str = "probability"  # or "input": grey values of any range; "error": differences between probabilities
+
+
+def plot_comparison(panels: Sequence[Panel], *, title: str = "", n_columns: int = 4) -> Figure:
+    """Figure with the images side by side, all probabilities on one colour scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> half = np.full((4, 6), 0.5)
+    >>> figure = plot_comparison([Panel("exact", "", half), Panel("mean field", "off by 0.1", half + 0.1)])
+    >>> len(figure.axes)        # two images and a colour bar
+    3
+    """
+    if not panels:
+        raise InvalidInputError("plot_comparison: no panels were given. Give at least one.")
+    n_columns = min(n_columns, len(panels))
+    n_rows = math.ceil(len(panels) / n_columns)
+    height, width = panels[0].image.shape
+    cell = 3.0
+    figure = Figure(
+        figsize=(cell * n_columns + 0.8, (cell * height / width + 0.62) * n_rows + (0.5 if title else 0.1)),
+        layout="constrained",
+    )
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.02, hspace=0.03)  # type: ignore[union-attr, call-arg]
+    grid = np.atleast_1d(figure.subplots(n_rows, n_columns, squeeze=False)).reshape(-1)
+    scale: dict[str, dict[str, Any]] = {
+        "probability": {"cmap": PROBABILITY, "vmin": 0, "vmax": 1},
+        "input": {"cmap": "gray"},
+        "error": {"cmap": "RdBu_r", "vmin": -0.5, "vmax": 0.5},
+    }
+    shown = None
+    for axes, panel in zip(grid, panels, strict=False):
+        image = axes.imshow(panel.image, interpolation="nearest", **scale[panel.kind])
+        if panel.kind == "probability":
+            shown = image
+        _plain(axes, panel.title)
+        axes.set_xlabel(panel.caption, fontsize=8.5, color=QUIET, loc="left")
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    if shown is not None:
+        bar = figure.colorbar(shown, ax=list(grid), shrink=0.6, aspect=30, ticks=[0, 0.5, 1])
+        bar.set_label("P(state 1)", color=INK)
+        bar.outline.set_visible(False)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK, fontweight="bold")
+    return figure
+
+
+def _plain(axes: Any, title: str) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
+    """Write a figure; the ending of the name says the format (png, pdf, svg), png without one.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_figure(Figure(), pathlib.Path(folder) / "empty.png")
+    """
+    ending = os.path.splitext(os.fspath(path))[1].lower().lstrip(".") or "png"
+    known = figure.canvas.get_supported_filetypes()
+    if ending not in known:
+        raise InvalidInputError(
+            f"{os.fspath(path)}: pictures are written as {', '.join(sorted(known))}; got {ending!r}."
+        )
+    figure.savefig(path, dpi=dpi, format=ending)
