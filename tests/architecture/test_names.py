@@ -17,8 +17,13 @@ SOURCE = ROOT / "src" / "intarsia"
 DOCS = ROOT / "docs"
 # Written with NumPy on purpose, so that the check of everything else shares no loop with it.
 WITHOUT_KERNEL = {"brute_force"}
-# Methods whose sweeps are one kernel with another method's.
-KERNEL_OF = {"belief_propagation": "messages", "tree_reweighted": "messages"}
+# Methods that share their kernel with another, so that it bears the name of what it does.
+KERNEL_OF = {
+    "belief_propagation": "messages",
+    "tree_reweighted": "messages",
+    "tree": "elimination",
+    "junction_tree": "elimination",
+}
 PUBLIC = [name for name in intarsia.__all__ if name != "__version__"]
 
 
