@@ -37,8 +37,8 @@ class Plan(NamedTuple):
     factor_idx: Any
     child_ptr: Any
     child_idx: Any
-    message_ptr: Any
-    limits: Any  # largest n_axes, n_pieces, n_axes * n_pieces, n_states, (n_axes + 1) * n_states, cells of children
+    message_ptr: Any  # where each message begins in `values`
+    limits: Any  # largest n_axes, n_pieces, n_axes * n_pieces, (n_axes + 1) * n_states, cells of children
 
 
 class _Work(NamedTuple):
@@ -68,8 +68,8 @@ def _new_work(plan):
         np.empty(limits[1], np.int64),
         np.empty(limits[2], np.int64),
         np.empty(limits[1], np.int64),
-        np.empty(limits[4]),
-        np.empty(limits[4]),
+        np.empty(limits[3]),
+        np.empty(limits[3]),
     )
 
 
@@ -143,52 +143,7 @@ def _open_bucket(plan, work, k):
 
 
 @kernel
-def _extend(work, tables, messages, level, n_own, in_log):
-    """Products (sums of scores) of all pieces up to `level`, from those up to the level before."""
-    partial = work.partial
-    here = level * n_own
-    first, last = work.level_ptr[level], work.level_ptr[level + 1]
-    if level == 0:
-        for x in range(n_own):
-            partial[x] = 0.0 if in_log else 1.0
-    elif first == last:
-        for x in range(n_own):
-            partial[here + x] = partial[here - n_own + x]
-        return
-    before = here if level == 0 else here - n_own
-    for p in range(first, last):
-        source = messages if work.source[p] >= 0 else tables
-        at, step = work.offset[p], work.own_stride[p]
-        if in_log:
-            for x in range(n_own):
-                partial[here + x] = partial[before + x] + source[at + x * step]
-        else:
-            for x in range(n_own):
-                partial[here + x] = partial[before + x] * source[at + x * step]
-        before = here
-
-
-@kernel
-def _turning_axis(work, n_axes):
-    """Outermost axis that the next cell changes; -1 after the last cell."""
-    a = n_axes - 1
-    while a >= 0 and work.state[a] + 1 == work.size[a]:
-        a -= 1
-    return a
-
-
-@kernel
-def _advance(work, turning, n_axes, n_pieces):
-    """Move to the next cell: axis `turning` steps on, those inside it return to 0."""
-    for a in range(turning, n_axes):
-        step = 1 if a == turning else -work.state[a]
-        for p in range(work.level_ptr[a + 1], n_pieces):
-            work.offset[p] += step * work.strides[p * n_axes + a]
-        work.state[a] += step
-
-
-@kernel
-def _choose_domain(plan, work, k, n_pieces, spans, message_span, message_in_log, messages, maximise):
+def _choose_domain(plan, work, k, n_pieces, values, n_table, spans, message_span, message_in_log, maximise):
     """Say whether bucket k is worked in the log domain, and bring its children's messages into that domain."""
     total = 0.0
     for p in range(n_pieces):
@@ -204,178 +159,243 @@ def _choose_domain(plan, work, k, n_pieces, spans, message_span, message_in_log,
         child = work.source[p]
         if child >= 0 and message_in_log[child] != in_log:
             for i in range(plan.message_ptr[child], plan.message_ptr[child + 1]):
-                messages[i] = np.log(messages[i]) if in_log else np.exp(messages[i])
+                values[i] = np.log(values[i]) if in_log else np.exp(values[i])
             message_in_log[child] = in_log
     return in_log
 
 
 @kernel
-def _eliminate(work, tables, messages, cell, n_own, n_axes, n_pieces, in_log, maximise):
-    """Message of the open bucket, from `cell` on."""
-    partial = work.partial
+def _point_to_tables(work, n_pieces, n_table, in_log):
+    """Logarithms of all tables come first in `values`, then the tables themselves."""
+    if not in_log:
+        for p in range(n_pieces):
+            if work.source[p] < 0:
+                work.offset[p] += n_table
+
+
+# The two loops below make no calls: handing arrays to a function costs more than visiting a cell.
+
+
+@kernel
+def _eliminate(
+    values,
+    offset,
+    own_stride,
+    strides,
+    level_ptr,
+    size,
+    state,
+    partial,
+    cell,
+    n_own,
+    n_axes,
+    n_pieces,
+    in_log,
+    maximise,
+):
+    """Message of the open bucket, written from `cell` on."""
     last = n_axes * n_own
     turning = -1
     while True:
-        for level in range(turning + 1, n_axes + 1):
-            _extend(work, tables, messages, level, n_own, in_log)
+        for level in range(turning + 1, n_axes + 1):  # products over the pieces up to each level
+            here = level * n_own
+            before = here - n_own
+            if level == 0:
+                before = 0
+                for x in range(n_own):
+                    partial[x] = 0.0 if in_log else 1.0
+            elif level_ptr[level] == level_ptr[level + 1]:
+                for x in range(n_own):
+                    partial[here + x] = partial[before + x]
+            for p in range(level_ptr[level], level_ptr[level + 1]):
+                at, step = offset[p], own_stride[p]
+                if in_log:
+                    for x in range(n_own):
+                        partial[here + x] = partial[before + x] + values[at + x * step]
+                else:
+                    for x in range(n_own):
+                        partial[here + x] = partial[before + x] * values[at + x * step]
+                before = here
         if in_log:
-            top = -np.inf
+            total = -np.inf
             for x in range(n_own):
-                top = max(top, partial[last + x])
-            if not maximise and top > -np.inf:
-                total = 0.0
+                total = max(total, partial[last + x])
+            if not maximise and total > -np.inf:
+                top, total = total, 0.0
                 for x in range(n_own):
                     total += np.exp(partial[last + x] - top)
-                top += np.log(total)
-            messages[cell] = top
+                total = top + np.log(total)
         else:
             total = 0.0
             for x in range(n_own):
                 total += partial[last + x]
-            messages[cell] = total
-        turning = _turning_axis(work, n_axes)
+        values[cell] = total
+        cell += 1
+        turning = n_axes - 1  # outermost axis that the next cell changes
+        while turning >= 0 and state[turning] + 1 == size[turning]:
+            turning -= 1
         if turning < 0:
             return
-        _advance(work, turning, n_axes, n_pieces)
-        cell += 1
+        for a in range(turning, n_axes):
+            step = 1 if a == turning else -state[a]
+            for p in range(level_ptr[a + 1], n_pieces):
+                offset[p] += step * strides[p * n_axes + a]
+            state[a] += step
 
 
 @kernel
-def _normalise(message, begin, end, in_log):
+def _spread(
+    values, beliefs, shift, offset, own_stride, strides, level_ptr, size, state, partial, belief, cell, n_own, n_axes,
+    n_pieces, in_log,
+):  # fmt: skip
+    """Add the open bucket's joint distribution to the marginals of its pieces; separator beliefs start at `cell`."""
+    last = n_axes * n_own
+    turning = -1
+    while True:
+        for level in range(turning + 1, n_axes + 1):
+            here = level * n_own
+            before = here - n_own
+            if level == 0:
+                before = 0
+                for x in range(n_own):
+                    partial[x] = 0.0 if in_log else 1.0
+            elif level_ptr[level] == level_ptr[level + 1]:
+                for x in range(n_own):
+                    partial[here + x] = partial[before + x]
+            for p in range(level_ptr[level], level_ptr[level + 1]):
+                at, step = offset[p], own_stride[p]
+                if in_log:
+                    for x in range(n_own):
+                        partial[here + x] = partial[before + x] + values[at + x * step]
+                else:
+                    for x in range(n_own):
+                        partial[here + x] = partial[before + x] * values[at + x * step]
+                before = here
+            for x in range(n_own):
+                belief[here + x] = 0.0
+        if values[cell] > 0.0:
+            if in_log:
+                top = -np.inf
+                for x in range(n_own):
+                    top = max(top, partial[last + x])
+                for x in range(n_own):
+                    partial[last + x] = np.exp(partial[last + x] - top)
+            total = 0.0
+            for x in range(n_own):
+                total += partial[last + x]
+            scale = values[cell] / total
+            for x in range(n_own):
+                belief[last + x] += scale * partial[last + x]
+        cell += 1
+        turning = n_axes - 1
+        while turning >= 0 and state[turning] + 1 == size[turning]:
+            turning -= 1
+        for level in range(n_axes, turning, -1):  # what was gathered inside the turning axis goes outwards
+            here = level * n_own
+            for p in range(level_ptr[level], level_ptr[level + 1]):
+                at, step = offset[p] + shift[p], own_stride[p]
+                for x in range(n_own):
+                    beliefs[at + x * step] += belief[here + x]
+            if level > 0:
+                for x in range(n_own):
+                    belief[here - n_own + x] += belief[here + x]
+        if turning < 0:
+            return
+        for a in range(turning, n_axes):
+            step = 1 if a == turning else -state[a]
+            for p in range(level_ptr[a + 1], n_pieces):
+                offset[p] += step * strides[p * n_axes + a]
+            state[a] += step
+
+
+@kernel
+def _normalise(values, begin, end, in_log):
     """Take the maximum out of a message; return its logarithm (-inf if all is zero) and the log-range left."""
     top, low = -np.inf, np.inf
     zero = -np.inf if in_log else 0.0
     for i in range(begin, end):
-        top = max(top, message[i])
-        if message[i] > zero:
-            low = min(low, message[i])
+        top = max(top, values[i])
+        if values[i] > zero:
+            low = min(low, values[i])
     if not top > zero:
         return -np.inf, 0.0
     if in_log:
         for i in range(begin, end):
-            message[i] -= top
+            values[i] -= top
         return top, top - low
     scale = 1.0 / top
     for i in range(begin, end):
-        message[i] *= scale
+        values[i] *= scale
     return np.log(top), np.log(top) - np.log(low)
 
 
 @kernel
 def collect_buckets(
-    plan,
-    start,
-    stop,
-    log_tables,
-    tables,
-    spans,
-    messages,
-    message_span,
-    message_in_log,
-    bucket_in_log,
-    taken_out,
-    maximise,
+    plan, start, stop, values, n_table, spans, message_span, message_in_log, bucket_in_log, taken_out, maximise
 ):
     """Upward pass over buckets start..stop-1; False if nothing is possible.
 
-    `taken_out` receives the logarithm of each message's maximum; they are summed outside, pairwise, because a million
-    additions one after another cost five digits.
+    `values` holds the logarithms of all tables, the tables, and the messages. `taken_out` receives the logarithm of
+    each message's maximum; they are summed outside, pairwise, because a million additions one after another cost
+    five digits.
     """
     work = _new_work(plan)
     for k in range(start, stop):
         n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
-        in_log = _choose_domain(plan, work, k, n_pieces, spans, message_span, message_in_log, messages, maximise)
+        in_log = _choose_domain(plan, work, k, n_pieces, values, n_table, spans, message_span, message_in_log, maximise)
+        _point_to_tables(work, n_pieces, n_table, in_log)
         bucket_in_log[k] = message_in_log[k] = in_log
         begin, end = plan.message_ptr[k], plan.message_ptr[k + 1]
-        source = log_tables if in_log else tables
-        _eliminate(work, source, messages, begin, n_own, n_axes, n_pieces, in_log, maximise)
-        taken_out[k], message_span[k] = _normalise(messages, begin, end, in_log)
+        _eliminate(
+            values, work.offset, work.own_stride, work.strides, work.level_ptr, work.size, work.state, work.partial,
+            begin, n_own, n_axes, n_pieces, in_log, maximise,
+        )  # fmt: skip
+        taken_out[k], message_span[k] = _normalise(values, begin, end, in_log)
         if taken_out[k] == -np.inf:
             return False
     return True
 
 
 @kernel
-def _share_out(work, level, n_own, mu, scratch, shift):
-    """Add the belief gathered at `level` to the marginals of its pieces and to the level outside it."""
-    belief = work.belief
-    here = level * n_own
-    for p in range(work.level_ptr[level], work.level_ptr[level + 1]):
-        at, step = work.offset[p], work.own_stride[p]
-        if work.source[p] >= 0:
-            at += shift[p]
-            for x in range(n_own):
-                scratch[at + x] += belief[here + x]
-        else:
-            for x in range(n_own):
-                mu[at + x * step] += belief[here + x]
-    if level > 0:
-        for x in range(n_own):
-            belief[here - n_own + x] += belief[here + x]
+def distribute_buckets(plan, start, stop, values, n_table, bucket_in_log, beliefs):
+    """Downward pass over buckets stop-1..start after a sum.
 
-
-@kernel
-def distribute_buckets(plan, start, stop, log_tables, tables, messages, bucket_in_log, mu):
-    """Downward pass over buckets stop-1..start after a sum: adds marginals to `mu`, in the layout of the tables.
-
-    The belief of a separator takes the place of the message that was sent over it: a bucket needs only its
-    children's messages, because P(own | separator) is the product of its pieces made to sum to one.
+    Adds marginals to `beliefs`, whose first part has the layout of the tables and whose rest is room for the
+    separators of one bucket's children. These then take the place of the messages that were sent over them: a bucket
+    needs only its children's messages, because P(own | separator) is the product of its pieces made to sum to one.
     """
     work = _new_work(plan)
-    shift = np.zeros(plan.limits[1], np.int64)
-    scratch = np.empty(plan.limits[5])
-    belief, partial = work.belief, work.partial
+    shift = np.empty(plan.limits[1], np.int64)
     for k in range(stop - 1, start - 1, -1):
         n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
         in_log = bucket_in_log[k]
-        source = log_tables if in_log else tables
-        used = 0
+        _point_to_tables(work, n_pieces, n_table, in_log)
+        used = n_table
         for p in range(n_pieces):
             child = work.source[p]
-            if child >= 0:
+            if child < 0:
+                shift[p] = 0 if in_log else -n_table
+            else:
                 shift[p] = used - plan.message_ptr[child]
                 used += plan.message_ptr[child + 1] - plan.message_ptr[child]
-        for i in range(used):
-            scratch[i] = 0.0
-        cell = plan.message_ptr[k]
+        for i in range(n_table, used):
+            beliefs[i] = 0.0
+        begin = plan.message_ptr[k]
         if n_axes == 0:
-            messages[cell] = 1.0
-        last = n_axes * n_own
-        turning = -1
-        while True:
-            for level in range(turning + 1, n_axes + 1):
-                _extend(work, source, messages, level, n_own, in_log)
-                for x in range(n_own):
-                    belief[level * n_own + x] = 0.0
-            if messages[cell] > 0.0:
-                if in_log:
-                    top = -np.inf
-                    for x in range(n_own):
-                        top = max(top, partial[last + x])
-                    for x in range(n_own):
-                        partial[last + x] = np.exp(partial[last + x] - top)
-                total = 0.0
-                for x in range(n_own):
-                    total += partial[last + x]
-                scale = messages[cell] / total
-                for x in range(n_own):
-                    belief[last + x] += scale * partial[last + x]
-            turning = _turning_axis(work, n_axes)
-            for level in range(n_axes, turning, -1):
-                _share_out(work, level, n_own, mu, scratch, shift)
-            if turning < 0:
-                break
-            _advance(work, turning, n_axes, n_pieces)
-            cell += 1
+            values[begin] = 1.0
+        _spread(
+            values, beliefs, shift, work.offset, work.own_stride, work.strides, work.level_ptr, work.size, work.state,
+            work.partial, work.belief, begin, n_own, n_axes, n_pieces, in_log,
+        )  # fmt: skip
         for p in range(n_pieces):
             child = work.source[p]
             if child >= 0:
                 for i in range(plan.message_ptr[child], plan.message_ptr[child + 1]):
-                    messages[i] = scratch[i + shift[p]]
+                    values[i] = beliefs[i + shift[p]]
 
 
 @kernel
-def _local_products(plan, work, k, y, tables, messages, n_own, n_axes, n_pieces, in_log):
+def _local_products(plan, work, k, y, values, n_own, n_axes, n_pieces, in_log):
     """Put into `partial` the product (sum) of bucket k's pieces for each own state, given the separator's labels."""
     partial = work.partial
     for x in range(n_own):
@@ -385,26 +405,25 @@ def _local_products(plan, work, k, y, tables, messages, n_own, n_axes, n_pieces,
         at, step = work.offset[p], work.own_stride[p]
         for a in range(n_axes):
             at += work.strides[p * n_axes + a] * y[plan.sep_idx[sep_start + a]]
-        source = messages if work.source[p] >= 0 else tables
         if in_log:
             for x in range(n_own):
-                partial[x] += source[at + x * step]
+                partial[x] += values[at + x * step]
         else:
             for x in range(n_own):
-                partial[x] *= source[at + x * step]
+                partial[x] *= values[at + x * step]
 
 
 @kernel
-def sample_buckets(plan, log_tables, tables, messages, bucket_in_log, rng, labels):
+def sample_buckets(plan, values, n_table, bucket_in_log, rng, labels):
     """Fill each row of `labels` with a draw, root to leaves, after an upward pass with sums."""
     work = _new_work(plan)
     partial = work.partial
     for k in range(plan.order.shape[0] - 1, -1, -1):
         n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
         in_log = bucket_in_log[k]
-        source = log_tables if in_log else tables
+        _point_to_tables(work, n_pieces, n_table, in_log)
         for m in range(labels.shape[0]):
-            _local_products(plan, work, k, labels[m], source, messages, n_own, n_axes, n_pieces, in_log)
+            _local_products(plan, work, k, labels[m], values, n_own, n_axes, n_pieces, in_log)
             if in_log:
                 top = -np.inf
                 for x in range(n_own):
@@ -426,7 +445,7 @@ def sample_buckets(plan, log_tables, tables, messages, bucket_in_log, rng, label
 
 
 @kernel
-def complete_best(plan, stop, log_tables, messages, y, gaps):
+def complete_best(plan, stop, values, y, gaps):
     """Give the variables of buckets stop-1..0 their best states, after an upward pass with maxima.
 
     `gaps`, in the layout of the variables' scores, receives what the best total loses if this variable takes
@@ -436,7 +455,7 @@ def complete_best(plan, stop, log_tables, messages, y, gaps):
     partial = work.partial
     for k in range(stop - 1, -1, -1):
         n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
-        _local_products(plan, work, k, y, log_tables, messages, n_own, n_axes, n_pieces, True)
+        _local_products(plan, work, k, y, values, n_own, n_axes, n_pieces, True)
         best = 0
         for x in range(n_own):
             if partial[x] > partial[best]:

@@ -103,7 +103,7 @@ def _group(owner, ptr):
 @kernel
 def measure_buckets(order, n_states, sep_ptr, factor_ptr, child_ptr, child_idx, cells):
     """Room that working on one bucket may need; the entries are those of `Plan.limits`."""
-    limits = np.ones(6, np.int64)
+    limits = np.ones(5, np.int64)
     for k in range(order.shape[0]):
         n_axes = sep_ptr[k + 1] - sep_ptr[k]
         n_pieces = 1 + factor_ptr[k + 1] - factor_ptr[k] + child_ptr[k + 1] - child_ptr[k]
@@ -114,9 +114,8 @@ def measure_buckets(order, n_states, sep_ptr, factor_ptr, child_ptr, child_idx, 
         limits[0] = max(limits[0], n_axes)
         limits[1] = max(limits[1], n_pieces)
         limits[2] = max(limits[2], n_axes * n_pieces)
-        limits[3] = max(limits[3], own)
-        limits[4] = max(limits[4], (n_axes + 1) * own)
-        limits[5] = max(limits[5], int(min(received, 1e18)))
+        limits[3] = max(limits[3], (n_axes + 1) * own)
+        limits[4] = max(limits[4], int(min(received, 1e18)))
     return limits
 
 

@@ -62,12 +62,13 @@ class BucketTree:
             sizes = np.where(parametric, self.side**2, sizes)
         self.table_start = graph.variable_ptr[-1] + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.n_cells = float(cells.sum())
-        self.n_bytes = 8.0 * (self.n_cells + float(limits[5]) + 3.0 * float(self.table_start[-1]))
+        self.n_bytes = 8.0 * (self.n_cells + float(limits[4]) + 3.0 * float(self.table_start[-1]))
         self.entries = cells * graph.n_states[order]
         self.log2_width = float(np.log2(self.entries.max(initial=1.0)))
-        message_ptr = np.zeros(order.size + 1, np.int64)
-        if self.n_cells < 2.0**60:
-            message_ptr[1:] = np.cumsum(cells.astype(np.int64))
+        self.n_table = int(self.table_start[-1])
+        message_ptr = np.full(order.size + 1, 2 * self.n_table)
+        if self.n_cells < 2.0**60:  # otherwise it will be refused
+            message_ptr[1:] += np.cumsum(cells.astype(np.int64))
         self.plan = Plan(
             order, graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
             self.table_start[graph.table_of_factor], graph.n_variables + graph.table_of_factor,
@@ -106,17 +107,15 @@ class _Run:
     def __init__(self, tree: BucketTree, problem: Problem, name: str) -> None:
         self.tree, self.problem, self.name = tree, problem, name
         graph = problem.graph
-        size = int(tree.table_start[-1])
         top = np.empty(graph.n_variables + graph.n_tables)
         self.span = np.empty(top.size)
-        self.log_tables = np.empty(size)
+        # Logarithms of all tables, the tables (once a sum needs them), the messages: one array for the kernels.
+        self.values = np.empty(int(tree.plan.message_ptr[-1]))
         fill_tables(
             problem.theta, graph.n_states, graph.variable_ptr, graph.table_ptr, graph.table_kind,
-            graph.table_truncation, tree.table_start, tree.side, self.log_tables, top, self.span,
+            graph.table_truncation, tree.table_start, tree.side, self.values, top, self.span,
         )  # fmt: skip
-        self.tables = self.log_tables  # until a sum needs them
         self.constant = float(top[: graph.n_variables].sum() + top[tree.plan.block_of_factor].sum())
-        self.messages = np.empty(int(tree.plan.message_ptr[-1]))
         self.message_span = np.zeros(graph.n_variables)
         self.message_in_log = np.zeros(graph.n_variables, np.bool_)
         self.bucket_in_log = np.zeros(graph.n_variables, np.bool_)
@@ -125,13 +124,14 @@ class _Run:
         """Upward pass; the best score or log Z, -inf if nothing is possible."""
         if self.constant == -np.inf:
             return -np.inf
-        if not maximise and self.tables is self.log_tables:
-            self.tables = np.exp(self.log_tables)
+        n_table = self.tree.n_table
+        if not maximise:
+            np.exp(self.values[:n_table], out=self.values[n_table : 2 * n_table])
         taken_out = np.zeros(self.problem.graph.n_variables)
         for start, stop in _chunks(self.tree.entries, self.problem.clock, self.name):
             possible = collect_buckets(
-                self.tree.plan, start, stop, self.log_tables, self.tables, self.span, self.messages,
-                self.message_span, self.message_in_log, self.bucket_in_log, taken_out, maximise,
+                self.tree.plan, start, stop, self.values, n_table, self.span, self.message_span,
+                self.message_in_log, self.bucket_in_log, taken_out, maximise,
             )  # fmt: skip
             if not possible:
                 return -np.inf
@@ -140,17 +140,17 @@ class _Run:
     def marginals(self) -> FloatArray:
         """Downward pass after a sum; overwrites the messages."""
         graph, tree = self.problem.graph, self.tree
-        full = np.zeros(self.log_tables.size)
+        beliefs = np.zeros(tree.n_table + int(tree.plan.limits[4]))
         for start, stop in _chunks(tree.entries[::-1], self.problem.clock, self.name):
             distribute_buckets(
-                tree.plan, graph.n_variables - stop, graph.n_variables - start, self.log_tables, self.tables,
-                self.messages, self.bucket_in_log, full,
+                tree.plan, graph.n_variables - stop, graph.n_variables - start, self.values, tree.n_table,
+                self.bucket_in_log, beliefs,
             )  # fmt: skip
         if tree.is_full:
-            return full
+            return beliefs[: tree.n_table].copy()
         mu = np.empty(graph.n_theta)
         contract_tables(
-            full, int(graph.variable_ptr[-1]), graph.table_ptr, graph.table_kind, graph.table_truncation,
+            beliefs, int(graph.variable_ptr[-1]), graph.table_ptr, graph.table_kind, graph.table_truncation,
             tree.table_start, tree.side, mu,
         )  # fmt: skip
         return mu
@@ -158,9 +158,7 @@ class _Run:
     def samples(self, count: int) -> IntArray:
         """Independent draws after a sum."""
         labels = np.empty((count, self.problem.graph.n_variables), np.int64)
-        sample_buckets(
-            self.tree.plan, self.log_tables, self.tables, self.messages, self.bucket_in_log, self.problem.rng, labels
-        )
+        sample_buckets(self.tree.plan, self.values, self.tree.n_table, self.bucket_in_log, self.problem.rng, labels)
         return labels
 
     def best_labellings(self, count: int) -> IntArray:
@@ -174,7 +172,7 @@ class _Run:
         n = graph.n_variables
         gaps = np.empty(int(graph.variable_ptr[-1]))
         found = np.empty((1, n), np.int64)
-        complete_best(tree.plan, n, self.log_tables, self.messages, found[0], gaps)
+        complete_best(tree.plan, n, self.values, found[0], gaps)
         if count == 1:
             return found
         rows = [found[0]]
@@ -204,7 +202,7 @@ class _Run:
             value, stop = float(lost[at]), int(position[v])
             lost[at], origin[at], entry[at] = lost[-1], origin[-1], entry[-1]
             lost, origin, entry = lost[:-1], origin[:-1], entry[:-1]
-            complete_best(tree.plan, stop, self.log_tables, self.messages, y, gaps)
+            complete_best(tree.plan, stop, self.values, y, gaps)
             rows.append(y)
         labels = np.stack(rows)
         scores = score_labellings(labels, self.problem.theta, *graph.statistics_arguments)

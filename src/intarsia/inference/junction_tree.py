@@ -104,12 +104,12 @@ class JunctionTree(InferenceMethod):
     def _plan(self, graph: FactorGraph) -> BucketTree:
         found = search_order(graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=self.max_memory / 8)
         if not found.complete or 8.0 * found.n_cells > self.max_memory:
-            raise self._refusal(8.0 * found.n_cells, found.log2_width, "" if found.complete else "at least ")
+            raise self._refusal(8.0 * found.n_cells, found.log2_width, "" if found.complete else "more than ")
         return BucketTree(graph, found.order)
 
-    def _refusal(self, n_bytes: float, log2_width: float, at_least: str) -> TooLargeError:
+    def _refusal(self, n_bytes: float, log2_width: float, bound: str) -> TooLargeError:
         return TooLargeError(
-            f"JunctionTree: the tables need {at_least}{n_bytes / 2**30:.3g} GiB (the largest has {at_least}"
+            f"JunctionTree: the tables need {bound}{n_bytes / 2**30:.3g} GiB (the largest has {bound}"
             f"2**{log2_width:.0f} entries), but max_memory={self.max_memory:g} bytes allows "
             f"{self.max_memory / 2**30:.3g} GiB. Use 'tree_reweighted', 'belief_propagation', 'mean_field' or 'gibbs' "
             f"for an approximate answer, or raise max_memory."
