@@ -54,16 +54,25 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 def _show(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    table = Table("workload", "peer", show_lines=True)
-    for heading in ("ours, s", "peer, s", "ratio", "our quality", "peer's"):
-        table.add_column(heading, justify="right")
-    table.add_column("wanted")
+    table = Table("workload", show_lines=True)
+    for heading in ("ours, s", "peer, s", "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("wanted", no_wrap=True)
     for row in rows:
-        figures = [row[key] for key in ("ours_seconds", "peer_seconds", "ratio", "ours_quality", "peer_quality")]
+        beside = f"\nbeside {row['peer']}" if row["peer"] else ""
         table.add_row(
-            row["workload"], row["peer"] or "-", *(number(f, digits=3) for f in figures), row.get("wanted", "-")
+            f"{row['workload']}{beside}",
+            _figures(row["ours_seconds"], row["ours_quality"]),
+            _figures(row["peer_seconds"], row["peer_quality"]),
+            number(row["ratio"], digits=3),
+            row.get("wanted", "-"),
         )
     console().print(table)
     qualities = {row["quality_is"] for row in rows if "quality_is" in row}
     if qualities:
-        typer.echo(f"Quality: {'; '.join(sorted(qualities))}.")
+        typer.echo(f"In brackets: {'; '.join(sorted(qualities))}.")
+
+
+def _figures(seconds: float | None, quality: float | None) -> str:
+    """Seconds, and below them the quality that they bought."""
+    return number(seconds, digits=3) + ("" if quality is None else f"\n({number(quality, digits=2)})")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from intarsia.cli.output import log_partition_text, note, number, show_table, warnings_on_stderr, write_json
+from intarsia.cli.output import (
+    difference,
+    log_partition_text,
+    note,
+    number,
+    seconds,
+    show_table,
+    warnings_on_stderr,
+    write_json,
+)
 from intarsia.cli.running import Request, run, settings_by_method
 from intarsia.exceptions import IntarsiaError
 
@@ -98,27 +107,26 @@ def _show(file: Path, request: Request, exact: InferenceResult | None, rows: lis
     lead = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
     cells = []
     if exact is not None:
-        start = [log_partition_text(exact.log_partition, exact.log_partition_is, 8), "", ""] if marginals else []
-        cells.append(["exact", *start, number(exact.score, 8), "", number(exact.seconds, 2), exact.status.name])
+        start = [log_partition_text(exact.log_partition, exact.log_partition_is, 7), "", ""] if marginals else []
+        cells.append(["exact", *start, number(exact.score, 7), seconds(exact.seconds), exact.status.name])
     for row in rows:
         start = []
         if marginals:
-            start = [log_partition_text(row["log_partition"], row["log_partition_is"], 8)]
-            start += [number(row[key], 2) for key in ("max_marginal_difference", "mean_marginal_difference")]
-        sweeps = str(row["n_iter"]) if row["n_iter"] else "-"
+            start = [log_partition_text(row["log_partition"], row["log_partition_is"], 7)]
+            start += [difference(row[key]) for key in ("max_marginal_difference", "mean_marginal_difference")]
         cells.append(
             [
                 row["method"],
                 *start,
-                number(row["score"], 8),
+                number(row["score"], 7),
                 sweeps,
-                number(row["seconds"], 2),
+                seconds(row["seconds"]),
                 row["status"] or "refused",
             ]
         )
     show_table(
         f"{file.name}: {request.graph.n_variables} variables, {request.graph.n_factors} factors",
-        ["method", *lead, "score", "sweeps", "time\n(s)", "status"],
+        ["method", *lead, "score", "time\n(s)", "status"],
         cells,
         [exact is not None and k == 0 for k in range(len(cells))],
         [f"{row['method']} refused: {row['error']}" for row in rows if row["error"]],

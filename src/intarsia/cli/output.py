@@ -79,6 +79,16 @@ def number(value: float | None, digits: int = 6) -> str:
     return f"{value:.{digits}g}"
 
 
+def difference(value: float | None) -> str:
+    """Write a difference between probabilities for a table; rounding errors are shown as what they are."""
+    return "-" if value is None else "<1e-9" if value < 1e-9 else f"{value:.2g}"
+
+
+def seconds(value: float | None) -> str:
+    """Write a time for a table."""
+    return "-" if value is None else "<0.01" if value < 0.01 else f"{value:.2f}"
+
+
 def marginal_lists(result: InferenceResult) -> list[list[float]] | None:
     """Marginals of all variables as nested lists, or None when there are none."""
     if result.mu is None:
@@ -102,11 +112,11 @@ def log_partition_text(value: float | None, kind: str | None, digits: int = 7) -
 
 def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list[bool], notes: list[str]) -> None:
     """Print a table that fits 80 columns: the first and last column of text, numbers between; notes below."""
-    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title=escape(title), title_justify="left", padding=(0, 1, 0, 0), pad_edge=False)
+    # No box: its lines would cost the columns that keep numbers whole on a terminal of 80.
+    table = Table(box=None, title=escape(title), title_justify="left", padding=(0, 2, 0, 0), pad_edge=False)
     for k, column in enumerate(columns):
         text = k in (0, len(columns) - 1)
         table.add_column(column, justify="left" if text else "right", overflow="fold", no_wrap=text, vertical="bottom")
@@ -114,5 +124,6 @@ def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list
         table.add_row(*map(escape, row), style="bold" if strong else None)
     out = console()
     out.print(table)
+    out.print()
     for line in notes:
         out.print(line, markup=False)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from intarsia.cli.output import check_folder_of, log_partition_text, note, number, show_table, write_json
+from intarsia.cli.output import (
+    check_folder_of,
+    difference,
+    log_partition_text,
+    note,
+    number,
+    seconds,
+    show_table,
+    write_json,
+)
 
 
 def tour_command(
@@ -37,15 +46,15 @@ def tour_command(
     cells = [
         [
             row["method"], log_partition_text(row["log_partition"], row["log_partition_is"], 6),
-            number(row["max_marginal_error"], 2), number(row["mean_marginal_error"], 2),
+            difference(row["max_marginal_error"]), difference(row["mean_marginal_error"]),
             "-" if row["pixels_wrong"] is None else str(row["pixels_wrong"]), number(row["map_score"], 6),
-            number(row["seconds"], 2), row["status"] or "refused",
+            seconds(row["seconds"]), row["status"] or "refused",
         ]
         for row in tour.rows
     ]  # fmt: skip
     notes = [f"{row['method']} refused: {row['error']}" for row in tour.rows if row["error"]]
     notes.append(
-        "Errors: marginals against the exact ones. Pixels: against the clean picture. Seconds: compiled already."
+        "Errors: marginals against the exact ones. Pixels: against the clean picture. Times: compiled already."
     )
     show_table(tour.title, columns, cells, [row["exact"] for row in tour.rows], notes)
     typer.echo(f"Picture: {picture}")
