@@ -49,7 +49,7 @@ def test_table(rows, capsys):
     assert run("inference") == 0
     out = capsys.readouterr().out
     assert "somebody" in out
-    assert "Quality: error." in out
+    assert "In brackets: error." in out
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,9 @@ def test_programs_take_turns():
 def test_a_process_that_fails_says_why():
     with pytest.raises(IntarsiaError, match="no luck"):
         in_fresh_process("raise SystemExit('no luck')")
+
+
+def test_short_runs_are_repeated_more_often_but_not_for_ever():
+    turns = []
+    fastest_in_turns({"a": lambda: turns.append(1) or 1.0}, repeats=2, at_least=1000.0)
+    assert len(turns) == 1 + 10 * 2

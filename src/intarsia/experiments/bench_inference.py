@@ -28,6 +28,7 @@ Row = dict[str, Any]
 Report = Callable[[str], None]
 
 SWEEPS = 50
+_AT_LEAST = 2.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
 _MARGINAL_ERROR = "largest error of a variable marginal against the fixed point"
 
 
@@ -113,7 +114,7 @@ def _fifty_sweeps(
     timed: dict[str, Callable[[], float]] = {"ours": lambda: seconds_of(ours)}
     if peer is not None:
         timed["peer"] = lambda: float(peer.ask("run", n_iter=SWEEPS)["seconds"])
-    best = fastest_in_turns(timed, repeats)
+    best = fastest_in_turns(timed, repeats, _AT_LEAST)
     result = ours()
     row = _row(
         f"{name}: belief propagation, {SWEEPS} sweeps",
@@ -160,7 +161,7 @@ def _to_residual(
     }
     if peer is not None:
         timed["peer"] = lambda: float(peer.ask("run", n_iter=peer_sweeps)["seconds"])
-    best = fastest_in_turns(timed, repeats)
+    best = fastest_in_turns(timed, repeats, _AT_LEAST)
     return _row(
         f"{name}: belief propagation to residual {target:.1e}",
         best["ours"],
@@ -188,7 +189,7 @@ def _mean_field(name: str, graph: FactorGraph, theta: FloatArray, libdai: float 
         def ours(settings: dict[str, Any] = settings, results: list[InferenceResult] = results) -> None:
             results[:] = [infer(graph, theta, "mean_field", **settings)]
 
-        best = fastest_in_turns({"ours": lambda ours=ours: seconds_of(ours)}, repeats)  # type: ignore[misc]
+        best = fastest_in_turns({"ours": lambda ours=ours: seconds_of(ours)}, repeats, _AT_LEAST)  # type: ignore[misc]
         row = _row(
             f"{name}: {words}",
             best["ours"],
@@ -220,7 +221,7 @@ def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: 
         return call
 
     methods = ("belief_propagation", "tree_reweighted")
-    best = fastest_in_turns({f"{m} {n}": timer(m, n) for n in (short, long) for m in methods}, repeats)
+    best = fastest_in_turns({f"{m} {n}": timer(m, n) for n in (short, long) for m in methods}, repeats, _AT_LEAST)
     per_sweep = {}
     for m in methods:
         rest, n_rest = best[f"{m} {long}"] - best[f"{m} {short}"], sweeps[f"{m} {long}"] - sweeps[f"{m} {short}"]
@@ -233,7 +234,7 @@ def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: 
         per_sweep["tree_reweighted"],
         "Intarsia belief_propagation, one sweep",
         per_sweep["belief_propagation"],
-        wanted="ratio >= 0.625 (at most 1.6 times belief propagation)",
+        wanted="ratio >= 0.625",
     )
 
 
@@ -265,7 +266,7 @@ def _memory() -> list[Row]:
         _row(
             "1000x1000 binary grid: belief propagation, 20 sweeps",
             found["seconds"],
-            wanted="ours_quality < 1e9",
+            wanted="quality < 1e9",
             ours_quality=found["peak"],
             quality_is="largest memory of the process in bytes, compiler and model included",
             ours_increase_bytes=found["peak"] - found["before"],
@@ -297,15 +298,15 @@ def _start_up(repeats: int) -> list[Row]:
     build = fastest_in_turns({"ours": lambda: seconds_of(lambda: grid_graph(1000, 1000, 2))}, repeats)["ours"]
     load = fastest_in_turns({"ours": lambda: float(in_fresh_process(_IMPORT_CODE)["seconds"])}, repeats)["ours"]
     rows = [
-        _row("grid_graph(1000, 1000, 2)", build, wanted="ours_seconds < 1"),
-        _row("import intarsia", load, wanted="ours_seconds < 0.3"),
+        _row("grid_graph(1000, 1000, 2)", build, wanted="< 1 s"),
+        _row("import intarsia", load, wanted="< 0.3 s"),
     ]
     for method in _FIRST_CALLS:
         with tempfile.TemporaryDirectory() as cache:  # an empty cache, then the same one in a second process
             code = _FIRST_CALL_CODE.format(method=method)
             first, second = (in_fresh_process(code, {"NUMBA_CACHE_DIR": cache})["seconds"] for _ in range(2))
-        rows.append(_row(f"first call, {method}: import and compile", first, wanted="ours_seconds < 5"))
-        rows.append(_row(f"first call, {method}: second process", second, wanted="below the first process"))
+        rows.append(_row(f"first call, {method}: import and compile", first, wanted="< 5 s"))
+        rows.append(_row(f"first call, {method}: second process", second, wanted="less"))
     return rows
 
 
