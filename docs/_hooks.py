@@ -112,7 +112,8 @@ def _to_mathml(match: re.Match[str]) -> str:
     from latex2mathml.converter import convert
 
     display = match[2] == "["
-    mathml = convert(unescape(match[3]).strip(), display="block" if display else "inline")
+    latex = unescape(match[3]).strip().replace(r"\setminus", r"\backslash")  # a sign that every font has
+    mathml = convert(latex, display="block" if display else "inline")
     return f'<div class="formula">{mathml}</div>' if display else mathml
 
 

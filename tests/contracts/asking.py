@@ -14,16 +14,7 @@ import intarsia
 from intarsia import method_class, method_names
 from intarsia.exceptions import ConvergenceWarning
 
-
-def _there(name):
-    try:
-        method_class(name)
-    except ImportError:
-        return False
-    return True
-
-
-METHODS = [n for n in method_names() if _there(n)]
+METHODS = method_names()
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
 # Unshared tables and no ties: where an answer must move along with the model.
 PLAIN = ["isolated_node", "chain", "tree", "grid", "three_way_factor", "unequal_state_counts", "hard_zeros"]

@@ -62,7 +62,7 @@ class InferenceResult:
     n_iter : int
         Sweeps made; 0 for exact methods.
     history : dict of float arrays
-        One value per sweep, at least `residual`.
+        One value per sweep (per round of sweeps for sampling methods), at least `residual`.
     seconds : float
         Wall time of the run, compilation included.
     samples : int array (n_samples, n_variables) or None
