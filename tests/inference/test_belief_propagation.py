@@ -55,7 +55,7 @@ def test_three_sweeps_follow_the_printed_update(name, rho, schedule):
             assert state.sweep(schedule, 0.0) == pytest.approx(residual, abs=1e-12)
     nodes, joints = plain.beliefs(graph, theta, weights, expected)
     for state in states:
-        general = state if isinstance(state, GeneralMessages) else state.as_general()
+        general = state if isinstance(state, GeneralMessages) else state.into_general()
         for key, message in _as_dict(graph, np.exp(general.messages)).items():
             np.testing.assert_allclose(message, expected[key], atol=1e-12)
         found = general.beliefs()
@@ -81,7 +81,7 @@ def test_many_neighbours_at_one_variable(k, rho):
     for schedule in ("forward_backward", "parallel"):
         for damping in (0.0, 0.4):
             assert fast.sweep(schedule, damping) == pytest.approx(slow.sweep(schedule, damping), abs=1e-12)
-    np.testing.assert_allclose(fast.as_general().messages, slow.messages, atol=1e-9)
+    np.testing.assert_allclose(fast.into_general().messages, slow.messages, atol=1e-9)
 
 
 @pytest.mark.parametrize("task", ["marginals", "map"])
@@ -146,6 +146,14 @@ def test_arc_inconsistency_is_infeasible():
     for task in ("marginals", "map"):
         result = intarsia.infer(graph, theta, "belief_propagation", task=task)
         assert result.status is intarsia.Status.INFEASIBLE
+
+
+def test_infeasible_although_messages_converge():
+    """An odd cycle has no two-colouring, yet every arc is consistent."""
+    graph, theta = ZOO["infeasible"]()
+    for method in ("belief_propagation", "tree_reweighted"):
+        for task in ("marginals", "map"):
+            assert intarsia.infer(graph, theta, method, task=task).status is intarsia.Status.INFEASIBLE
 
 
 def test_decoding_by_beliefs_takes_the_first_of_equals():

@@ -161,8 +161,8 @@ def factor_beliefs(
     `checks[0]` becomes the largest difference between a variable's marginal and that of a factor at it (0 at a fixed
     point). `checks[1]` becomes an upper bound on log Z that holds for any messages if rho is valid: the beliefs
     reparametrise the model as K + sum_T rho(T) log p_T(x) over trees T, so log Z <= K + sum_T rho(T) log sum_x p_T(x)
-    by Hoelder's inequality, and eliminating leaves shows sum_x p_T(x) <= prod_{c in T} max_{i, x_i} mu_c(x_i) / mu_i(x_i),
-    which is 1 where the marginals agree.
+    by Hoelder's inequality, and eliminating leaves shows that sum_x p_T(x) is at most the product over c in T of
+    max_{i, x_i} mu_c(x_i) / mu_i(x_i), which is 1 where the marginals agree.
 
     Returns NaN if a factor has no possible joint state.
     """

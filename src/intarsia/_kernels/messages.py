@@ -1,7 +1,7 @@
 """Message passing over factors of any scope, any state counts, with hard zeros: sum- and max-product, any rho.
 
-Messages are logarithms. Those of sum-product are normalised to sum to one in the linear domain, those of max-product have
-their largest entry at 0. The table of a factor is read in the linear domain with its maximum taken out; whenever a
+Messages are logarithms. Those of sum-product are normalised to sum to one in the linear domain, those of max-product
+have their largest entry at 0. The table of a factor is read in the linear domain with its maximum taken out; whenever a
 result is so small that underflow may have hidden a possible state, that message is computed again by log-sum-exp, so an
 underflow never looks like a hard zero.
 
@@ -308,9 +308,7 @@ def compute_message(
             _sum_potts(strength, weights[1 - target], n, out, scratch[0])
             linear = True
         elif kind[t] == 2 and strength >= 0.0:
-            _sum_exponential(
-                strength, truncation[t], weights[1 - target], n, out, scratch[0], scratch[1], scratch[2]
-            )
+            _sum_exponential(strength, truncation[t], weights[1 - target], n, out, scratch[0], scratch[1], scratch[2])
             linear = True
         if linear:
             for x in range(n):
@@ -379,13 +377,14 @@ def _store(p, v, new, messages, weight, variable_ptr, message_ptr, finite, n_imp
 
 @kernel
 def sweep_messages(
-    order, in_place, strict, damping, rho, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr,
-    kind, truncation, variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, maximise, work,
+    order, in_place, strict, damping, rho, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor,
+    table_ptr, kind, truncation, variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible,
+    maximise, work,
 ):  # fmt: skip
     """Update each message of `order` once; each sees those before it (`in_place`) or only the old ones.
 
-    The residual is measured on logarithms for max-product, and if `strict`: then a state of tiny probability counts as
-    much as any other. Returns the residual, NaN when a message leaves no state possible (the model is then infeasible).
+    The residual is measured on logarithms for max-product, and if `strict`: then a state of tiny probability counts
+    as much as any other. Returns the residual, NaN when a message leaves no state possible (the model is infeasible).
     """
     k_max, s_max = work.shape[1], (work.shape[0] - 4) // 2
     sizes, digits = np.empty(s_max, np.int64), np.empty(s_max, np.int64)

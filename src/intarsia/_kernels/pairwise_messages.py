@@ -21,7 +21,7 @@ from intarsia._jit import fast_kernel, kernel
 def order_slots(scope_idx, n_variables):
     """Slots of a pairwise graph: pairs sorted by variable, then by neighbour.
 
-    Returns slot_ptr, middle, pair of each slot, slot of each pair.
+    Returns slot_ptr, middle, the pair of each slot, and the slot at the other end of its factor.
     """
     n_pairs = scope_idx.shape[0]
     slot_ptr = np.zeros(n_variables + 1, np.int64)
@@ -47,7 +47,27 @@ def order_slots(scope_idx, n_variables):
         fill[v] += 1
         if scope_idx[p ^ 1] < v:
             middle[v] += 1
-    return slot_ptr, middle, pair_of_slot, slot_of_pair
+    opposite = by_neighbour
+    for q in range(n_pairs):
+        opposite[q] = slot_of_pair[pair_of_slot[q] ^ 1]
+    return slot_ptr, middle, pair_of_slot, opposite
+
+
+@kernel
+def row_spans(rows):
+    """Largest entry of each row, and its distance to the smallest finite one."""
+    n, width = rows.shape
+    top, span = np.empty(n), np.empty(n)
+    for i in range(n):
+        row = rows[i]
+        high, low = -np.inf, np.inf
+        for x in range(width):
+            high = max(high, row[x])
+            if row[x] > -np.inf:
+                low = min(low, row[x])
+        top[i] = high
+        span[i] = high - low if high > -np.inf else 0.0
+    return top, span
 
 
 MANY = 8  # with more receivers than this at a variable, leave-one-out products are built from both ends
@@ -74,7 +94,7 @@ def products_after(old, a, b, k, after):
 
 @fast_kernel
 def _power(value, rho, root):
-    """value ** rho; `root` square roots when rho is 1/2 or 1/4."""
+    """Power value ** rho; `root` square roots when rho is 1/2 or 1/4."""
     if root == 1:
         return np.sqrt(value)
     if root == 2:
@@ -149,7 +169,7 @@ def sweep_binary(
 
 @fast_kernel
 def _receive(table, k, is_first, cavity, out):
-    """out = table^T cavity when the sender is the first axis, else table cavity; rows as slices, so that they vectorise."""
+    """Table^T cavity when the sender is the first axis, else table cavity; rows are slices so that loops vectorise."""
     if is_first:
         for y in range(k):
             out[y] = 0.0

@@ -14,9 +14,9 @@ from intarsia.inference.method import Problem
 class BeliefPropagation(MessagePassing):
     r"""Marginals and Bethe log Z by passing messages; exact on forests, an estimate with loops.
 
-    Choose it when loops are long or couplings weak: it is then close to exact and the cheapest of the good methods. With
-    strong couplings it may not converge, or not to the right answer: `tree_reweighted` is convex. A fixed point is
-    a stationary point of :math:`\langle\theta,\mu\rangle + H_{Bethe}(\mu)`; the update is
+    Choose it when loops are long or couplings weak: it is then close to exact and the cheapest of the good methods.
+    With strong couplings it may not converge, or not to the right answer: `tree_reweighted` is convex. A fixed point
+    is a stationary point of :math:`\langle\theta,\mu\rangle + H_{Bethe}(\mu)`; the update is
 
     .. math:: m_c(x_i) \propto \sum_{x_{c \setminus i}} e^{\theta_c(x_c)} \prod_{j \in c \setminus i}
               e^{\theta_j(x_j)} \prod_{d \ni j, d \ne c} m_d(x_j)

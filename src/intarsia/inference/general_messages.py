@@ -35,7 +35,7 @@ class Beliefs:
 
 
 class GeneralMessages:
-    """State of message passing on one graph: messages, beliefs, work space."""
+    """State of message passing on one graph: messages (`start` is taken over, not copied), beliefs, work space."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class GeneralMessages:
         sizes = graph.n_states[graph.scope_idx]
         self.message_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         if start is not None:
-            self.messages = start.copy()
+            self.messages = start
         else:
             self.messages = np.zeros(int(self.message_ptr[-1])) if maximise else np.repeat(-np.log(sizes), sizes)
         split = int(graph.variable_ptr[-1])
@@ -117,8 +117,7 @@ class GeneralMessages:
         log_mu, log_norm = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables)
         if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu, log_norm):
             return None
-        log_sizes = np.bincount(graph.factor_of_pair, np.log2(graph.n_states[graph.scope_idx]), graph.n_factors)
-        widest = int(round(2 ** float(log_sizes.max(initial=0.0))))
+        widest = max(int(np.diff(graph.table_ptr).max(initial=1)), int(graph.n_states.max()) ** 2)
         checks = np.zeros(2)
         objective = factor_beliefs(
             self.theta, self.exp_tables, self.exp_ptr, self.exp_top, self.rho, graph.table_of_factor, graph.table_ptr,

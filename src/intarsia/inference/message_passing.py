@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._validation import FloatArray, check_choice, check_number
+from intarsia.inference.feasible import find_feasible, has_hard_zeros
 from intarsia.inference.general_messages import GeneralMessages
 from intarsia.inference.iteration import Iteration, iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
@@ -18,6 +19,8 @@ from intarsia.inference.result import Status
 CONSISTENT = 1e-6
 # Relative slack within which a converged run on a forest is called exact.
 EXACT = 1e-10
+# Search nodes spent on a feasible labelling before messages are passed.
+MAX_NODES = 20_000
 _SCHEDULES = ("forward_backward", "parallel", "residual")
 
 
@@ -46,37 +49,36 @@ class MessagePassing(InferenceMethod):
 
     @abstractmethod
     def appearance(self, problem: Problem) -> tuple[FloatArray, bool]:
-        """rho of every factor, and whether log Z is an upper bound with it once converged."""
+        """Give rho of every factor, and whether log Z is an upper bound with it once converged."""
 
     def run(self, problem: Problem) -> Answer:
         """Sweep until converged, then read off marginals and log Z, or a labelling."""
         graph, theta = problem.graph, problem.theta
         rho, bounds_above = self.appearance(problem)
+        feasible = None
+        if has_hard_zeros(graph, theta):  # messages alone may find peace on a model that nothing satisfies
+            search = find_feasible(graph, theta, problem.rng, problem.clock, max_nodes=MAX_NODES)
+            if search.infeasible:
+                return Answer(Status.INFEASIBLE)
+            feasible = search.labelling
         maximise = problem.task == "map"
-        state: GeneralMessages | PairwiseMessages
-        if not maximise and self.schedule != "residual" and fits_pairwise(graph, theta, rho):
-            state = PairwiseMessages(graph, theta, float(rho[0]), problem.start_messages)
-        else:
-            state = GeneralMessages(graph, theta, rho, maximise, problem.start_messages)
-        loop = iterate(
-            lambda: state.sweep(self.schedule, self.damping), self.max_iter, self.tol, problem.clock, problem.report
-        )
-        if graph.n_factors == 0:
-            loop.status, loop.residual = Status.CONVERGED, 0.0
+        general, loop = self._sweep(problem, rho, maximise)
         if loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
-        general = state if isinstance(state, GeneralMessages) else state.as_general()
         if maximise:
             answer = _outcome(loop, general)
             answer.assignment = general.decode(self.decode)
+            if feasible is not None and graph.score(theta, answer.assignment) == -np.inf:
+                answer.assignment = feasible
+                answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
             if answer.status is Status.CONVERGED and graph.is_forest:
                 answer.upper_bound = float(graph.score(theta, answer.assignment))
             return answer
         beliefs = general.beliefs()
-        if beliefs is not None and loop.status is Status.CONVERGED:
-            if beliefs.inconsistency > max(CONSISTENT, 100 * self.tol):
-                self._sweep_on(general, loop, problem)
-                beliefs = general.beliefs()
+        disagree = beliefs is not None and beliefs.inconsistency > max(CONSISTENT, 100 * self.tol)
+        if disagree and loop.status is Status.CONVERGED:
+            self._sweep_on(general, loop, problem)
+            beliefs = general.beliefs()
         if beliefs is None or loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
         answer = _outcome(loop, general)
@@ -96,6 +98,22 @@ class MessagePassing(InferenceMethod):
                 )
                 answer.upper_bound = answer.log_partition
         return answer
+
+    def _sweep(self, problem: Problem, rho: FloatArray, maximise: bool) -> tuple[GeneralMessages, Iteration]:
+        """Sweep by the fastest kernel that fits; its work space is gone when this returns."""
+        graph, theta = problem.graph, problem.theta
+        start = None if problem.start_messages is None else problem.start_messages.copy()
+        state: GeneralMessages | PairwiseMessages
+        if not maximise and self.schedule != "residual" and fits_pairwise(graph, theta, rho):
+            state = PairwiseMessages(graph, theta, float(rho[0]), start)
+        else:
+            state = GeneralMessages(graph, theta, rho, maximise, start)
+        loop = iterate(
+            lambda: state.sweep(self.schedule, self.damping), self.max_iter, self.tol, problem.clock, problem.report
+        )
+        if graph.n_factors == 0:
+            loop.status, loop.residual = Status.CONVERGED, 0.0
+        return state if isinstance(state, GeneralMessages) else state.into_general(), loop
 
     def _sweep_on(self, general: GeneralMessages, loop: Iteration, problem: Problem) -> None:
         """Messages stand still but the marginals disagree: states of tiny probability still move, so watch those."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._kernels.pairwise_messages import order_slots, sweep_binary, sweep_equal
+from intarsia._kernels.pairwise_messages import order_slots, row_spans, sweep_binary, sweep_equal
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.general_messages import GeneralMessages
@@ -22,20 +22,19 @@ class PairwiseMessages:
         self.rho = rho
         self.k = int(graph.n_states[0])
         self.potts = bool(graph.table_kind[0] == FactorKind.POTTS)
-        self.slot_ptr, self.middle, self.pair_of_slot, slot_of_pair = _slots(graph)
-        self.opposite = slot_of_pair[self.pair_of_slot ^ 1]
+        self.slot_ptr, self.middle, self.pair_of_slot, self.opposite = _slots(graph)
         self.first_axis = self.pair_of_slot % 2 == 0
         self.table_of_slot = graph.table_of_factor[self.pair_of_slot // 2]
         split = int(graph.variable_ptr[-1])
         unary = theta[:split].reshape(-1, self.k)
-        self.unary = np.exp(unary - unary.max(axis=1, keepdims=True))
+        self.unary = np.exp(unary - row_spans(unary)[0][:, None])
         if self.potts:
             strength = theta[split:] / rho
             self.tables = np.exp(np.stack([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1))
             self.table_top = np.zeros(graph.n_tables)
         else:
             tables = theta[split:].reshape(-1, self.k**2)
-            self.table_top = tables.max(axis=1)
+            self.table_top = row_spans(tables)[0]
             self.tables = tables - self.table_top[:, None]
             if rho != 1.0:
                 self.tables /= rho
@@ -73,11 +72,12 @@ class PairwiseMessages:
             self.messages, self._spare = new, old
         return residual
 
-    def as_general(self) -> GeneralMessages:
-        """The same messages in the form that marginals are read from."""
+    def into_general(self) -> GeneralMessages:
+        """The same messages in the form that marginals are read from; this object is used up (memory matters here)."""
         graph = self.graph
         by_pair = np.empty((self.pair_of_slot.size, self.k))
         by_pair[self.pair_of_slot] = self.messages
+        del self.messages, self._spare, self.table_of_slot, self.first_axis
         with np.errstate(divide="ignore"):
             np.log(by_pair, out=by_pair)
         tables = None
@@ -106,19 +106,20 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
     if kinds[0] == FactorKind.POTTS:
         span = np.abs(theta[split:])
     else:
-        tables = theta[split:].reshape(-1, k * k)
-        span = tables.max(axis=1) - tables.min(axis=1)
-    unary = theta[:split].reshape(-1, k)
-    top = unary.max(axis=1)
-    unary_span = top - np.where(np.isneginf(unary), top[:, None], unary).min(axis=1)
+        span = row_spans(theta[split:].reshape(-1, k * k))[1]
+    unary_span = row_spans(theta[:split].reshape(-1, k))[1]
     # A normalised message is at least exp(-span / rho) / k; a cavity is a product of those at its variable.
     message_span = span / rho[0] + np.log(k)
     if float(message_span.max()) * 2 > SAFE_RANGE:
         return False
+    most = float(message_span.max())
+    degree = np.bincount(graph.scope_idx, minlength=graph.n_variables)
+    if float((degree * most + unary_span).max()) + most < SAFE_RANGE:
+        return True
     at_variable = np.bincount(
         graph.scope_idx, np.repeat(message_span[graph.table_of_factor], 2), minlength=graph.n_variables
     )
-    return bool((at_variable + unary_span + message_span.max()).max() < SAFE_RANGE)
+    return float((at_variable + unary_span).max()) + most < SAFE_RANGE
 
 
 def _slots(graph: FactorGraph) -> tuple[IntArray, IntArray, IntArray, IntArray]:

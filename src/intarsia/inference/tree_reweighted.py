@@ -18,7 +18,8 @@ class TreeReweighted(MessagePassing):
     r"""Marginals from a convex relaxation, with an upper bound on log Z, by reweighted messages.
 
     Choose it for loopy models when you want one answer that does not depend on the start, a bound, or a model to
-    be learned through its inference. Its marginals are smoother than the true ones where couplings are strong. It maximises
+    be learned through its inference. Its marginals are smoother than the true ones where couplings are strong. It
+    maximises
 
     .. math:: \langle\theta,\mu\rangle + \sum_i H(\mu_i) - \sum_c \rho_c I(\mu_c)
 
