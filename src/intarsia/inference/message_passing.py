@@ -77,7 +77,7 @@ class MessagePassing(InferenceMethod):
         beliefs = general.beliefs()
         disagree = beliefs is not None and beliefs.inconsistency > max(CONSISTENT, 100 * self.tol)
         if disagree and loop.status is Status.CONVERGED:
-            self._sweep_on(general, loop, problem)
+            loop = self._sweep_on(general, loop, problem)
             beliefs = general.beliefs()
         if beliefs is None or loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
@@ -115,7 +115,7 @@ class MessagePassing(InferenceMethod):
             loop.status, loop.residual = Status.CONVERGED, 0.0
         return state if isinstance(state, GeneralMessages) else state.into_general(), loop
 
-    def _sweep_on(self, general: GeneralMessages, loop: Iteration, problem: Problem) -> None:
+    def _sweep_on(self, general: GeneralMessages, loop: Iteration, problem: Problem) -> Iteration:
         """Messages stand still but the marginals disagree: states of tiny probability still move, so watch those."""
         schedule = "forward_backward" if self.schedule == "residual" else self.schedule
         more = iterate(
@@ -125,9 +125,12 @@ class MessagePassing(InferenceMethod):
             problem.clock,
             problem.report,
         )
-        loop.status, loop.n_iter = more.status, loop.n_iter + more.n_iter
-        loop.residual = more.residual if more.n_iter else loop.residual
-        loop.residuals = np.concatenate([loop.residuals, more.residuals])
+        return Iteration(
+            more.status,
+            loop.n_iter + more.n_iter,
+            more.residual if more.n_iter else loop.residual,
+            np.concatenate([loop.residuals, more.residuals]),
+        )
 
 
 def _outcome(loop: Iteration, general: GeneralMessages) -> Answer:
