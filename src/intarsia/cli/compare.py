@@ -119,7 +119,6 @@ def _show(file: Path, request: Request, exact: InferenceResult | None, rows: lis
                 row["method"],
                 *start,
                 number(row["score"], 7),
-                sweeps,
                 seconds(row["seconds"]),
                 row["status"] or "refused",
             ]

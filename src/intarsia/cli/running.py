@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intarsia._validation import FloatArray, check_choice
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
 
 if TYPE_CHECKING:
+    from intarsia._validation import FloatArray
     from intarsia.graph import FactorGraph
     from intarsia.inference.result import InferenceResult
 
@@ -42,9 +42,14 @@ class Request:
 
 
 def load_request(file: Path, evidence: Path | None, task: str, **more: Any) -> Request:
-    """Read the model and its evidence."""
+    """Read the model and its evidence, after the options have been checked that no method checks."""
+    from intarsia._validation import check_choice, check_number
     from intarsia.graph.uai import read_uai, read_uai_evidence
 
+    if more.get("seed") is not None:
+        check_number(more["seed"], "--seed", low=0, integer=True)
+    if more.get("time_limit") is not None:
+        check_number(more["time_limit"], "--time-limit", low=0, open_low=True)
     task = check_choice(task.lower(), TASKS, "--task")
     graph, theta = read_uai(file)
     known: dict[int, int] = read_uai_evidence(evidence) if evidence is not None else {}
@@ -112,6 +117,7 @@ def run_auto(request: Request) -> InferenceResult:
 
 def settings_by_method(names: Iterable[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """For each method the settings it has; one that none of them has is refused."""
+    from intarsia._validation import check_choice
     from intarsia.inference import method_class
 
     known = {name: method_class(name)._get_param_names() for name in names}
