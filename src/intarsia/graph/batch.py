@@ -35,6 +35,10 @@ class GraphBatch:
 
     def pack(self, thetas: Sequence[FloatArray]) -> FloatArray:
         """Theta of the union from one theta per member; shared tables are taken from the first."""
+        if len(thetas) != len(self.graphs):
+            raise InvalidInputError(
+                f"GraphBatch.pack: {len(thetas)} thetas for {len(self.graphs)} graphs. Give one per graph."
+            )
         parts = [graph.check_theta(theta) for graph, theta in zip(self.graphs, thetas, strict=True)]
         variables = [part[: graph.variable_ptr[-1]] for graph, part in zip(self.graphs, parts, strict=True)]
         tables = [part[graph.variable_ptr[-1] :] for graph, part in zip(self.graphs, parts, strict=True)]
@@ -54,6 +58,11 @@ class GraphBatch:
 
     def unpack_variables(self, mu: FloatArray) -> list[FloatArray]:
         """The variable blocks of each member, as views."""
+        if mu.shape != (self.graph.n_theta,):
+            raise InvalidInputError(
+                f"GraphBatch: the vector has shape {mu.shape}, but the union of the graphs needs "
+                f"({self.graph.n_theta},). Give a mu or theta of batch.graph."
+            )
         at = self.graph.variable_ptr[self.variable_start]
         return [mu[at[k] : at[k + 1]] for k in range(len(self.graphs))]
 
@@ -90,9 +99,12 @@ def batch_graphs(graphs: Sequence[FactorGraph], *, share_tables: bool = False) -
         first = members[0]
         sizes = np.diff(first.table_ptr)
         for k, graph in enumerate(members):
-            if not np.array_equal(np.diff(graph.table_ptr), sizes) or not np.array_equal(
-                graph.table_kind, first.table_kind
-            ):
+            same = (
+                np.array_equal(np.diff(graph.table_ptr), sizes)
+                and np.array_equal(graph.table_kind, first.table_kind)
+                and np.array_equal(graph.table_truncation, first.table_truncation)
+            )
+            if not same:
                 raise InvalidInputError(
                     f"batch_graphs: graph {k} has other tables than graph 0. Use share_tables=False."
                 )

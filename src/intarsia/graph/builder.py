@@ -43,14 +43,16 @@ class GraphBuilder:
         if name in self._index:
             raise InvalidInputError(f"GraphBuilder: there is a variable {name!r} already. Names must be unique.")
         check_number(n_states, f"GraphBuilder: n_states of {name!r}", low=1, integer=True)
+        n_states = int(n_states)
         block = np.zeros(n_states) if scores is None else as_float_array(scores, f"scores of {name!r}")
         if block.shape != (n_states,):
             raise InvalidInputError(
-                f"GraphBuilder: variable {name!r} has {n_states} states but scores of shape {block.shape}."
+                f"GraphBuilder: variable {name!r} has {n_states} states but scores of shape {block.shape}. "
+                f"Give one score per state."
             )
         self._index[name] = len(self._names)
         self._names.append(name)
-        self._n_states.append(int(n_states))
+        self._n_states.append(n_states)
         self._variable_scores.append(block)
         return name
 
@@ -68,13 +70,15 @@ class GraphBuilder:
         `scores` has an axis per variable of the scope, or is a single weight for the parametric kinds; with
         `share_with` the factor uses the table of that earlier factor instead.
         """
+        if isinstance(scope, str):
+            raise InvalidInputError(f"GraphBuilder.factor: scope is the text {scope!r}. Give a list: [{scope!r}].")
         missing = [name for name in scope if name not in self._index]
         if missing:
             check_choice(missing[0], self._names, "GraphBuilder.factor: variable")
         self._scopes.append([self._index[name] for name in scope])
         number = len(self._table_of_factor)
         if share_with is not None:
-            if scores is not None or not 0 <= share_with < number:
+            if scores is not None or share_with not in range(number):
                 self._scopes.pop()
                 raise InvalidInputError(
                     f"GraphBuilder.factor: share_with={share_with!r} must be the number of an earlier factor, "
@@ -86,14 +90,15 @@ class GraphBuilder:
         shape = tuple(self._n_states[v] for v in self._scopes[-1])
         try:
             which = kinds[check_choice(kind, kinds, "kind")]
-            table = np.zeros(shape) if scores is None else as_float_array(scores, f"scores of factor {number}")
             if which != FactorKind.TABLE:
                 shape = (1,)
+            table = np.zeros(shape) if scores is None else as_float_array(scores, f"scores of factor {number}")
+            if which != FactorKind.TABLE:
                 table = table.reshape(-1)
             if table.shape != shape:
                 raise InvalidInputError(
                     f"GraphBuilder: factor {number} over {list(scope)} needs scores of shape {shape}, "
-                    f"got {table.shape}."
+                    f"got {table.shape}. Give an axis per variable, or one weight for the parametric kinds."
                 )
         except InvalidInputError:
             self._scopes.pop()

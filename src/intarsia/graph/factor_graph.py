@@ -88,8 +88,13 @@ class FactorGraph:
             raise InvalidInputError(
                 f"FactorGraph: variable {v} has {n_states[v]} states. Every variable needs at least 1."
             )
+        if n_states.sum(dtype=np.float64) > 2.0**40:
+            raise InvalidInputError(
+                f"FactorGraph: the variables have {n_states.sum(dtype=np.float64):.3g} states in all, up to "
+                f"{n_states.max()} each. Use fewer states."
+            )
         scope_ptr = as_int_array(self.scope_ptr, "FactorGraph: scope_ptr")
-        scope_idx = as_int_array(self.scope_idx, "FactorGraph: scope_idx")
+        scope_idx = as_int_array(self.scope_idx, "FactorGraph: scope_idx").reshape(-1)
         _check_scopes(scope_ptr, scope_idx, n_states.size)
         n_factors = scope_ptr.size - 1
         if self.table_of_factor is None:
@@ -106,12 +111,25 @@ class FactorGraph:
             raise InvalidInputError(
                 f"FactorGraph: {n_tables} tables, but {kind.size} kinds and {truncation.size} truncations were given."
             )
+        bad = ~(truncation >= 0)
+        if bad.any():
+            t = int(np.argmax(bad))
+            raise InvalidInputError(
+                f"FactorGraph: table {t} has truncation {truncation[t]}. Give a number of at least 0, or inf for none."
+            )
         size = _table_sizes(n_states, scope_ptr, scope_idx, table_of_factor, kind, n_tables)
         variable_ptr = np.concatenate([[0], np.cumsum(n_states)])
         table_ptr = variable_ptr[-1] + np.concatenate([[0], np.cumsum(size)])
         if self.names is not None:
             _check_names(self.names, n_states.size)
             object.__setattr__(self, "names", tuple(self.names))
+        if self.grid_shape is not None:
+            height, width = self.grid_shape
+            if height * width != n_states.size:
+                raise InvalidInputError(
+                    f"FactorGraph: grid_shape {(height, width)} has {height * width} pixels, but there are "
+                    f"{n_states.size} variables. Give one variable per pixel, or no grid_shape."
+                )
         for name, array in (
             ("n_states", n_states),
             ("scope_ptr", scope_ptr),
@@ -191,6 +209,7 @@ class FactorGraph:
 
     def scope(self, factor: int) -> IntArray:
         """Variables of one factor, in the order of its table's axes."""
+        _check_index(factor, self.n_factors, "factor")
         return self.scope_idx[self.scope_ptr[factor] : self.scope_ptr[factor + 1]]
 
     def factor_shape(self, factor: int) -> tuple[int, ...]:
@@ -208,6 +227,7 @@ class FactorGraph:
 
     def table(self, theta: FloatArray, table: int) -> FloatArray:
         """View of one table's block: shaped like its factors' scope, or (1,) for parametric kinds."""
+        _check_index(table, self.n_tables, "table")
         block = theta[self.table_ptr[table] : self.table_ptr[table + 1]]
         if self.table_kind[table] == FactorKind.TABLE:
             return block.reshape(self.factor_shape(int(self.first_factor_of_table[table])))
@@ -215,6 +235,7 @@ class FactorGraph:
 
     def factor_table(self, theta: FloatArray, factor: int) -> FloatArray:
         """Scores of every joint state of one factor, whatever its kind."""
+        _check_index(factor, self.n_factors, "factor")
         table = int(self.table_of_factor[factor])
         block = self.table(theta, table)
         if self.table_kind[table] == FactorKind.TABLE:
@@ -231,9 +252,10 @@ class FactorGraph:
                 return self._index_of_name[variable]
             except KeyError:
                 raise InvalidInputError(f"There is no variable named {variable!r} in this graph.") from None
-        if not -self.n_variables <= variable < self.n_variables:
+        whole = isinstance(variable, (int, np.integer)) and not isinstance(variable, bool)
+        if not whole or not -self.n_variables <= variable < self.n_variables:
             raise InvalidInputError(
-                f"Variable {variable} does not exist; the graph has {self.n_variables} variables, counted from 0."
+                f"Variable {variable!r} does not exist; the graph has {self.n_variables} variables, counted from 0."
             )
         return int(variable) % self.n_variables
 
@@ -503,6 +525,11 @@ def _table_sizes(
         raise InvalidInputError(f"FactorGraph: table {int(np.argmax(unknown))} has no known kind. See FactorKind.")
     size[kind != FactorKind.TABLE] = 1
     return size
+
+
+def _check_index(index: int, count: int, what: str) -> None:
+    if not 0 <= index < count:
+        raise InvalidInputError(f"FactorGraph: there is no {what} {index}; they are numbered 0..{count - 1}.")
 
 
 def _check_names(names: Sequence[str], n_variables: int) -> None:

@@ -99,10 +99,15 @@ class Reduction:
 
 def check_evidence(graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> dict[int, int]:
     """Return evidence as a dict from variable index to state; refuse what does not exist."""
+    if evidence is not None and not isinstance(evidence, Mapping):
+        raise InvalidInputError(
+            f"evidence must be a dict from variable to state, got {type(evidence).__name__}. Example: {{3: 0}}."
+        )
     clean: dict[int, int] = {}
     for variable, state in (evidence or {}).items():
-        v = graph.variable_index(variable if isinstance(variable, str) else int(variable))
-        if isinstance(state, bool) or int(state) != state or not 0 <= state < graph.n_states[v]:
+        v = graph.variable_index(variable)
+        whole = isinstance(state, (int, np.integer)) and not isinstance(state, bool)
+        if not whole or not 0 <= state < graph.n_states[v]:
             raise InvalidInputError(
                 f"evidence[{variable!r}] is {state!r}, but variable {variable!r} has states 0..{graph.n_states[v] - 1}."
             )

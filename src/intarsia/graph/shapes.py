@@ -58,12 +58,13 @@ def from_edges(
         if n_variables is None:
             n_variables = int(pairs.max()) + 1 if pairs.size else 0
         check_number(n_variables, "from_edges: n_variables", low=0, integer=True)
-        counts = np.full(n_variables, int(counts))
+        counts = np.full(int(n_variables), int(counts))
     elif n_variables is not None and n_variables != counts.size:
         raise InvalidInputError(
             f"from_edges: n_states lists {counts.size} variables but n_variables={n_variables}. Give only one."
         )
     check_choice(kind, _KINDS, "kind")
+    check_number(truncation, "from_edges: truncation", low=0)
     n_tables = min(1, len(pairs)) if shared else len(pairs)
     return FactorGraph(
         counts,
@@ -85,6 +86,7 @@ def chain_graph(length: int, n_states: int, *, shared: bool = False, kind: str =
     """
     check_number(length, "chain_graph: length", low=0, integer=True)
     check_number(n_states, "chain_graph: n_states", low=1, integer=True)
+    length, n_states = int(length), int(n_states)
     first = np.arange(max(length - 1, 0))
     graph = from_edges(np.full(length, n_states), np.stack([first, first + 1], axis=1), shared=shared, kind=kind)
     return declare_normal_form(graph) if n_states > 1 else graph
@@ -107,7 +109,13 @@ def tree_graph(parents: ArrayLike, n_states: int | ArrayLike, *, shared: bool = 
         root = root[root]
     if (up[root] >= 0).any():
         raise InvalidInputError(f"tree_graph: variable {int(np.argmax(up[root] >= 0))} is its own ancestor.")
-    counts = np.broadcast_to(as_int_array(n_states, "tree_graph: n_states"), up.shape)
+    counts = as_int_array(n_states, "tree_graph: n_states")
+    if counts.ndim and counts.shape != up.shape:
+        raise InvalidInputError(
+            f"tree_graph: n_states has shape {counts.shape}, but parents lists {up.size} variables. "
+            f"Give one count per variable, or one for all."
+        )
+    counts = np.broadcast_to(counts, up.shape)
     return from_edges(counts, np.stack([up[children], children], axis=1), shared=shared)
 
 
@@ -120,8 +128,11 @@ def star_graph(n_leaves: int, n_states: int, *, shared: bool = False) -> FactorG
     [[0, 1], [0, 2], [0, 3]]
     """
     check_number(n_leaves, "star_graph: n_leaves", low=0, integer=True)
-    leaves = np.arange(1, n_leaves + 1)
-    return from_edges(np.full(n_leaves + 1, n_states), np.stack([np.zeros_like(leaves), leaves], axis=1), shared=shared)
+    check_number(n_states, "star_graph: n_states", low=1, integer=True)
+    leaves = np.arange(1, int(n_leaves) + 1)
+    return from_edges(
+        np.full(leaves.size + 1, int(n_states)), np.stack([np.zeros_like(leaves), leaves], axis=1), shared=shared
+    )
 
 
 def complete_graph(n_variables: int, n_states: int, *, shared: bool = False) -> FactorGraph:
@@ -133,8 +144,9 @@ def complete_graph(n_variables: int, n_states: int, *, shared: bool = False) -> 
     [[0, 1], [0, 2], [1, 2]]
     """
     check_number(n_variables, "complete_graph: n_variables", low=0, integer=True)
-    first, second = np.triu_indices(n_variables, 1)
-    return from_edges(np.full(n_variables, n_states), np.stack([first, second], axis=1), shared=shared)
+    check_number(n_states, "complete_graph: n_states", low=1, integer=True)
+    first, second = np.triu_indices(int(n_variables), 1)
+    return from_edges(np.full(int(n_variables), int(n_states)), np.stack([first, second], axis=1), shared=shared)
 
 
 def grid_graph(
@@ -172,9 +184,11 @@ def grid_graph(
     """
     for value, name in ((height, "height"), (width, "width"), (n_states, "n_states")):
         check_number(value, f"grid_graph: {name}", low=1, integer=True)
+    height, width, n_states = int(height), int(width), int(n_states)
     check_choice(kind, _KINDS, "kind")
+    check_number(truncation, "grid_graph: truncation", low=0)
     if connectivity not in (4, 8):
-        raise InvalidInputError(f"grid_graph: connectivity is 4 or 8, got {connectivity!r}.")
+        raise InvalidInputError(f"grid_graph: connectivity is 4 or 8, got {connectivity!r}. Use from_edges for others.")
     directions = grid_edges(height, width, connectivity)
     edges = np.concatenate(directions)
     if shared:
@@ -190,7 +204,7 @@ def grid_graph(
         table_of_factor,
         np.full(n_tables, int(_KINDS[kind])),
         np.full(n_tables, float(truncation)),
-        grid_shape=(int(height), int(width)),
+        grid_shape=(height, width),
     )
     return declare_normal_form(graph) if n_states > 1 else graph
 
@@ -215,6 +229,8 @@ def from_networkx(graph: Any, n_states: int | dict[Any, int] = 2) -> FactorGraph
     >>> from_networkx(nx.cycle_graph(4), 3)
     FactorGraph(4 variables with 3 states, 4 factors of scope <= 2)
     """
+    if graph.is_directed():
+        raise InvalidInputError("from_networkx: the graph is directed. Give graph.to_undirected().")
     index = {node: v for v, node in enumerate(graph.nodes)}
     loops = [node for node, other in graph.edges() if node == other]
     if loops:
