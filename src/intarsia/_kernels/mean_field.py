@@ -31,37 +31,22 @@ def _multiply_out(out, first, last, mu, n_states, variable_ptr, scope_idx):
 
 
 @fast_kernel
-def _add_rows(field, table, weights, hard):
+def _add_rows(field, table, weights):
     """Add to field[x] the sum over y of table[x, y] weights[y]."""
     n = weights.shape[0]
     for x in range(field.shape[0]):
         row = table[x * n : (x + 1) * n]
         total = 0.0
-        if hard:
-            for y in range(n):
-                total += row[y] * weights[y] if weights[y] > 0.0 else 0.0
-        else:
-            for y in range(n):
-                total += row[y] * weights[y]
+        for y in range(n):
+            total += row[y] * weights[y] if weights[y] > 0.0 else 0.0
         field[x] += total
 
 
 @fast_kernel
-def _add_columns(field, table, weights, hard):
+def _add_columns(field, table, weights):
     """Add to field[x] the sum over y of weights[y] table[y, x]."""
     n = field.shape[0]
-    done = 0
-    if not hard:  # four rows at a time: the field is loaded and stored a quarter as often
-        done = weights.shape[0] // 4 * 4
-        for y in range(0, done, 4):
-            w0, w1, w2, w3 = weights[y], weights[y + 1], weights[y + 2], weights[y + 3]
-            row0 = table[y * n : (y + 1) * n]
-            row1 = table[(y + 1) * n : (y + 2) * n]
-            row2 = table[(y + 2) * n : (y + 3) * n]
-            row3 = table[(y + 3) * n : (y + 4) * n]
-            for x in range(n):
-                field[x] += (w0 * row0[x] + w1 * row1[x]) + (w2 * row2[x] + w3 * row3[x])
-    for y in range(done, weights.shape[0]):
+    for y in range(weights.shape[0]):
         weight = weights[y]
         if weight > 0.0:
             row = table[y * n : (y + 1) * n]
@@ -93,7 +78,7 @@ def _add_parametric(field, weight, other, kind, truncation):
 
 
 @fast_kernel
-def _add_factor(field, theta, mu, pair, c, hard, left, right, graph):
+def _add_factor(field, theta, mu, pair, c, left, right, graph):
     """Add the expected scores of factor c to the field of its variable at position `pair` of scope_idx."""
     n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
     t = table_of_factor[c]
@@ -106,9 +91,9 @@ def _add_factor(field, theta, mu, pair, c, hard, left, right, graph):
             return
         table = theta[table_ptr[t] : table_ptr[t + 1]]
         if pair == first:
-            _add_rows(field, table, weights, hard)
+            _add_rows(field, table, weights)
         else:
-            _add_columns(field, table, weights, hard)
+            _add_columns(field, table, weights)
         return
     # Seen from its variable, a table has three axes: what comes before, the variable, what comes after.
     n_left = _multiply_out(left, first, pair, mu, n_states, variable_ptr, scope_idx)
@@ -161,7 +146,7 @@ def _wake_neighbours(v, active, drift, graph):
 
 
 @fast_kernel
-def sweep_mean_field(theta, mu, active, drift, slack, hard, field, left, right, graph):
+def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph):
     """Update each active variable once, in ascending order (Domke2013 section 3.2); return the largest change.
 
     A variable wakes its neighbours when it has drifted by more than `slack` since it last did so; a variable that
@@ -181,8 +166,60 @@ def sweep_mean_field(theta, mu, active, drift, slack, hard, field, left, right, 
             mine[x] = unary[x]
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             pair = pair_idx[q]
-            _add_factor(mine, theta, mu, pair, factor_of_pair[pair], hard, left, right, graph)
+            _add_factor(mine, theta, mu, pair, factor_of_pair[pair], left, right, graph)
         change = _take_softmax(mu[variable_ptr[v] : variable_ptr[v + 1]], mine)
+        residual = max(residual, change)
+        drift[v] += change
+        if drift[v] > slack:
+            _wake_neighbours(v, active, drift, graph)
+    return residual
+
+
+@fast_kernel
+def sweep_mean_field_pairwise(theta, mu, active, drift, slack, field, graph):
+    """`sweep_mean_field` for finite pairwise tables: the loops stand in one place, which calls would slow down."""
+    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, _, scope_idx, table_of_factor, table_ptr = graph[:9]
+    residual = 0.0
+    for v in range(n_states.shape[0]):
+        if not active[v]:
+            if drift[v] > slack:
+                _wake_neighbours(v, active, drift, graph)
+            continue
+        active[v] = False
+        k, start = n_states[v], variable_ptr[v]
+        for x in range(k):
+            field[x] = theta[start + x]
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            # All factors have two variables, so pair ^ 1 is the other end and an even pair is the first axis.
+            other = scope_idx[pair ^ 1]
+            n = n_states[other]
+            weights = mu[variable_ptr[other] : variable_ptr[other] + n]
+            at = table_ptr[table_of_factor[factor_of_pair[pair]]]
+            table = theta[at : at + k * n]
+            if pair & 1 == 0:
+                for x in range(k):
+                    row = table[x * n : (x + 1) * n]
+                    total = 0.0
+                    for y in range(n):
+                        total += row[y] * weights[y]
+                    field[x] += total
+                continue
+            paired = n // 4 * 4
+            for y in range(0, paired, 4):  # four rows at a time: the field is loaded and stored a quarter as often
+                w0, w1, w2, w3 = weights[y], weights[y + 1], weights[y + 2], weights[y + 3]
+                row0 = table[y * k : (y + 1) * k]
+                row1 = table[(y + 1) * k : (y + 2) * k]
+                row2 = table[(y + 2) * k : (y + 3) * k]
+                row3 = table[(y + 3) * k : (y + 4) * k]
+                for x in range(k):
+                    field[x] += (w0 * row0[x] + w1 * row1[x]) + (w2 * row2[x] + w3 * row3[x])
+            for y in range(paired, n):
+                w0 = weights[y]
+                row0 = table[y * k : (y + 1) * k]
+                for x in range(k):
+                    field[x] += w0 * row0[x]
+        change = _take_softmax(mu[start : start + k], field[:k])
         residual = max(residual, change)
         drift[v] += change
         if drift[v] > slack:

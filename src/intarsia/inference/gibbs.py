@@ -69,9 +69,9 @@ class Gibbs(InferenceMethod):
     -----
     With hard zeros the chains start from assignments of finite score found by search. They may be unable to reach
     all others by single moves, so `note` says that mixing is not guaranteed. Sampling gives no log Z:
-    `log_partition` is None. `mu_error` comes from the scatter of batch means over all chains in the last round, and is never
-    below what independent draws would have, with two draws added for and against, so that a state not seen has an
-    error too. `residual` is the largest standard error of a variable's marginal; `history` has an entry per round.
+    `log_partition` is None. `mu_error` comes from the scatter of batch means over all chains in the last round, and
+    is never below what independent draws would have, with two draws added for and against, so that a state not seen
+    has an error too. `residual` is the largest standard error of a variable's marginal; `history` has an entry per round.
 
     References
     ----------

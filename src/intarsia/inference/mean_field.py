@@ -7,7 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_binary
+from intarsia._kernels.mean_field import (
+    complete_mean_field,
+    sweep_mean_field,
+    sweep_mean_field_binary,
+    sweep_mean_field_pairwise,
+)
 from intarsia._validation import FloatArray, check_number
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
@@ -19,7 +24,7 @@ from intarsia.inference.result import Status
 # A variable wakes its neighbours when it has moved by 0.1 tol, or by this share of the last residual if that is more:
 # effort goes where things move. Any order of updates ascends, and a full pass confirms convergence.
 _SLACK = 0.1
-_SHARE = 0.003
+_SHARE = 0.01
 
 
 class MeanField(InferenceMethod):
@@ -55,7 +60,8 @@ class MeanField(InferenceMethod):
     Notes
     -----
     With hard zeros (-inf in tables) uniform marginals have a bound of -inf; the run then starts from an assignment
-    of finite score found by search. When the search gives up, the bound may be -inf: the status is then STALLED, and `note` says why.
+    of finite score found by search. When the search gives up, the bound may be -inf: the status is then STALLED,
+    and `note` says why.
 
     References
     ----------
@@ -184,21 +190,19 @@ class _State:
         self.mu[self.graph.variable_ptr[:-1] + labelling] = 1.0
 
     def stepper(self) -> Callable[[float], float]:
-        """The sweep for this graph: binary tables have their own."""
+        """The sweep for this graph: finite pairwise tables, and binary ones, have their own."""
         graph, theta = self.graph, self.theta
         drift = np.zeros(graph.n_variables)
-        binary = (
-            graph.max_scope == 2
-            and bool((graph.n_states == 2).all())
-            and bool((graph.table_kind == FactorKind.TABLE).all())
-            and bool(theta.min() > -np.inf)
-        )
-        if binary:
-            return lambda slack: sweep_mean_field_binary(theta, self.mu, self.active, drift, slack, self.arrays)
-        hard = bool(theta[self.split :].min(initial=0.0) == -np.inf)
         field = np.empty(int(graph.n_states.max()))
+        plain = graph.max_scope == 2 and bool((graph.table_kind == FactorKind.TABLE).all() and theta.min() > -np.inf)
+        if plain and (graph.n_states == 2).all():
+            return lambda slack: sweep_mean_field_binary(theta, self.mu, self.active, drift, slack, self.arrays)
+        if plain:
+            return lambda slack: sweep_mean_field_pairwise(
+                theta, self.mu, self.active, drift, slack, field, self.arrays
+            )
         return lambda slack: sweep_mean_field(
-            theta, self.mu, self.active, drift, slack, hard, field, self.left, self.right, self.arrays
+            theta, self.mu, self.active, drift, slack, field, self.left, self.right, self.arrays
         )
 
     def value(self) -> float:
