@@ -47,7 +47,7 @@ def check_appearance(graph: FactorGraph, rho: ArrayLike) -> FloatArray:
     return values
 
 
-def is_valid_appearance(graph: FactorGraph, rho: ArrayLike, *, max_work: float = 5e7) -> bool | None:
+def is_valid_appearance(graph: FactorGraph, rho: ArrayLike, *, max_work: float = 2e8) -> bool | None:
     r"""Whether weights of factors make the tree-reweighted entropy an upper bound of the entropy.
 
     With :math:`I` the multi-information, the bound says that :math:`\sum_c \rho_c I(\mu_c) \le I(\mu)` for every
@@ -110,7 +110,8 @@ def is_valid_appearance(graph: FactorGraph, rho: ArrayLike, *, max_work: float =
     verdict: bool | None = True
     parts = _split(scope_ptr, scope_idx, weights, component, n_components)
     for ptr, idx, part_weights, n_variables in parts:
-        if np.diff(ptr).max() > MAX_SCOPE:
+        # Each root costs a pass over the pairs at least, so hopeless cores are known beforehand.
+        if np.diff(ptr).max() > MAX_SCOPE or n_variables * (idx.size // 8) > max_work:
             verdict = None
             continue
         pairs = _pairs(ptr, idx, n_variables)
