@@ -6,7 +6,7 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 WORKERS ?= 2
 ARGS ?=
 
