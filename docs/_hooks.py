@@ -81,7 +81,7 @@ def references_list() -> str:
     for key, entry in sorted(bibliography().items()):
         where = entry.get("journal") or entry.get("booktitle") or entry.get("publisher", "")
         link = f" [doi:{entry['doi']}](https://doi.org/{entry['doi']})" if "doi" in entry else ""
-        authors = entry["author"].replace(" and ", "; ")
+        authors = entry["author"].replace(" and ", "; ").rstrip(".")
         lines.append(
             f'* <span id="{key}">**{key}**</span>: {authors}. {entry["title"]}. {where}, {entry["year"]}.{link}'
         )

@@ -77,6 +77,12 @@ def test_every_registry_name_is_public():
         assert getattr(intarsia, method_class(name).__name__) is method_class(name)
 
 
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in sorted(DOCS.rglob("*.md")):
+        assert f"- {page.relative_to(DOCS).as_posix()}" in navigation, f"add {page.name} to nav in mkdocs.yml"
+
+
 # ---------------------------------------------------------------- citations
 
 # Author-year keys as they stand in comments and docstrings: Domke2013, Wainwright2005.
