@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from tests.oracles.enumeration import enumerate_model
+from tests.random_models import random_models
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
@@ -99,6 +101,8 @@ def test_r_hat_shows_chains_that_do_not_mix():
         result = intarsia.infer(graph, theta, "gibbs", block="single", max_iter=2000, random_state=0, n_chains=6)
     assert result.status is intarsia.Status.MAX_ITER
     assert result.r_hat > 1.5
+    # The truth is 1/2 by symmetry; errors must own up to the distance.
+    assert (np.abs(result.mu[:32] - 0.5) <= 5 * result.mu_error[:32]).all()
 
 
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
@@ -181,13 +185,31 @@ def test_forests_are_refused_above_scope_two():
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "chosen",
     [
         {"n_chains": 1}, {"burn_in": -1}, {"max_iter": 10}, {"tol": -1}, {"r_hat_max": 0.9}, {"thinning": 0},
         {"block": "trees"}, {"temperature": 0},
     ],
 )  # fmt: skip
-def test_bad_settings(settings):
+def test_bad_settings(chosen):
     graph, theta = ZOO["grid"]()
     with pytest.raises(InvalidInputError, match="Gibbs"):
-        intarsia.infer(graph, theta, Gibbs(**settings))
+        intarsia.infer(graph, theta, Gibbs(**chosen))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(random_models(max_assignments=300))
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_random_models(model):
+    """No NaN, nothing impossible, and right within the error wherever the chains can mix."""
+    graph, theta = model
+    truth = enumerate_model(graph, theta)
+    result = intarsia.infer(graph, theta, "gibbs", random_state=0, n_samples=8, max_iter=4000)
+    if truth.log_partition == -np.inf:
+        assert result.status is intarsia.Status.INFEASIBLE
+        return
+    assert not np.isnan(result.mu).any()
+    assert np.isfinite(graph.score(theta, result.samples)).all()
+    mild = theta[np.isfinite(theta)]
+    if not result.note and result.converged and np.ptp(mild, axis=0) < 6 and result.mu_error is not None:
+        assert (np.abs(result.mu - truth.mu) <= 6 * result.mu_error + 1e-9).all()

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from tests.oracles.enumeration import enumerate_model
+from tests.random_models import random_models
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
@@ -107,3 +109,18 @@ def test_refusals():
         intarsia.infer(graph, theta, ICM(max_iter=0), task="map")
     with pytest.raises(InvalidInputError, match="ICM: n_restarts"):
         intarsia.infer(graph, theta, ICM(n_restarts=-1), task="map")
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(random_models())
+def test_random_models(model):
+    graph, theta = model
+    truth = enumerate_model(graph, theta)
+    result = intarsia.infer(graph, theta, "icm", task="map", n_restarts=1, random_state=0)
+    if truth.log_partition == -np.inf:
+        assert result.status is intarsia.Status.INFEASIBLE
+        return
+    assert result.converged
+    assert np.isfinite(result.score)
+    assert result.score <= truth.best_score + 1e-9 * max(1, abs(truth.best_score))
+    check_local_maximum(graph, theta, result.assignment)

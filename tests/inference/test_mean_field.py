@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from tests.oracles.enumeration import enumerate_model
+from tests.random_models import random_models
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
@@ -207,8 +209,23 @@ def test_a_limit_on_sweeps_is_reported():
     assert result.log_partition <= enumerate_model(graph, theta).log_partition
 
 
-@pytest.mark.parametrize("settings", [{"max_iter": 0}, {"tol": -1.0}, {"tol": float("nan")}, {"temperature": -1}])
-def test_bad_settings(settings):
+@pytest.mark.parametrize("chosen", [{"max_iter": 0}, {"tol": -1.0}, {"tol": float("nan")}, {"temperature": -1}])
+def test_bad_settings(chosen):
     graph, theta = ZOO["grid"]()
     with pytest.raises(InvalidInputError, match="MeanField"):
-        intarsia.infer(graph, theta, MeanField(**settings))
+        intarsia.infer(graph, theta, MeanField(**chosen))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(random_models())
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_random_models(model):
+    graph, theta = model
+    truth = enumerate_model(graph, theta)
+    result = intarsia.infer(graph, theta, "mean_field", max_iter=3000)
+    if truth.log_partition == -np.inf:
+        assert result.status is intarsia.Status.INFEASIBLE
+        return
+    assert result.log_partition > -np.inf
+    if result.status is not intarsia.Status.EXACT:
+        check_result(graph, theta, result, truth)

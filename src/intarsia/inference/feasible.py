@@ -60,7 +60,7 @@ def find_feasible(
     max_nodes : int
         Most decisions in all restarts.
     random : bool
-        Draw the order of states, so that several calls give different labellings.
+        Draw the order of states whatever their scores, so that several calls give labellings far apart.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def find_feasible(
     lists = _hard_factors_by_variable(graph, hard)
     order = np.flatnonzero(np.diff(lists[0]))
     blame = np.zeros(graph.n_factors)
-    preference = unary + rng.gumbel(size=split) if random else unary.copy()
+    preference = rng.random(split) if random else unary.copy()
     limit, nodes = float(_FIRST_FAILS), 0
     while True:
         outcome, used, labelling = search_feasible(
@@ -99,7 +99,7 @@ def find_feasible(
         if nodes >= max_nodes or (clock is not None and clock.expired):
             return FeasibleSearch(None, False, nodes)
         limit *= _GROWTH
-        preference = unary + rng.gumbel(size=split)
+        preference = rng.random(split) if random else unary + rng.gumbel(size=split)
 
 
 def _hard_factors_by_variable(graph: FactorGraph, hard: np.ndarray[Any, Any]) -> tuple[IntArray, IntArray]:

@@ -18,6 +18,7 @@ from intarsia.inference.result import Status
 
 _BATCHES = 8  # per chain and round; their scatter gives the Monte-Carlo error
 _FIRST_ROUND = 128  # sweeps; the second round is as long, then each doubles what there is
+_APART = 7.0  # about the quantile 0.999 of F with 3 and 28 degrees of freedom
 _MAX_TREE_STATES = 16  # block="auto": above, messages in states^2 cost more than they gain
 _MAX_TREE_ENTRIES = 30_000_000
 _MAX_TREE_RANGE = 300.0  # exp(-range) must stay far from underflow
@@ -69,9 +70,10 @@ class Gibbs(InferenceMethod):
     -----
     With hard zeros the chains start from assignments of finite score found by search. They may be unable to reach
     all others by single moves, so `note` says that mixing is not guaranteed. Sampling gives no log Z:
-    `log_partition` is None. `mu_error` comes from the scatter of batch means over all chains in the last round, and
-    is never below what independent draws would have, with two draws added for and against, so that a state not seen
-    has an error too. `residual` is the largest standard error of a variable's marginal; `history` has an entry per round.
+    `log_partition` is None. `mu_error` comes from the scatter of batch means over all chains in the last round (of
+    the chains' means where chains sit in different modes). It is never below what independent draws would have, with
+    two draws added for and against, so that a state not seen has an error too. `residual` is the largest standard
+    error of a variable's marginal; `history` has one entry for each round.
 
     References
     ----------
@@ -216,11 +218,11 @@ class Tally:
         self.graph, self.theta = graph, theta
         self.split = int(graph.variable_ptr[-1])
         self.n_chains = n_chains
-        self.total = np.zeros(graph.n_theta)
+        self.totals = np.zeros((n_chains, graph.n_theta))
         self.n_sweeps = 0
         self.n_rounds = 0
-        self.halves = np.zeros((2, n_chains, self.split))
-        self.lengths = np.zeros(2)
+        self.last = np.zeros((n_chains, self.split))
+        self.last_length = 0
         self.round_sum = np.zeros(graph.n_theta)
         self.round_squares = np.zeros(graph.n_theta)
         self.n_batches = 0
@@ -230,9 +232,7 @@ class Tally:
     def _begin_round(self) -> None:
         """What was the last round becomes part of the past."""
         self._round_is_over = False
-        self.halves[0] += self.halves[1]
-        self.lengths[0] += self.lengths[1]
-        self.halves[1], self.lengths[1] = 0.0, 0.0
+        self.last[:], self.last_length = 0.0, 0
         self.round_sum[:], self.round_squares[:], self.n_batches = 0.0, 0.0, 0
 
     def add(self, counts: list[FloatArray], length: int) -> None:
@@ -240,14 +240,14 @@ class Tally:
         if self._round_is_over:
             self._begin_round()
         for chain, count in enumerate(counts):
-            self.halves[1, chain] += count[: self.split]
-            self.total += count
+            self.last[chain] += count[: self.split]
+            self.totals[chain] += count
             count /= length
             self.round_sum += count
             count *= count
             self.round_squares += count
         self.n_batches += len(counts)
-        self.lengths[1] += length
+        self.last_length += length
         self.n_sweeps += length
 
     def close_round(self) -> tuple[float, float]:
@@ -260,14 +260,22 @@ class Tally:
 
     def mean(self) -> FloatArray:
         """Mean statistics over all sweeps of all chains."""
-        return self.total / (self.n_sweeps * self.n_chains)
+        return np.asarray(self.totals.sum(axis=0) / (self.n_sweeps * self.n_chains))
 
     def error(self) -> FloatArray:
-        """Standard error of `mean`: by batch means of the last round, at least that of independent draws."""
-        n = self.n_batches
+        """Standard error of `mean`: by batch means of the last round, at least that of independent draws.
+
+        Where chains differ by far more than their batches do, they sit in different modes and the batches of a chain
+        are no independent evidence: then the scatter of the chains' means counts.
+        """
+        n, chains = self.n_batches, self.n_chains
         mean = self.round_sum / n
         variance = np.maximum(self.round_squares / n - mean**2, 0.0) / max(n - 1, 1)
-        variance *= self.lengths[1] / self.n_sweeps  # the last round is a part of all sweeps
+        variance *= self.last_length / self.n_sweeps  # the last round is a part of all sweeps
+        between = (self.totals / self.n_sweeps).var(axis=0, ddof=1) / chains
+        # An F test on the scatter inside the chains, which is that of all batches without the chains' share.
+        inside = ((n - 1) * variance - (chains - 1) * between) / max(n - chains, 1)
+        variance = np.where(between > _APART * inside, np.maximum(between, variance), variance)
         return np.sqrt(np.maximum(variance, self._least_variance()))
 
     def _least_variance(self) -> FloatArray:
@@ -280,7 +288,7 @@ class Tally:
         sizes = np.diff(graph.table_ptr)
         sharing = np.concatenate([np.ones(self.split), np.repeat(sharing, sizes)])
         span = np.concatenate([np.ones(self.split), np.repeat(np.maximum(span, 1e-300), sizes)])
-        seen = np.abs(self.total) / span
+        seen = np.abs(self.totals.sum(axis=0)) / span
         n = n_draws * sharing
         share = np.clip(
             (seen + 2.0) / (n + 4.0), 0.0, 1.0
@@ -291,13 +299,14 @@ class Tally:
 
     def r_hat(self) -> float:
         """Largest split R-hat over the variables' states; inf while there is only one round."""
-        if self.lengths.min() < 2:
+        halves = np.array([self.n_sweeps - self.last_length, self.last_length])
+        if halves.min() < 2:
             return float(np.inf)
-        lengths = self.lengths[:, None, None]
-        means = self.halves / lengths
+        lengths = halves[:, None, None]
+        means = np.stack([self.totals[:, : self.split] - self.last, self.last]) / lengths
         within = (means * (1.0 - means) * lengths / (lengths - 1.0)).mean(axis=(0, 1))
         between = means.reshape(2 * self.n_chains, -1).var(axis=0, ddof=1)
-        n = self.lengths.mean()
+        n = halves.mean()
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(between > 0, (n - 1.0) / n + between / within, 1.0)
         return float(np.sqrt(max(ratio.max(), 1.0)))
