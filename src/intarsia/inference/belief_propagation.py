@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray
-from intarsia.inference.message_passing import MessagePassing
+from intarsia.inference.message_passing import Appearance, MessagePassing
 from intarsia.inference.method import Problem
 
 
@@ -77,6 +76,6 @@ class BeliefPropagation(MessagePassing):
         self.decode = decode
         self.temperature = temperature
 
-    def appearance(self, problem: Problem) -> tuple[FloatArray, bool]:
+    def appearance(self, problem: Problem) -> Appearance:
         """All ones; the Bethe value bounds nothing."""
-        return np.ones(problem.graph.n_factors), False
+        return Appearance(np.ones(problem.graph.n_factors))

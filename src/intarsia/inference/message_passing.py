@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,25 @@ EXACT = 1e-10
 # Search nodes spent on a feasible labelling before messages are passed.
 MAX_NODES = 20_000
 _SCHEDULES = ("forward_backward", "parallel", "residual")
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """Weights of the factors and what is known of them.
+
+    Attributes
+    ----------
+    rho : (n_factors,) array
+        Appearance probabilities.
+    is_valid : bool
+        Whether the entropy with these weights bounds the true one, so that a converged log Z is an upper bound.
+    is_mixture : bool
+        Whether they are known to be the mean of forests, so that any messages give an upper bound on log Z.
+    """
+
+    rho: FloatArray
+    is_valid: bool = False
+    is_mixture: bool = False
 
 
 class MessagePassing(InferenceMethod):
@@ -48,13 +68,14 @@ class MessagePassing(InferenceMethod):
         check_choice(self.decode, ("sequential", "beliefs"), f"{here}: decode")
 
     @abstractmethod
-    def appearance(self, problem: Problem) -> tuple[FloatArray, bool]:
-        """Give rho of every factor, and whether log Z is an upper bound with it once converged."""
+    def appearance(self, problem: Problem) -> Appearance:
+        """Give rho of every factor and what is known of it."""
 
     def run(self, problem: Problem) -> Answer:
         """Sweep until converged, then read off marginals and log Z, or a labelling."""
         graph, theta = problem.graph, problem.theta
-        rho, bounds_above = self.appearance(problem)
+        appearance = self.appearance(problem)
+        rho = appearance.rho
         feasible = None
         if has_hard_zeros(graph, theta):  # messages alone may find peace on a model that nothing satisfies
             search = find_feasible(graph, theta, problem.rng, problem.clock, max_nodes=MAX_NODES)
@@ -83,14 +104,14 @@ class MessagePassing(InferenceMethod):
             return Answer(Status.INFEASIBLE)
         answer = _outcome(loop, general)
         answer.mu, answer.log_partition, answer.log_partition_is = beliefs.mu, beliefs.objective, "estimate"
-        if bounds_above:
+        if appearance.is_mixture:
             answer.upper_bound = beliefs.upper_bound
         if loop.status is Status.CONVERGED:
             slack = beliefs.upper_bound - beliefs.objective
             if graph.is_forest and (rho == 1.0).all() and abs(slack) <= EXACT * (1.0 + abs(beliefs.objective)):
                 answer.log_partition_is = "exact"
                 answer.lower_bound = answer.upper_bound = beliefs.objective
-            elif bounds_above and slack <= CONSISTENT * (1.0 + abs(beliefs.objective)):
+            elif appearance.is_valid and slack <= CONSISTENT * (1.0 + abs(beliefs.objective)):
                 # The same number at the optimum; this side of it is the bound.
                 answer.log_partition, answer.log_partition_is = (
                     max(beliefs.upper_bound, beliefs.objective),

@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.appearance_check import check_appearance, is_valid_appearance
 from intarsia.graph.spanning_trees import appearance_probabilities
-from intarsia.inference.message_passing import MessagePassing
+from intarsia.inference.message_passing import Appearance, MessagePassing
 from intarsia.inference.method import Problem
 
 
@@ -83,11 +82,11 @@ class TreeReweighted(MessagePassing):
         self.decode = decode
         self.temperature = temperature
 
-    def appearance(self, problem: Problem) -> tuple[FloatArray, bool]:
+    def appearance(self, problem: Problem) -> Appearance:
         """The given rho carried over to the reduced graph, or computed; and whether it is known to be valid."""
         graph = problem.graph
         if self.rho is None:
-            return appearance_probabilities(graph), True
+            return Appearance(appearance_probabilities(graph), is_valid=True, is_mixture=True)
         given = np.asarray(self.rho, dtype=float)
         if given.ndim == 0:
             rho = check_appearance(graph, np.full(graph.n_factors, float(given)))
@@ -101,4 +100,6 @@ class TreeReweighted(MessagePassing):
             merged = np.bincount(problem.factor_of[into], given[into], minlength=graph.n_factors)
             check_appearance(problem.original, given)
             rho = np.minimum(merged, 1.0)
-        return rho, is_valid_appearance(graph, rho) is True
+        valid = is_valid_appearance(graph, rho) is True
+        # Of weights on edges, the valid ones are just the means of forests; of larger factors that is not known.
+        return Appearance(rho, is_valid=valid, is_mixture=valid and graph.max_scope <= 2)
