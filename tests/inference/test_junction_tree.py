@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from tests.inference.exact_checks import check_against_enumeration, check_samples
 from tests.random_models import random_models
-from tests.zoo import ZOO
+from tests.zoo import ZOO, factors
 
 import intarsia
 from intarsia.exceptions import InvalidInputError, TooLargeError
@@ -64,6 +64,35 @@ def test_grid_agrees_with_transfer_matrix():
     for i in range(height):
         wanted = np.bincount(states[:, i], last)
         np.testing.assert_allclose(result.marginals(i * width + width - 1), wanted, atol=1e-11)
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0])  # the second needs the log domain
+def test_wide_buckets(scale):
+    """Buckets of 2**14 entries with pieces inside the block, outside it and across, against one NumPy array."""
+    n = 14
+    rng = np.random.default_rng(5)
+    scopes = [tuple(rng.permutation(n)[: rng.integers(2, 5)].tolist()) for _ in range(30)]
+    scopes += [(i, j) for i in range(n) for j in range(i)]
+    graph = factors([2] * n, list({tuple(sorted(scope)): scope for scope in scopes}.values()))
+    theta = scale * rng.standard_normal(graph.n_theta)
+    theta[rng.random(graph.n_theta) < 0.05] = -np.inf
+    joint = np.zeros([2] * n)
+    for v in range(n):
+        joint += graph.variable(theta, v).reshape([2 if a == v else 1 for a in range(n)])
+    for c in range(graph.n_factors):
+        scope = graph.scope(c)
+        table = graph.factor_table(theta, c).transpose(np.argsort(scope))
+        joint += table.reshape([2 if a in scope else 1 for a in range(n)])
+    log_partition = np.logaddexp.reduce(joint, axis=None)
+    joint = np.exp(joint - log_partition)
+    result = intarsia.infer(graph, theta, "junction_tree", n_best=20)
+    assert result.log_partition == pytest.approx(log_partition, rel=1e-12)
+    for c in range(graph.n_factors):
+        scope = graph.scope(c)
+        wanted = joint.sum(axis=tuple(a for a in range(n) if a not in scope)).transpose(np.argsort(np.argsort(scope)))
+        np.testing.assert_allclose(result.factor_marginals(c), wanted, atol=1e-11)
+    best = np.sort(joint, axis=None)[::-1][:20]
+    np.testing.assert_allclose(np.exp(result.best_scores - log_partition), best, rtol=1e-9)
 
 
 def test_marginals_are_the_gradient_of_log_z():

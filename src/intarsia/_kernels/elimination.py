@@ -4,9 +4,10 @@ Bucket k belongs to the variable eliminated k-th. Its pieces are that variable's
 and the messages of its children; its message is a table over its separator, outermost axis eliminated last. So the
 variable of the receiving bucket is the innermost axis of every message, and bucket tables are never stored.
 
-A bucket is visited cell by cell of its separator like an odometer. A piece belongs to the level of its innermost
-separator axis: products over the outer levels are kept while the inner ones turn, so a piece that lacks the fast axes
-costs next to nothing. All pieces have maximum 1 (score 0); a bucket whose pieces span a factor above
+The innermost axes of a bucket, as many as make up at most `BLOCK` entries, are its block; the outer axes turn like an
+odometer. Pieces within the block are multiplied once; those on outer axes only are kept as products per level
+(a level for each outer axis), so a piece that lacks the fast axes costs next to nothing; only pieces with axes of both
+kinds are read at every turn. All pieces have maximum 1 (score 0); a bucket whose pieces span a factor above
 exp(`LOG_RANGE`) in total is worked in the log domain, so that underflow never looks like a hard zero.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 from intarsia._jit import kernel
 
 LOG_RANGE = 600.0
+BLOCK = 1024
 
 
 class Plan(NamedTuple):
@@ -51,8 +53,14 @@ class _Work(NamedTuple):
     own_stride: Any
     strides: Any
     source: Any  # of each piece: -1 variable, -2 - c factor c, otherwise the child bucket
+    mixed: Any  # pieces with axes both inside and outside the block
+    in_order: Any  # whether the block's entries of a mixed piece lie one after another
+    index: Any
     partial: Any
     belief: Any
+    base: Any
+    block: Any
+    gathered: Any
 
 
 @kernel
@@ -68,8 +76,14 @@ def _new_work(plan):
         np.empty(limits[1], np.int64),
         np.empty(limits[2], np.int64),
         np.empty(limits[1], np.int64),
+        np.empty(limits[1], np.int64),
+        np.empty(limits[1], np.bool_),
+        np.empty(4 * BLOCK, np.int64),
         np.empty(limits[3]),
         np.empty(limits[3]),
+        np.empty(max(BLOCK, limits[3])),
+        np.empty(max(BLOCK, limits[3])),
+        np.empty(max(BLOCK, limits[3])),
     )
 
 
@@ -173,139 +187,242 @@ def _point_to_tables(work, n_pieces, n_table, in_log):
                 work.offset[p] += n_table
 
 
-# The two loops below make no calls: handing arrays to a function costs more than visiting a cell.
+@kernel
+def _index_block(index, start, p, own_stride, strides, size, n_own, n_axes, n_outer):
+    """Where piece p's entries for each entry of the block lie, relative to its offset."""
+    for x in range(n_own):
+        index[start + x] = x * own_stride[p]
+    length = n_own
+    for a in range(n_axes - 1, n_outer - 1, -1):
+        stride = strides[p * n_axes + a]
+        for i in range(1, size[a]):
+            for e in range(length):
+                index[start + i * length + e] = index[start + e] + i * stride
+        length *= size[a]
 
 
 @kernel
-def _eliminate(
-    values,
-    offset,
-    own_stride,
-    strides,
-    level_ptr,
-    size,
-    state,
-    partial,
-    cell,
-    n_own,
-    n_axes,
-    n_pieces,
-    in_log,
-    maximise,
-):
-    """Message of the open bucket, written from `cell` on."""
-    last = n_axes * n_own
-    turning = -1
-    while True:
-        for level in range(turning + 1, n_axes + 1):  # products over the pieces up to each level
-            here = level * n_own
-            before = here - n_own
-            if level == 0:
-                before = 0
-                for x in range(n_own):
-                    partial[x] = 0.0 if in_log else 1.0
-            elif level_ptr[level] == level_ptr[level + 1]:
-                for x in range(n_own):
-                    partial[here + x] = partial[before + x]
-            for p in range(level_ptr[level], level_ptr[level + 1]):
-                at, step = offset[p], own_stride[p]
-                if in_log:
-                    for x in range(n_own):
-                        partial[here + x] = partial[before + x] + values[at + x * step]
-                else:
-                    for x in range(n_own):
-                        partial[here + x] = partial[before + x] * values[at + x * step]
-                before = here
-        if in_log:
-            total = -np.inf
-            for x in range(n_own):
-                total = max(total, partial[last + x])
-            if not maximise and total > -np.inf:
-                top, total = total, 0.0
-                for x in range(n_own):
-                    total += np.exp(partial[last + x] - top)
-                total = top + np.log(total)
+def _lay_block(work, values, n_own, n_axes, n_pieces, in_log):
+    """Choose the block, multiply the pieces within it into `base`, index the mixed ones.
+
+    Returns the number of outer axes, of separator cells in the block and of mixed pieces, and the indices.
+    """
+    size, offset, strides = work.size, work.offset, work.strides
+    n_outer, n_rows = n_axes, 1
+    while n_outer > 0 and n_own * n_rows * size[n_outer - 1] <= BLOCK:
+        n_outer -= 1
+        n_rows *= size[n_outer]
+    n_block = n_own * n_rows
+    first = work.level_ptr[n_outer + 1]
+    n_mixed = 0
+    for p in range(first, n_pieces):
+        for a in range(n_outer):
+            if strides[p * n_axes + a] != 0:
+                work.mixed[n_mixed] = p
+                n_mixed += 1
+                break
+    index = work.index
+    if (n_mixed + 1) * n_block > index.shape[0]:
+        index = np.empty((n_mixed + 1) * n_block, np.int64)
+    for e in range(n_block):
+        work.base[e] = 0.0 if in_log else 1.0
+    m = 0
+    for p in range(first, n_pieces):
+        if m < n_mixed and work.mixed[m] == p:
+            _index_block(index, m * n_block, p, work.own_stride, strides, size, n_own, n_axes, n_outer)
+            work.in_order[m] = True
+            for e in range(n_block):
+                if index[m * n_block + e] != e:
+                    work.in_order[m] = False
+            m += 1
         else:
-            total = 0.0
-            for x in range(n_own):
-                total += partial[last + x]
-        values[cell] = total
-        cell += 1
-        turning = n_axes - 1  # outermost axis that the next cell changes
-        while turning >= 0 and state[turning] + 1 == size[turning]:
-            turning -= 1
-        if turning < 0:
-            return
-        for a in range(turning, n_axes):
-            step = 1 if a == turning else -state[a]
-            for p in range(level_ptr[a + 1], n_pieces):
-                offset[p] += step * strides[p * n_axes + a]
-            state[a] += step
+            spare = n_mixed * n_block
+            _index_block(index, spare, p, work.own_stride, strides, size, n_own, n_axes, n_outer)
+            at = offset[p]
+            if in_log:
+                for e in range(n_block):
+                    work.base[e] += values[at + index[spare + e]]
+            else:
+                for e in range(n_block):
+                    work.base[e] *= values[at + index[spare + e]]
+    return n_outer, n_rows, n_mixed, index
 
 
 @kernel
-def _spread(
-    values, beliefs, shift, offset, own_stride, strides, level_ptr, size, state, partial, belief, cell, n_own, n_axes,
-    n_pieces, in_log,
-):  # fmt: skip
-    """Add the open bucket's joint distribution to the marginals of its pieces; separator beliefs start at `cell`."""
-    last = n_axes * n_own
+def _visit_bucket(work, values, beliefs, shift, cell, n_own, n_axes, n_pieces, in_log, maximise, spreading):
+    """Visit every entry of the open bucket, whose separator cells start at `cell`.
+
+    Going up, write the bucket's message there. Going down (`spreading`) find the separator's belief there and add
+    the bucket's joint distribution to the marginals of its pieces. There are no calls in the loop: handing over
+    arrays costs more than visiting a cell.
+    """
+    n_outer, n_rows, n_mixed, index = _lay_block(work, values, n_own, n_axes, n_pieces, in_log)
+    offset, own_stride, strides, level_ptr = work.offset, work.own_stride, work.strides, work.level_ptr
+    size, state, partial, base, block = work.size, work.state, work.partial, work.base, work.block
+    mixed, in_order, belief, gathered = work.mixed, work.in_order, work.belief, work.gathered
+    n_block = n_rows * n_own
+    has_base = level_ptr[n_outer + 1] + n_mixed < n_pieces
+    last = n_outer * n_own
+    for e in range(n_block):
+        gathered[e] = 0.0
     turning = -1
     while True:
-        for level in range(turning + 1, n_axes + 1):
+        for level in range(turning + 1, n_outer + 1):  # products over the outer pieces up to each level
             here = level * n_own
             before = here - n_own
-            if level == 0:
-                before = 0
-                for x in range(n_own):
-                    partial[x] = 0.0 if in_log else 1.0
-            elif level_ptr[level] == level_ptr[level + 1]:
-                for x in range(n_own):
-                    partial[here + x] = partial[before + x]
+            for x in range(n_own):
+                partial[here + x] = (0.0 if in_log else 1.0) if level == 0 else partial[before + x]
+                belief[here + x] = 0.0
             for p in range(level_ptr[level], level_ptr[level + 1]):
                 at, step = offset[p], own_stride[p]
                 if in_log:
                     for x in range(n_own):
-                        partial[here + x] = partial[before + x] + values[at + x * step]
+                        partial[here + x] += values[at + x * step]
                 else:
                     for x in range(n_own):
-                        partial[here + x] = partial[before + x] * values[at + x * step]
-                before = here
-            for x in range(n_own):
-                belief[here + x] = 0.0
-        if values[cell] > 0.0:
+                        partial[here + x] *= values[at + x * step]
+        for r in range(n_rows):
             if in_log:
-                top = -np.inf
                 for x in range(n_own):
-                    top = max(top, partial[last + x])
+                    block[r * n_own + x] = base[r * n_own + x] + partial[last + x]
+            else:
                 for x in range(n_own):
-                    partial[last + x] = np.exp(partial[last + x] - top)
-            total = 0.0
-            for x in range(n_own):
-                total += partial[last + x]
-            scale = values[cell] / total
-            for x in range(n_own):
-                belief[last + x] += scale * partial[last + x]
-        cell += 1
-        turning = n_axes - 1
+                    block[r * n_own + x] = base[r * n_own + x] * partial[last + x]
+        for m in range(n_mixed):
+            at, start = offset[mixed[m]], m * n_block
+            if in_order[m] and in_log:
+                for e in range(n_block):
+                    block[e] += values[at + e]
+            elif in_order[m]:
+                for e in range(n_block):
+                    block[e] *= values[at + e]
+            elif in_log:
+                for e in range(n_block):
+                    block[e] += values[at + index[start + e]]
+            else:
+                for e in range(n_block):
+                    block[e] *= values[at + index[start + e]]
+        for r in range(n_rows):
+            here = r * n_own
+            top, total = 0.0, 0.0
+            if in_log:
+                top = block[here]
+                for x in range(1, n_own):
+                    top = max(top, block[here + x])
+            if not (in_log and (maximise or top == -np.inf)):
+                if in_log:
+                    for x in range(n_own):
+                        block[here + x] = np.exp(block[here + x] - top)
+                for x in range(n_own):
+                    total += block[here + x]
+            if not spreading:
+                if not in_log:
+                    values[cell + r] = total
+                else:
+                    values[cell + r] = top if maximise or top == -np.inf else top + np.log(total)
+            elif values[cell + r] > 0.0:  # P(own | separator) times the separator's belief
+                scale = values[cell + r] / total
+                for x in range(n_own):
+                    block[here + x] *= scale
+                    belief[last + x] += block[here + x]
+            else:
+                for x in range(n_own):
+                    block[here + x] = 0.0
+        cell += n_rows
+        turning = n_outer - 1  # outermost axis that the next block changes
         while turning >= 0 and state[turning] + 1 == size[turning]:
             turning -= 1
-        for level in range(n_axes, turning, -1):  # what was gathered inside the turning axis goes outwards
-            here = level * n_own
-            for p in range(level_ptr[level], level_ptr[level + 1]):
-                at, step = offset[p] + shift[p], own_stride[p]
-                for x in range(n_own):
-                    beliefs[at + x * step] += belief[here + x]
-            if level > 0:
-                for x in range(n_own):
-                    belief[here - n_own + x] += belief[here + x]
+        if spreading:
+            if has_base:
+                for e in range(n_block):
+                    gathered[e] += block[e]
+            for m in range(n_mixed):
+                at, start = offset[mixed[m]] + shift[mixed[m]], m * n_block
+                if in_order[m]:
+                    for e in range(n_block):
+                        beliefs[at + e] += block[e]
+                else:
+                    for e in range(n_block):
+                        beliefs[at + index[start + e]] += block[e]
+            for level in range(n_outer, turning, -1):  # what was gathered inside the turning axis goes outwards
+                here = level * n_own
+                for p in range(level_ptr[level], level_ptr[level + 1]):
+                    at, step = offset[p] + shift[p], own_stride[p]
+                    for x in range(n_own):
+                        beliefs[at + x * step] += belief[here + x]
+                if level > 0:
+                    for x in range(n_own):
+                        belief[here - n_own + x] += belief[here + x]
         if turning < 0:
-            return
-        for a in range(turning, n_axes):
+            break
+        for a in range(turning, n_outer):
             step = 1 if a == turning else -state[a]
             for p in range(level_ptr[a + 1], n_pieces):
                 offset[p] += step * strides[p * n_axes + a]
             state[a] += step
+    if spreading and has_base:
+        m, spare = 0, n_mixed * n_block
+        for p in range(level_ptr[n_outer + 1], n_pieces):
+            if m < n_mixed and mixed[m] == p:
+                m += 1
+            else:
+                _index_block(index, spare, p, own_stride, strides, size, n_own, n_axes, n_outer)
+                at = offset[p] + shift[p]
+                for e in range(n_block):
+                    beliefs[at + index[spare + e]] += gathered[e]
+
+
+@kernel
+def _visit_edge(work, values, beliefs, shift, cell, n_own, n_pieces, spreading):
+    """The same for the commonest bucket, a leaf of a pairwise tree: one separator axis, one table on it, no logs."""
+    offset, weight, other = work.offset, work.partial, work.belief
+    q = n_pieces - 1  # the table; all other pieces are on the own variable alone
+    at, own_step, step, n_cells = offset[q], work.own_stride[q], work.strides[q], work.size[0]
+    for x in range(n_own):
+        weight[x] = 1.0
+        other[x] = 0.0
+    for p in range(q):
+        start, stride = offset[p], work.own_stride[p]
+        for x in range(n_own):
+            weight[x] *= values[start + x * stride]
+    totals = work.gathered
+    for i in range(n_cells):
+        totals[i] = 0.0
+    if own_step == 1:
+        for i in range(n_cells):
+            total = 0.0
+            for x in range(n_own):
+                total += weight[x] * values[at + i * step + x]
+            totals[i] = total
+    else:
+        for x in range(n_own):
+            w, row = weight[x], at + x * own_step
+            for i in range(n_cells):
+                totals[i] += w * values[row + i]
+    if not spreading:
+        for i in range(n_cells):
+            values[cell + i] = totals[i]
+        return
+    for i in range(n_cells):
+        totals[i] = values[cell + i] / totals[i] if values[cell + i] > 0.0 else 0.0
+    to = at + shift[q]
+    if own_step == 1:
+        for i in range(n_cells):
+            for x in range(n_own):
+                joint = weight[x] * values[at + i * step + x] * totals[i]
+                beliefs[to + i * step + x] += joint
+                other[x] += joint
+    else:
+        for x in range(n_own):
+            w, row = weight[x], x * own_step
+            for i in range(n_cells):
+                joint = w * values[at + row + i] * totals[i]
+                beliefs[to + row + i] += joint
+                other[x] += joint
+    for p in range(q):
+        start, stride = offset[p] + shift[p], work.own_stride[p]
+        for x in range(n_own):
+            beliefs[start + x * stride] += other[x]
 
 
 @kernel
@@ -346,10 +463,10 @@ def collect_buckets(
         _point_to_tables(work, n_pieces, n_table, in_log)
         bucket_in_log[k] = message_in_log[k] = in_log
         begin, end = plan.message_ptr[k], plan.message_ptr[k + 1]
-        _eliminate(
-            values, work.offset, work.own_stride, work.strides, work.level_ptr, work.size, work.state, work.partial,
-            begin, n_own, n_axes, n_pieces, in_log, maximise,
-        )  # fmt: skip
+        if n_axes == 1 and work.level_ptr[1] == n_pieces - 1 and not in_log:
+            _visit_edge(work, values, values, work.mixed, begin, n_own, n_pieces, False)
+        else:
+            _visit_bucket(work, values, values, work.mixed, begin, n_own, n_axes, n_pieces, in_log, maximise, False)
         taken_out[k], message_span[k] = _normalise(values, begin, end, in_log)
         if taken_out[k] == -np.inf:
             return False
@@ -383,10 +500,10 @@ def distribute_buckets(plan, start, stop, values, n_table, bucket_in_log, belief
         begin = plan.message_ptr[k]
         if n_axes == 0:
             values[begin] = 1.0
-        _spread(
-            values, beliefs, shift, work.offset, work.own_stride, work.strides, work.level_ptr, work.size, work.state,
-            work.partial, work.belief, begin, n_own, n_axes, n_pieces, in_log,
-        )  # fmt: skip
+        if n_axes == 1 and work.level_ptr[1] == n_pieces - 1 and not in_log:
+            _visit_edge(work, values, beliefs, shift, begin, n_own, n_pieces, True)
+        else:
+            _visit_bucket(work, values, beliefs, shift, begin, n_own, n_axes, n_pieces, in_log, False, True)
         for p in range(n_pieces):
             child = work.source[p]
             if child >= 0:

@@ -94,6 +94,8 @@ def _fill_in(v, start, length, pool, alive, stamp, clock):
     now = clock[0]
     _compact(v, start, length, pool, alive)
     d = length[v]
+    if d < 2:
+        return 0.0, 1
     for i in range(start[v], start[v] + d):
         stamp[pool[i]] = now
     joined, steps = 0, d
@@ -183,6 +185,8 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
         tie[v] = rng.random() if noise else weight[v]
         place[v] = v
         _settle(v, v + 1, heap, place, key, tie)
+        if steps > max_steps:
+            break
     order = np.empty(n, np.int64)
     done = 0
     cells, widest = 0.0, 0.0

@@ -147,7 +147,8 @@ class _Run:
                 self.bucket_in_log, beliefs,
             )  # fmt: skip
         if tree.is_full:
-            return beliefs[: tree.n_table].copy()
+            beliefs.resize(tree.n_table, refcheck=False)  # gives the room back without a copy
+            return beliefs
         mu = np.empty(graph.n_theta)
         contract_tables(
             beliefs, int(graph.variable_ptr[-1]), graph.table_ptr, graph.table_kind, graph.table_truncation,
