@@ -143,6 +143,15 @@ def test_evidence_and_temperature():
     assert result.mu_error[2] == 0  # evidence is known
 
 
+@pytest.mark.parametrize("name", ["truncated_linear", "truncated_quadratic", "potts"])
+def test_errors_of_parametric_weights_beside_evidence(name):
+    graph, theta = ZOO[name]()
+    result = intarsia.infer(graph, theta, "gibbs", evidence={1: 4 % graph.n_states[1]}, random_state=0)
+    truth = enumerate_model(graph, theta, {1: 4 % graph.n_states[1]})
+    assert (result.mu_error >= 0).all()
+    assert (np.abs(result.mu - truth.mu) <= 5 * result.mu_error + 1e-9).all()
+
+
 def test_time_limit_keeps_what_there_is():
     graph = intarsia.grid_graph(60, 60, 3)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)

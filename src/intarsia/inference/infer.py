@@ -250,10 +250,17 @@ def _present(
         fields["best"] = frozen(reduction.raise_labelling(answer.best))
         fields["best_scores"] = frozen(np.asarray(graph.score(theta, fields["best"])))
     if answer.mu_error is not None:
-        # Variances add where blocks are folded together only if independent; each original entry has one source.
-        fields["mu_error"] = frozen(reduction.pull_back(answer.mu_error))
+        fields["mu_error"] = frozen(_raise_error(reduction, answer.mu_error))
     fields["_factor_marginals"] = _SingleFactors(rerun_unshared)
     return InferenceResult(**fields, seconds=clock.seconds)
+
+
+def _raise_error(reduction: Reduction, error: FloatArray) -> FloatArray:
+    """Standard errors in the original layout; those of several sources add up, which is the worst case."""
+    if reduction.is_identity:
+        return error
+    parts = np.abs(error[reduction.rows] * reduction.coef)
+    return np.bincount(reduction.columns, parts, reduction.original.n_theta).astype(np.float64, copy=False)
 
 
 class _SingleFactors:
