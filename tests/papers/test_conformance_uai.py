@@ -9,15 +9,14 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from tests.conftest import conformance_folder
+from tests.conftest import REASON, conformance_folder
 
 import intarsia
 from intarsia.exceptions import ConvergenceWarning, IntarsiaError
 from intarsia.inference import method_class, method_names
 
-pytestmark = pytest.mark.data
-
 FOLDER = conformance_folder()
+pytestmark = [pytest.mark.data, pytest.mark.skipif(FOLDER is None, reason=REASON)]
 ANSWERS = {row["name"]: row for row in json.loads((FOLDER / "uai" / "answers.json").read_text())} if FOLDER else {}
 MODELS = list(ANSWERS) or ["(no conformance models)"]
 NARROW = [name for name in ANSWERS if (ANSWERS[name]["log2_width"] or 99) <= 22] or MODELS
@@ -157,6 +156,18 @@ def test_approximate_methods_give_an_honest_answer_in_time(name, method):
             assert result.log_partition <= known + slack
         if result.log_partition_is == "exact":
             assert result.log_partition == pytest.approx(known, abs=slack)
+
+
+EASY = ["merlin_ChestClinic.uai", "merlin_simple5.uai", "merlin_simple6.uai", "tb2_network.uai", "tb2_water.uai",
+        "pr_CSP_13.uai", "pr_ObjectDetection_22.uai", "pr_Segmentation_11.uai"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EASY)
+def test_tree_reweighted_bounds_from_above(name):
+    """Without a time limit, so that the bound is really put to the test."""
+    result = solve(name, "tree_reweighted", "marginals")
+    assert (result.status.name, result.log_partition_is) == ("CONVERGED", "upper bound")
+    assert result.log_partition >= ANSWERS[name]["log_partition"] - tolerance(name)
 
 
 @pytest.mark.parametrize("name", MODELS)
