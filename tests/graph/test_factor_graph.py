@@ -8,7 +8,7 @@ from tests.oracles.enumeration import enumerate_model
 from tests.zoo import ZOO, factors
 
 from intarsia.graph import FactorGraph, FactorKind, chain_graph, from_edges, grid_graph
-from intarsia.graph.factor_graph import parametric_statistic
+from intarsia.graph.factor_kinds import parametric_statistic
 
 ARRAYS = (
     "n_states", "scope_ptr", "scope_idx", "table_of_factor", "table_kind", "table_truncation", "variable_ptr",

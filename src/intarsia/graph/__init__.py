@@ -2,7 +2,8 @@
 
 from intarsia.graph.batch import GraphBatch, batch_graphs
 from intarsia.graph.builder import GraphBuilder
-from intarsia.graph.factor_graph import FactorGraph, FactorKind
+from intarsia.graph.factor_graph import FactorGraph
+from intarsia.graph.factor_kinds import FactorKind
 from intarsia.graph.reduction import Reduction, reduce_graph
 from intarsia.graph.shapes import (
     chain_graph,

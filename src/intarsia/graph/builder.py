@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray, as_float_array, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.factor_graph import FactorGraph, FactorKind
+from intarsia.graph.factor_graph import FactorGraph
+from intarsia.graph.factor_kinds import FactorKind
 
 
 class GraphBuilder:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import enum
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,19 +11,8 @@ from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen
 from intarsia.exceptions import InvalidInputError
-
-
-class FactorKind(enum.IntEnum):
-    """How a factor's scores follow from its block of theta.
-
-    `TABLE` has one entry per joint state. The other kinds join two variables with equally many states and have a
-    single entry `w`, the score being `w` times the statistic given here.
-    """
-
-    TABLE = 0
-    POTTS = 1  # [x_i == x_j]
-    TRUNCATED_LINEAR = 2  # -min(|x_i - x_j|, truncation)
-    TRUNCATED_QUADRATIC = 3  # -min((x_i - x_j)^2, truncation)
+from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
+from intarsia.graph.factor_kinds import FactorKind, parametric_statistic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,13 +82,13 @@ class FactorGraph:
             )
         scope_ptr = as_int_array(self.scope_ptr, "FactorGraph: scope_ptr")
         scope_idx = as_int_array(self.scope_idx, "FactorGraph: scope_idx").reshape(-1)
-        _check_scopes(scope_ptr, scope_idx, n_states.size)
+        check_scopes(scope_ptr, scope_idx, n_states.size)
         n_factors = scope_ptr.size - 1
         if self.table_of_factor is None:
             table_of_factor = np.arange(n_factors, dtype=np.int64)
         else:
             table_of_factor = as_int_array(self.table_of_factor, "FactorGraph: table_of_factor")
-        n_tables = _check_tables(table_of_factor, n_factors)
+        n_tables = check_tables(table_of_factor, n_factors)
         kind = np.zeros(n_tables, np.int64) if self.table_kind is None else as_int_array(self.table_kind, "kind")
         if self.table_truncation is None:
             truncation = np.full(n_tables, np.inf)
@@ -117,11 +104,11 @@ class FactorGraph:
             raise InvalidInputError(
                 f"FactorGraph: table {t} has truncation {truncation[t]}. Give a number of at least 0, or inf for none."
             )
-        size = _table_sizes(n_states, scope_ptr, scope_idx, table_of_factor, kind, n_tables)
+        size = table_sizes(n_states, scope_ptr, scope_idx, table_of_factor, kind, n_tables)
         variable_ptr = np.concatenate([[0], np.cumsum(n_states)])
         table_ptr = variable_ptr[-1] + np.concatenate([[0], np.cumsum(size)])
         if self.names is not None:
-            _check_names(self.names, n_states.size)
+            check_names(self.names, n_states.size)
             object.__setattr__(self, "names", tuple(self.names))
         if self.grid_shape is not None:
             height, width = self.grid_shape
@@ -209,7 +196,7 @@ class FactorGraph:
 
     def scope(self, factor: int) -> IntArray:
         """Variables of one factor, in the order of its table's axes."""
-        _check_index(factor, self.n_factors, "factor")
+        check_index(factor, self.n_factors, "factor")
         return self.scope_idx[self.scope_ptr[factor] : self.scope_ptr[factor + 1]]
 
     def factor_shape(self, factor: int) -> tuple[int, ...]:
@@ -227,7 +214,7 @@ class FactorGraph:
 
     def table(self, theta: FloatArray, table: int) -> FloatArray:
         """View of one table's block: shaped like its factors' scope, or (1,) for parametric kinds."""
-        _check_index(table, self.n_tables, "table")
+        check_index(table, self.n_tables, "table")
         block = theta[self.table_ptr[table] : self.table_ptr[table + 1]]
         if self.table_kind[table] == FactorKind.TABLE:
             return block.reshape(self.factor_shape(int(self.first_factor_of_table[table])))
@@ -235,7 +222,7 @@ class FactorGraph:
 
     def factor_table(self, theta: FloatArray, factor: int) -> FloatArray:
         """Scores of every joint state of one factor, whatever its kind."""
-        _check_index(factor, self.n_factors, "factor")
+        check_index(factor, self.n_factors, "factor")
         table = int(self.table_of_factor[factor])
         block = self.table(theta, table)
         if self.table_kind[table] == FactorKind.TABLE:
@@ -398,143 +385,3 @@ class FactorGraph:
             f"FactorGraph({self.n_variables} variables with {span} states, {self.n_factors} factors of scope "
             f"<= {self.max_scope}{shared}{grid})"
         )
-
-
-def parametric_statistic(kind: int, truncation: float, n_states: int) -> FloatArray:
-    """Table (n_states, n_states) of the statistic that multiplies a parametric kind's weight."""
-    gap = np.abs(np.subtract.outer(np.arange(n_states), np.arange(n_states))).astype(float)
-    if kind == FactorKind.POTTS:
-        return (gap == 0).astype(float)
-    if kind == FactorKind.TRUNCATED_LINEAR:
-        return -np.minimum(gap, truncation)
-    return -np.minimum(gap**2, truncation)
-
-
-def _check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) -> None:
-    if scope_ptr.ndim != 1 or scope_ptr.size < 1 or scope_ptr[0] != 0 or scope_ptr[-1] != scope_idx.size:
-        raise InvalidInputError(f"FactorGraph: scope_ptr must start at 0 and end at len(scope_idx)={scope_idx.size}.")
-    widths = np.diff(scope_ptr)
-    if widths.size and widths.min() < 0:
-        raise InvalidInputError("FactorGraph: scope_ptr must not decrease.")
-    outside = (scope_idx < 0) | (scope_idx >= n_variables)
-    if outside.any():
-        at = int(np.argmax(outside))
-        c = int(np.searchsorted(scope_ptr, at, side="right")) - 1
-        raise InvalidInputError(
-            f"FactorGraph: factor {c} names variable {scope_idx[at]}, but there are {n_variables} variables "
-            f"(0..{n_variables - 1})."
-        )
-    for width, factors, rows in scopes_by_width(scope_ptr, scope_idx):
-        if width < 2:
-            continue
-        if width == 2:
-            twice = rows[:, 0] == rows[:, 1]
-        else:
-            ordered = np.sort(rows, axis=1)
-            twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if twice.any():
-            c = int(factors[np.argmax(twice)])
-            scope = scope_idx[scope_ptr[c] : scope_ptr[c + 1]].tolist()
-            raise InvalidInputError(
-                f"FactorGraph: factor {c} names a variable twice: {scope}. Name each variable of a factor once."
-            )
-
-
-def scopes_by_width(scope_ptr: IntArray, scope_idx: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """Factors grouped by the number of their variables: width, factors, their scopes as rows."""
-    widths = np.diff(scope_ptr)
-    if widths.size == 0:
-        return
-    low, high = int(widths.min()), int(widths.max())
-    if low == high:  # the usual case, without a copy
-        yield low, np.arange(widths.size), scope_idx.reshape(widths.size, low)
-        return
-    for width in np.flatnonzero(np.bincount(widths)).tolist():
-        factors = np.flatnonzero(widths == width)
-        yield width, factors, scope_idx[scope_ptr[factors][:, None] + np.arange(width)]
-
-
-def _check_tables(table_of_factor: IntArray, n_factors: int) -> int:
-    if table_of_factor.shape != (n_factors,):
-        raise InvalidInputError(
-            f"FactorGraph: table_of_factor has shape {table_of_factor.shape}, but there are {n_factors} factors."
-        )
-    if n_factors == 0:
-        return 0
-    n_tables = int(table_of_factor.max()) + 1
-    if table_of_factor.min() < 0 or n_tables > n_factors:
-        raise InvalidInputError("FactorGraph: table_of_factor must number the tables 0, 1, 2, ... without gaps.")
-    unused = np.bincount(table_of_factor, minlength=n_tables) == 0
-    if unused.any():
-        raise InvalidInputError(
-            f"FactorGraph: no factor uses table {int(np.argmax(unused))}. Number the tables without gaps."
-        )
-    return n_tables
-
-
-def _table_sizes(
-    n_states: IntArray,
-    scope_ptr: IntArray,
-    scope_idx: IntArray,
-    table_of_factor: IntArray,
-    kind: IntArray,
-    n_tables: int,
-) -> IntArray:
-    """Entries of each table; factors that share one must agree in shape."""
-    widths = np.diff(scope_ptr)
-    n_factors = widths.size
-    first = np.zeros(n_tables, dtype=np.int64)
-    first[table_of_factor[::-1]] = np.arange(n_factors - 1, -1, -1)
-    size = np.ones(n_tables, dtype=np.int64)
-    for width, factors, scopes in scopes_by_width(scope_ptr, scope_idx):
-        shapes = n_states[scopes]
-        own = table_of_factor[factors]
-        model = first[own]
-        same = widths[model] == width
-        if same.all() and (model != factors).any():
-            model_shapes = n_states[scope_idx[scope_ptr[model][:, None] + np.arange(width)]]
-            same = (shapes == model_shapes).all(axis=1)
-        if not same.all():
-            at = int(np.argmin(same))
-            raise InvalidInputError(
-                f"FactorGraph: factors {model[at]} and {factors[at]} share table {own[at]} but "
-                f"differ in shape. Give them tables of their own."
-            )
-        # Column by column: NumPy's reductions along a short axis are slow. Products are exact as far as 2**53.
-        entries = np.ones(factors.size)
-        equal = np.full(factors.size, width == 2)
-        for k in range(width):
-            with np.errstate(over="ignore"):
-                entries *= shapes[:, k]
-            equal &= shapes[:, k] == shapes[:, 0]
-        if entries.max() > 2.0**40:
-            c = int(np.argmax(entries))
-            raise InvalidInputError(
-                f"FactorGraph: the table of factor {factors[c]} would have 2**{np.log2(shapes[c]).sum():.0f} entries. "
-                f"Use smaller scopes."
-            )
-        size[own] = entries
-        bad = (kind[own] != FactorKind.TABLE) & ~equal
-        if bad.any():
-            raise InvalidInputError(
-                f"FactorGraph: factor {int(factors[np.argmax(bad)])} is parametric (Potts or truncated), which needs "
-                f"exactly two variables with equally many states. Use FactorKind.TABLE."
-            )
-    unknown = (kind < 0) | (kind > FactorKind.TRUNCATED_QUADRATIC)
-    if unknown.any():
-        raise InvalidInputError(f"FactorGraph: table {int(np.argmax(unknown))} has no known kind. See FactorKind.")
-    size[kind != FactorKind.TABLE] = 1
-    return size
-
-
-def _check_index(index: int, count: int, what: str) -> None:
-    if not 0 <= index < count:
-        raise InvalidInputError(f"FactorGraph: there is no {what} {index}; they are numbered 0..{count - 1}.")
-
-
-def _check_names(names: Sequence[str], n_variables: int) -> None:
-    if len(names) != n_variables:
-        raise InvalidInputError(f"FactorGraph: {len(names)} names for {n_variables} variables.")
-    if len(set(names)) != n_variables:
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise InvalidInputError(f"FactorGraph: the name {twice!r} is given twice. Names must be unique.")

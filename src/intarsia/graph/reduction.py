@@ -17,7 +17,9 @@ import numpy as np
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.factor_graph import FactorGraph, FactorKind, parametric_statistic, scopes_by_width
+from intarsia.graph.factor_checks import scopes_by_width
+from intarsia.graph.factor_graph import FactorGraph
+from intarsia.graph.factor_kinds import FactorKind, parametric_statistic
 
 
 @dataclass(frozen=True, eq=False)

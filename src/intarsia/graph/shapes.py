@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from intarsia._validation import IntArray, as_int_array, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.factor_graph import FactorGraph, FactorKind
+from intarsia.graph.factor_graph import FactorGraph
+from intarsia.graph.factor_kinds import FactorKind
 from intarsia.graph.reduction import declare_normal_form
 
 _KINDS = {kind.name.lower(): kind for kind in FactorKind}
