@@ -12,6 +12,7 @@ from intarsia.graph.factor_kinds import FactorKind
 
 
 def check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) -> None:
+    """Refuse CSR lists that are broken, name a missing variable, or name one twice in a factor."""
     if scope_ptr.ndim != 1 or scope_ptr.size < 1 or scope_ptr[0] != 0 or scope_ptr[-1] != scope_idx.size:
         raise InvalidInputError(f"FactorGraph: scope_ptr must start at 0 and end at len(scope_idx)={scope_idx.size}.")
     widths = np.diff(scope_ptr)
@@ -56,6 +57,7 @@ def scopes_by_width(scope_ptr: IntArray, scope_idx: IntArray) -> Iterator[tuple[
 
 
 def check_tables(table_of_factor: IntArray, n_factors: int) -> int:
+    """Return the number of tables; refuse numbers that leave gaps."""
     if table_of_factor.shape != (n_factors,):
         raise InvalidInputError(
             f"FactorGraph: table_of_factor has shape {table_of_factor.shape}, but there are {n_factors} factors."
@@ -129,11 +131,13 @@ def table_sizes(
 
 
 def check_index(index: int, count: int, what: str) -> None:
+    """Refuse the index of a variable, factor or table that does not exist."""
     if not 0 <= index < count:
         raise InvalidInputError(f"FactorGraph: there is no {what} {index}; they are numbered 0..{count - 1}.")
 
 
 def check_names(names: Sequence[str], n_variables: int) -> None:
+    """Refuse names that are not one for each variable, or not unique."""
     if len(names) != n_variables:
         raise InvalidInputError(f"FactorGraph: {len(names)} names for {n_variables} variables.")
     if len(set(names)) != n_variables:
