@@ -73,7 +73,7 @@ class JunctionTree(InferenceMethod):
         self,
         *,
         ordering: str = "best",
-        n_restarts: int = 8,
+        n_restarts: int = 32,
         max_memory: float = 4e9,
         temperature: float | None = None,
     ) -> None:
