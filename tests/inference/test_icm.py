@@ -6,7 +6,7 @@ from tests.random_models import random_models
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.icm import ICM
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
@@ -76,23 +76,6 @@ def test_ties_stay():
     result = intarsia.infer(graph, theta, "icm", task="map")
     assert result.n_iter == 1
     assert (result.assignment == 0).all()
-
-
-def test_a_search_that_gives_up_is_reported(monkeypatch):
-    from intarsia.inference import icm
-    from intarsia.inference.feasible import FeasibleSearch
-
-    monkeypatch.setattr(icm, "find_feasible", lambda *_, **__: FeasibleSearch(None, False, 7))
-    graph, theta = ZOO["hard_zeros"]()
-    theta = theta.copy()
-    theta[: graph.variable_ptr[-1]] = np.tile([1.0, 0, 0], 5)  # every variable prefers colour 0
-    graph = intarsia.FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx)
-    with pytest.warns(ConvergenceWarning):
-        result = intarsia.infer(graph, theta, "icm", task="map", max_iter=1)
-    assert result.score == -np.inf or np.isfinite(result.score)
-    if result.score == -np.inf:
-        assert result.status is intarsia.Status.STALLED
-        assert "junction_tree" in result.note
 
 
 def test_evidence():

@@ -176,52 +176,66 @@ def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph)
 
 
 @fast_kernel
-def sweep_mean_field_pairwise(theta, mu, active, drift, slack, field, graph):
-    """`sweep_mean_field` for finite pairwise tables: the loops stand in one place, which calls would slow down."""
+def sweep_mean_field_pairwise(theta, mu, active, drift, slack, fields, ready, graph):
+    """`sweep_mean_field` for finite pairwise tables, each read from memory once in a sweep.
+
+    When v is updated, it pulls from the tables to later variables and at once pushes its new marginal through the same
+    tables, which are then in the cache, into the `fields` of those later variables that are `ready` for it: active
+    from the start of the sweep. One woken during the sweep has missed pushes and pulls from all its tables.
+    """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, _, scope_idx, table_of_factor, table_ptr = graph[:9]
     residual = 0.0
+    for at in range(fields.shape[0]):
+        fields[at] = theta[at]
     for v in range(n_states.shape[0]):
-        if not active[v]:
-            if drift[v] > slack:
-                _wake_neighbours(v, active, drift, graph)
-            continue
-        active[v] = False
-        k, start = n_states[v], variable_ptr[v]
-        for x in range(k):
-            field[x] = theta[start + x]
-        for q in range(pair_ptr[v], pair_ptr[v + 1]):
-            pair = pair_idx[q]
-            # All factors have two variables, so pair ^ 1 is the other end and an even pair is the first axis.
-            other = scope_idx[pair ^ 1]
-            n = n_states[other]
-            weights = mu[variable_ptr[other] : variable_ptr[other] + n]
-            at = table_ptr[table_of_factor[factor_of_pair[pair]]]
-            table = theta[at : at + k * n]
-            if pair & 1 == 0:
-                for x in range(k):
-                    row = table[x * n : (x + 1) * n]
-                    total = 0.0
-                    for y in range(n):
-                        total += row[y] * weights[y]
-                    field[x] += total
-                continue
-            paired = n // 4 * 4
-            for y in range(0, paired, 4):  # four rows at a time: the field is loaded and stored a quarter as often
-                w0, w1, w2, w3 = weights[y], weights[y + 1], weights[y + 2], weights[y + 3]
-                row0 = table[y * k : (y + 1) * k]
-                row1 = table[(y + 1) * k : (y + 2) * k]
-                row2 = table[(y + 2) * k : (y + 3) * k]
-                row3 = table[(y + 3) * k : (y + 4) * k]
-                for x in range(k):
-                    field[x] += (w0 * row0[x] + w1 * row1[x]) + (w2 * row2[x] + w3 * row3[x])
-            for y in range(paired, n):
-                w0 = weights[y]
-                row0 = table[y * k : (y + 1) * k]
-                for x in range(k):
-                    field[x] += w0 * row0[x]
-        change = _take_softmax(mu[start : start + k], field[:k])
-        residual = max(residual, change)
-        drift[v] += change
+        ready[v] = active[v]
+    for v in range(n_states.shape[0]):
+        start, stop = variable_ptr[v], variable_ptr[v + 1]
+        awake = active[v]
+        for push in range(2):
+            for q in range(pair_ptr[v], pair_ptr[v + 1]):
+                pair = pair_idx[q]
+                # All factors have two variables, so pair ^ 1 is the other end and an even pair is the first axis.
+                other = scope_idx[pair ^ 1]
+                begin, end = variable_ptr[other], variable_ptr[other + 1]
+                if push == 0:
+                    if not awake or (ready[v] and other < v):
+                        continue
+                    field, weights = fields[start:stop], mu[begin:end]
+                else:
+                    if other < v or not ready[other]:
+                        continue
+                    field, weights = fields[begin:end], mu[start:stop]
+                k, n = field.shape[0], weights.shape[0]
+                at = table_ptr[table_of_factor[factor_of_pair[pair]]]
+                table = theta[at : at + k * n]
+                if (pair & 1) == push:  # the field is along the first axis
+                    for x in range(k):
+                        row = table[x * n : (x + 1) * n]
+                        total = 0.0
+                        for y in range(n):
+                            total += row[y] * weights[y]
+                        field[x] += total
+                    continue
+                paired = n // 4 * 4
+                for y in range(0, paired, 4):  # four rows at a time: the field is loaded and stored a quarter as often
+                    w0, w1, w2, w3 = weights[y], weights[y + 1], weights[y + 2], weights[y + 3]
+                    row0 = table[y * k : (y + 1) * k]
+                    row1 = table[(y + 1) * k : (y + 2) * k]
+                    row2 = table[(y + 2) * k : (y + 3) * k]
+                    row3 = table[(y + 3) * k : (y + 4) * k]
+                    for x in range(k):
+                        field[x] += (w0 * row0[x] + w1 * row1[x]) + (w2 * row2[x] + w3 * row3[x])
+                for y in range(paired, n):
+                    w0 = weights[y]
+                    row0 = table[y * k : (y + 1) * k]
+                    for x in range(k):
+                        field[x] += w0 * row0[x]
+            if push == 0 and awake:
+                active[v] = False
+                change = _take_softmax(mu[start:stop], fields[start:stop])
+                residual = max(residual, change)
+                drift[v] += change
         if drift[v] > slack:
             _wake_neighbours(v, active, drift, graph)
     return residual

@@ -193,14 +193,15 @@ class _State:
         """The sweep for this graph: finite pairwise tables, and binary ones, have their own."""
         graph, theta = self.graph, self.theta
         drift = np.zeros(graph.n_variables)
-        field = np.empty(int(graph.n_states.max()))
         plain = graph.max_scope == 2 and bool((graph.table_kind == FactorKind.TABLE).all() and theta.min() > -np.inf)
         if plain and (graph.n_states == 2).all():
             return lambda slack: sweep_mean_field_binary(theta, self.mu, self.active, drift, slack, self.arrays)
         if plain:
+            fields, ready = np.empty(self.split), np.empty(graph.n_variables, dtype=np.bool_)
             return lambda slack: sweep_mean_field_pairwise(
-                theta, self.mu, self.active, drift, slack, field, self.arrays
+                theta, self.mu, self.active, drift, slack, fields, ready, self.arrays
             )
+        field = np.empty(int(graph.n_states.max()))
         return lambda slack: sweep_mean_field(
             theta, self.mu, self.active, drift, slack, field, self.left, self.right, self.arrays
         )
