@@ -55,12 +55,15 @@ def test_three_sweeps_follow_the_printed_update(name, rho, schedule):
             assert state.sweep(schedule, 0.0) == pytest.approx(residual, abs=1e-12)
     nodes, joints = plain.beliefs(graph, theta, weights, expected)
     for state in states:
-        general = state if isinstance(state, GeneralMessages) else state.into_general()
-        for key, message in _as_dict(graph, np.exp(general.messages)).items():
+        for key, message in _as_dict(graph, np.exp(state.log_messages())).items():
             np.testing.assert_allclose(message, expected[key], atol=1e-12)
-        found = general.beliefs()
+        found = state.beliefs()
         assert found.objective == pytest.approx(plain.objective(graph, theta, weights, nodes, joints), rel=1e-10)
         np.testing.assert_allclose(np.concatenate(nodes), found.mu[: graph.variable_ptr[-1]], atol=1e-12)
+        np.testing.assert_allclose(found.mu, plain.statistics(graph, nodes, joints), atol=1e-12)
+        again = state.general().beliefs()
+        assert again.inconsistency == pytest.approx(found.inconsistency, abs=1e-12)
+        assert again.upper_bound == pytest.approx(found.upper_bound, rel=1e-12)
 
 
 def test_the_fast_path_is_taken_where_it_should_be():
@@ -81,7 +84,7 @@ def test_many_neighbours_at_one_variable(k, rho):
     for schedule in ("forward_backward", "parallel"):
         for damping in (0.0, 0.4):
             assert fast.sweep(schedule, damping) == pytest.approx(slow.sweep(schedule, damping), abs=1e-12)
-    np.testing.assert_allclose(fast.into_general().messages, slow.messages, atol=1e-9)
+    np.testing.assert_allclose(fast.log_messages(), slow.messages, atol=1e-9)
 
 
 @pytest.mark.parametrize("task", ["marginals", "map"])

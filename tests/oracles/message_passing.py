@@ -91,3 +91,16 @@ def objective(graph, theta, rho, nodes, factors):
             )
         total -= rho[c] * information
     return total
+
+
+def statistics(graph, nodes, factors):
+    """Expected statistics in the layout of theta."""
+    mu = np.concatenate([*nodes, np.zeros(graph.n_theta - int(graph.variable_ptr[-1]))])
+    unit = np.concatenate([np.zeros(int(graph.variable_ptr[-1])), np.ones(graph.n_theta - int(graph.variable_ptr[-1]))])
+    for c, q in enumerate(factors):
+        t = int(graph.table_of_factor[c])
+        if graph.table_kind[t] == 0:
+            mu[graph.table_ptr[t] : graph.table_ptr[t + 1]] += q.reshape(-1)
+        else:
+            mu[graph.table_ptr[t]] += (q * graph.factor_table(unit, c)).sum()
+    return mu

@@ -1,13 +1,18 @@
 """Sum-product sweeps over pairwise graphs whose variables all have k states, in the linear domain.
 
 Only for models in which no product can underflow and no table holds a hard zero (the caller checks the ranges);
-variables may have impossible states. Messages lie by *slot*: the factors at a variable next to each other, ordered by
-the neighbour, so that those from earlier neighbours come first (`slot_ptr[i]` .. `middle[i]`) and those from later
-ones after. A forward half-sweep goes up through the variables and sends to later neighbours, a backward one goes down
-and sends to earlier ones. Reading and writing the same array is Gauss-Seidel; two arrays make the sweep parallel.
+variables may have impossible states. Messages lie by *slot*: the factors at a variable next to each other, those to
+earlier neighbours first (`slot_ptr[i]` .. `middle[i]`), those to later ones after. A forward half-sweep goes up through
+the variables and sends to later neighbours, a backward one goes down and sends to earlier ones. Reading and writing
+the same array is Gauss-Seidel; two arrays make the sweep parallel.
+
+Variables are numbered here by *rank*: by the length of the longest path that leads up to them, then by index. Every
+update sees exactly what it would see in the order of the indices, but neighbours in rank do not wait for each other, so
+the processor works on several at once (on a grid, along the diagonals).
 
 `rho` is the same for all factors here (1 is belief propagation): then the powers of Domke2013 Eq. 18 need one `pow` per
-state of a variable, and a square root for 1/2.
+state of a variable, and a square root for 1/2. Scratch arrays are passed in: allocating them here would triple the
+time to compile.
 """
 
 from __future__ import annotations
@@ -18,46 +23,69 @@ from intarsia._jit import fast_kernel, kernel
 
 
 @kernel
-def order_slots(scope_idx, n_variables):
-    """Slots of a pairwise graph: pairs sorted by variable, then by neighbour.
+def order_slots(scope_idx, variable_of_rank, rank, slot_ptr, middle, pair_of_slot, opposite, fill, spare):
+    """Rank the variables and lay out their slots; everything but `scope_idx` is filled here.
 
-    Returns slot_ptr, middle, the pair of each slot, and the slot at the other end of its factor.
+    `pair_of_slot` gives the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
+    factor; `fill` (n_variables + 1) and `spare` (n_pairs) are scratch.
     """
-    n_pairs = scope_idx.shape[0]
-    slot_ptr = np.zeros(n_variables + 1, np.int64)
+    n_variables, n_pairs = rank.shape[0], scope_idx.shape[0]
+    slot_ptr[:] = 0
     for p in range(n_pairs):
         slot_ptr[scope_idx[p] + 1] += 1
     for v in range(n_variables):
         slot_ptr[v + 1] += slot_ptr[v]
-    by_neighbour = np.empty(n_pairs, np.int64)  # counting sort by neighbour, then a stable one by variable
-    fill = slot_ptr[:-1].copy()
+        fill[v] = slot_ptr[v]
     for p in range(n_pairs):
-        u = scope_idx[p ^ 1]
-        by_neighbour[fill[u]] = p
+        spare[fill[scope_idx[p]]] = p
+        fill[scope_idx[p]] += 1
+    for v in range(n_variables):  # level: longest path of rising indices that ends here
+        level = 0
+        for q in range(slot_ptr[v], slot_ptr[v + 1]):
+            u = scope_idx[spare[q] ^ 1]
+            if u < v:
+                level = max(level, rank[u] + 1)
+        rank[v] = level
+    fill[:] = 0
+    for v in range(n_variables):
+        fill[rank[v] + 1] += 1
+    for v in range(n_variables):
+        fill[v + 1] += fill[v]
+    for v in range(n_variables):
+        level = rank[v]
+        rank[v] = fill[level]
+        variable_of_rank[fill[level]] = v
+        fill[level] += 1
+    slot_ptr[:] = 0  # counting sort of the pairs by neighbour, then a stable one by variable
+    for p in range(n_pairs):
+        slot_ptr[rank[scope_idx[p]] + 1] += 1
+    for i in range(n_variables):
+        slot_ptr[i + 1] += slot_ptr[i]
+        fill[i] = slot_ptr[i]
+        middle[i] = slot_ptr[i]
+    for p in range(n_pairs):
+        u = rank[scope_idx[p ^ 1]]
+        spare[fill[u]] = p
         fill[u] += 1
-    pair_of_slot = np.empty(n_pairs, np.int64)
-    slot_of_pair = np.empty(n_pairs, np.int64)
-    fill[:] = slot_ptr[:-1]
-    middle = slot_ptr[:-1].copy()
+    for i in range(n_variables):
+        fill[i] = slot_ptr[i]
     for k in range(n_pairs):
-        p = by_neighbour[k]
-        v = scope_idx[p]
-        pair_of_slot[fill[v]] = p
-        slot_of_pair[p] = fill[v]
-        fill[v] += 1
-        if scope_idx[p ^ 1] < v:
-            middle[v] += 1
-    opposite = by_neighbour
+        p = spare[k]
+        i = rank[scope_idx[p]]
+        pair_of_slot[fill[i]] = p
+        fill[i] += 1
+        if rank[scope_idx[p ^ 1]] < i:
+            middle[i] += 1
     for q in range(n_pairs):
-        opposite[q] = slot_of_pair[pair_of_slot[q] ^ 1]
-    return slot_ptr, middle, pair_of_slot, opposite
+        spare[pair_of_slot[q]] = q
+    for q in range(n_pairs):
+        opposite[q] = spare[pair_of_slot[q] ^ 1]
 
 
 @kernel
-def row_spans(rows):
+def row_spans(rows, top, span):
     """Largest entry of each row, and its distance to the smallest finite one."""
     n, width = rows.shape
-    top, span = np.empty(n), np.empty(n)
     for i in range(n):
         row = rows[i]
         high, low = -np.inf, np.inf
@@ -67,29 +95,19 @@ def row_spans(rows):
                 low = min(low, row[x])
         top[i] = high
         span[i] = high - low if high > -np.inf else 0.0
-    return top, span
 
 
 MANY = 8  # with more receivers than this at a variable, leave-one-out products are built from both ends
 
 
-@kernel
-def most_receivers(slot_ptr, middle):
-    """Largest number of later, or of earlier, neighbours of a variable, if above MANY; else 0."""
-    most = 0
-    for i in range(middle.shape[0]):
-        most = max(most, slot_ptr[i + 1] - middle[i], middle[i] - slot_ptr[i])
-    return most if most > MANY else 0
-
-
 @fast_kernel
 def products_after(old, a, b, k, after):
-    """after[q - a] = product of the messages of the slots after q."""
+    """Row q - a of `after` becomes the product of the messages of the slots after q."""
     for x in range(k):
-        after[(b - 1 - a) * k + x] = 1.0
+        after[b - 1 - a, x] = 1.0
     for q in range(b - 2, a - 1, -1):
         for x in range(k):
-            after[(q - a) * k + x] = after[(q + 1 - a) * k + x] * old[(q + 1) * k + x]
+            after[q - a, x] = after[q + 1 - a, x] * old[q + 1, x]
 
 
 @fast_kernel
@@ -104,12 +122,11 @@ def _power(value, rho, root):
 
 @fast_kernel
 def sweep_binary(
-    forward, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new
+    forward, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new, after
 ):
     """Half-sweep for two states; returns the largest change, or -1 when a message leaves no state possible."""
     n = middle.shape[0]
     residual = 0.0
-    after = np.empty(2 * most_receivers(slot_ptr, middle))
     for step in range(n):
         i = step if forward else n - 1 - step
         start, end = slot_ptr[i], slot_ptr[i + 1]
@@ -131,12 +148,12 @@ def sweep_binary(
             p1 = unary[i, 1] * _power(p1, rho, root)
         many = rho == 1.0 and b - a > MANY  # leave one out by products from both ends
         if many:
-            products_after(old.reshape(-1), a, b, 2, after)
+            products_after(old, a, b, 2, after)
         for q in range(a, b):
             c0, c1 = p0, p1
             if many:
-                c0 *= after[2 * (q - a)]
-                c1 *= after[2 * (q - a) + 1]
+                c0 *= after[q - a, 0]
+                c1 *= after[q - a, 1]
                 p0 *= old[q, 0]
                 p1 *= old[q, 1]
             elif rho == 1.0:
@@ -203,13 +220,12 @@ def _receive_potts(table, k, cavity, out):
 
 @fast_kernel
 def sweep_equal(
-    forward, potts, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new
-):
+    forward, potts, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new,
+    after, common, cavity, out,
+):  # fmt: skip
     """Half-sweep for k states; a row of `tables` holds k*k entries, or the pair (off, on) if `potts`."""
     n, k = unary.shape
     residual = 0.0
-    common, cavity, out = np.empty(k), np.empty(k), np.empty(k)
-    after = np.empty(k * most_receivers(slot_ptr, middle))
     for step in range(n):
         i = step if forward else n - 1 - step
         start, end = slot_ptr[i], slot_ptr[i + 1]
@@ -236,11 +252,11 @@ def sweep_equal(
                 common[x] = own[x] * _power(common[x], rho, root)
         many = rho == 1.0 and b - a > MANY  # leave one out by products from both ends
         if many:
-            products_after(old.reshape(-1), a, b, k, after)
+            products_after(old, a, b, k, after)
         for q in range(a, b):
             message = old[q]
             if many:
-                rest = after[(q - a) * k : (q - a) * k + k]
+                rest = after[q - a]
                 for x in range(k):
                     cavity[x] = common[x] * rest[x]
                     common[x] *= message[x]
@@ -273,3 +289,84 @@ def sweep_equal(
                 result[x] = value
             residual = max(residual, change)
     return residual
+
+
+@fast_kernel
+def pairwise_beliefs(
+    slot_ptr, opposite, pair_of_slot, first_axis, table_of_slot, tables, table_top, unary, unary_top, variable_of_rank,
+    rank, scope_idx, rho, root, messages, log_messages, theta, variable_ptr, table_ptr, mu, beliefs, work, joint, checks,
+):  # fmt: skip
+    """Marginals in the layout of theta (`mu`, zero on entry) and the objective; `checks` as in `beliefs.py`.
+
+    With cavities mu_j / m_c the objective of `factor_beliefs` is
+    sum_i mu_i (theta_i - log mu_i) + sum_c rho (log Z_c + sum_j sum_x mu_c(x_j) log m_c(x_j)).
+    Returns NaN if a variable or factor has no possible state.
+    """
+    n, k = unary.shape
+    objective = 0.0
+    checks[:] = 0.0
+    for i in range(n):
+        belief = beliefs[i]
+        for x in range(k):
+            belief[x] = 1.0
+        for q in range(slot_ptr[i], slot_ptr[i + 1]):
+            message = messages[q]
+            for x in range(k):
+                belief[x] *= message[x]
+        total = 0.0
+        for x in range(k):
+            belief[x] = unary[i, x] * (belief[x] if rho == 1.0 else _power(belief[x], rho, root))
+            total += belief[x]
+        if total == 0.0:
+            return np.nan
+        start = variable_ptr[variable_of_rank[i]]
+        checks[1] += np.log(total) + unary_top[i]
+        for x in range(k):
+            belief[x] /= total
+            mu[start + x] = belief[x]
+            if belief[x] > 0.0:
+                objective += belief[x] * (theta[start + x] - np.log(belief[x]))
+    first_cavity, second_cavity, first_sum, second_sum = work[0], work[1], work[2], work[3]
+    for i in range(n):
+        for q in range(slot_ptr[i], slot_ptr[i + 1]):
+            if not first_axis[q]:
+                continue
+            o = opposite[q]
+            t = table_of_slot[q]
+            first, second = beliefs[i], beliefs[rank[scope_idx[pair_of_slot[q] ^ 1]]]
+            table = tables[t]
+            for x in range(k):
+                first_cavity[x] = first[x] / messages[q, x] if first[x] > 0.0 else 0.0
+                second_cavity[x] = second[x] / messages[o, x] if second[x] > 0.0 else 0.0
+                second_sum[x] = 0.0
+            total = 0.0
+            for x in range(k):
+                w = first_cavity[x]
+                row, entries = table[x * k : x * k + k], joint[x * k : x * k + k]
+                row_sum = 0.0
+                for y in range(k):
+                    entries[y] = w * row[y] * second_cavity[y]
+                    row_sum += entries[y]
+                    second_sum[y] += entries[y]
+                first_sum[x] = row_sum
+                total += row_sum
+            if total == 0.0:
+                return np.nan
+            inverse = 1.0 / total
+            target = mu[table_ptr[t] : table_ptr[t] + k * k]
+            for e in range(k * k):
+                target[e] += joint[e] * inverse
+            log_total = rho * np.log(total) + table_top[t]
+            objective += log_total
+            worst = 0.0
+            for x in range(k):
+                one, two = first_sum[x] * inverse, second_sum[x] * inverse
+                if one > 0.0:
+                    objective += rho * one * log_messages[q, x]
+                    worst = max(worst, one / first[x])
+                if two > 0.0:
+                    objective += rho * two * log_messages[o, x]
+                    worst = max(worst, two / second[x])
+                checks[0] = max(checks[0], abs(one - first[x]), abs(two - second[x]))
+            checks[1] += log_total + rho * np.log(worst)
+    return objective

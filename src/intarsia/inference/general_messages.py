@@ -127,6 +127,14 @@ class GeneralMessages:
         )  # fmt: skip
         return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
 
+    def log_messages(self) -> FloatArray:
+        """The messages."""
+        return self.messages
+
+    def general(self) -> GeneralMessages:
+        """This; the fast path has another form."""
+        return self
+
     def decode(self, rule: str) -> IntArray:
         """Labelling from max-marginals: each variable given those before it, or each by its own belief."""
         graph = self.graph

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_choice, check_number
+from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.general_messages import GeneralMessages
+from intarsia.inference.general_messages import Beliefs, GeneralMessages
 from intarsia.inference.iteration import Iteration, iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise
@@ -75,7 +75,6 @@ class MessagePassing(InferenceMethod):
         """Sweep until converged, then read off marginals and log Z, or a labelling."""
         graph, theta = problem.graph, problem.theta
         appearance = self.appearance(problem)
-        rho = appearance.rho
         feasible = None
         if has_hard_zeros(graph, theta):  # messages alone may find peace on a model that nothing satisfies
             search = find_feasible(graph, theta, problem.rng, problem.clock, max_nodes=MAX_NODES)
@@ -83,64 +82,69 @@ class MessagePassing(InferenceMethod):
                 return Answer(Status.INFEASIBLE)
             feasible = search.labelling
         maximise = problem.task == "map"
-        general, loop = self._sweep(problem, rho, maximise)
-        if loop.status is Status.INFEASIBLE:
-            return Answer(Status.INFEASIBLE)
-        if maximise:
-            answer = _outcome(loop, general)
-            answer.assignment = general.decode(self.decode)
-            if feasible is not None and graph.score(theta, answer.assignment) == -np.inf:
-                answer.assignment = feasible
-                answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
-            if answer.status is Status.CONVERGED and graph.is_forest:
-                answer.upper_bound = float(graph.score(theta, answer.assignment))
-            return answer
-        beliefs = general.beliefs()
-        disagree = beliefs is not None and beliefs.inconsistency > max(CONSISTENT, 100 * self.tol)
-        if disagree and loop.status is Status.CONVERGED:
-            loop = self._sweep_on(general, loop, problem)
-            beliefs = general.beliefs()
-        if beliefs is None or loop.status is Status.INFEASIBLE:
-            return Answer(Status.INFEASIBLE)
-        answer = _outcome(loop, general)
-        answer.mu, answer.log_partition, answer.log_partition_is = beliefs.mu, beliefs.objective, "estimate"
-        if appearance.is_mixture:
-            answer.upper_bound = beliefs.upper_bound
-        if loop.status is Status.CONVERGED:
-            slack = beliefs.upper_bound - beliefs.objective
-            if graph.is_forest and (rho == 1.0).all() and abs(slack) <= EXACT * (1.0 + abs(beliefs.objective)):
-                answer.log_partition_is = "exact"
-                answer.lower_bound = answer.upper_bound = beliefs.objective
-            elif appearance.is_valid and slack <= CONSISTENT * (1.0 + abs(beliefs.objective)):
-                # The same number at the optimum; this side of it is the bound.
-                answer.log_partition, answer.log_partition_is = (
-                    max(beliefs.upper_bound, beliefs.objective),
-                    "upper bound",
-                )
-                answer.upper_bound = answer.log_partition
-        return answer
-
-    def _sweep(self, problem: Problem, rho: FloatArray, maximise: bool) -> tuple[GeneralMessages, Iteration]:
-        """Sweep by the fastest kernel that fits; its work space is gone when this returns."""
-        graph, theta = problem.graph, problem.theta
         start = None if problem.start_messages is None else problem.start_messages.copy()
         state: GeneralMessages | PairwiseMessages
-        if not maximise and self.schedule != "residual" and fits_pairwise(graph, theta, rho):
-            state = PairwiseMessages(graph, theta, float(rho[0]), start)
+        if not maximise and self.schedule != "residual" and fits_pairwise(graph, theta, appearance.rho):
+            state = PairwiseMessages(graph, theta, float(appearance.rho[0]), start)
         else:
-            state = GeneralMessages(graph, theta, rho, maximise, start)
+            state = GeneralMessages(graph, theta, appearance.rho, maximise, start)
         loop = iterate(
             lambda: state.sweep(self.schedule, self.damping), self.max_iter, self.tol, problem.clock, problem.report
         )
         if graph.n_factors == 0:
             loop.status, loop.residual = Status.CONVERGED, 0.0
-        return state if isinstance(state, GeneralMessages) else state.into_general(), loop
+        if loop.status is Status.INFEASIBLE:
+            return Answer(Status.INFEASIBLE)
+        if maximise:
+            return self._label(problem, state.general(), loop, feasible)
+        beliefs = state.beliefs()
+        disagree = beliefs is not None and beliefs.inconsistency > max(CONSISTENT, 100 * self.tol)
+        if disagree and loop.status is Status.CONVERGED:
+            state = state.general()
+            loop = self._sweep_on(state, loop, problem)
+            beliefs = state.beliefs()
+        if beliefs is None or loop.status is Status.INFEASIBLE:
+            return Answer(Status.INFEASIBLE)
+        return self._conclude(problem, state.log_messages(), loop, beliefs, appearance)
 
-    def _sweep_on(self, general: GeneralMessages, loop: Iteration, problem: Problem) -> Iteration:
+    def _label(self, problem: Problem, state: GeneralMessages, loop: Iteration, feasible: IntArray | None) -> Answer:
+        """Labelling from the max-marginals; the feasible one instead where they suggest the impossible."""
+        graph, theta = problem.graph, problem.theta
+        answer = _outcome(loop, state.log_messages())
+        answer.assignment = state.decode(self.decode)
+        if feasible is not None and graph.score(theta, answer.assignment) == -np.inf:
+            answer.assignment = feasible
+            answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
+        if loop.status is Status.CONVERGED and graph.is_forest:
+            answer.upper_bound = float(graph.score(theta, answer.assignment))
+        return answer
+
+    def _conclude(
+        self, problem: Problem, messages: FloatArray, loop: Iteration, beliefs: Beliefs, appearance: Appearance
+    ) -> Answer:
+        """Marginals, and log Z with what this run guarantees of it."""
+        answer = _outcome(loop, messages)
+        value, bound = beliefs.objective, beliefs.upper_bound
+        answer.mu, answer.log_partition, answer.log_partition_is = beliefs.mu, value, "estimate"
+        if appearance.is_mixture:
+            answer.upper_bound = bound
+        if loop.status is not Status.CONVERGED:
+            return answer
+        exact = problem.graph.is_forest and bool((appearance.rho == 1.0).all())
+        if exact and abs(bound - value) <= EXACT * (1.0 + abs(value)):
+            answer.log_partition_is = "exact"
+            answer.lower_bound = answer.upper_bound = value
+        elif appearance.is_valid and bound - value <= CONSISTENT * (1.0 + abs(value)):
+            # The two are one number at the optimum; this side of it is the bound.
+            answer.log_partition_is = "upper bound"
+            answer.log_partition = answer.upper_bound = max(bound, value)
+        return answer
+
+    def _sweep_on(self, state: GeneralMessages, loop: Iteration, problem: Problem) -> Iteration:
         """Messages stand still but the marginals disagree: states of tiny probability still move, so watch those."""
         schedule = "forward_backward" if self.schedule == "residual" else self.schedule
         more = iterate(
-            lambda: general.sweep(schedule, self.damping, strict=True),
+            lambda: state.sweep(schedule, self.damping, strict=True),
             self.max_iter - loop.n_iter,
             self.tol,
             problem.clock,
@@ -154,11 +158,11 @@ class MessagePassing(InferenceMethod):
         )
 
 
-def _outcome(loop: Iteration, general: GeneralMessages) -> Answer:
+def _outcome(loop: Iteration, messages: FloatArray) -> Answer:
     return Answer(
         loop.status,
         residual=loop.residual,
         n_iter=loop.n_iter,
         history={"residual": loop.residuals},
-        messages=general.messages,
+        messages=messages,
     )

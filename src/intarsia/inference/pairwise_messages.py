@@ -2,50 +2,82 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from intarsia._kernels.pairwise_messages import order_slots, row_spans, sweep_binary, sweep_equal
+from intarsia._kernels.pairwise_messages import order_slots, pairwise_beliefs, row_spans, sweep_binary, sweep_equal
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, FactorKind
-from intarsia.inference.general_messages import GeneralMessages
+from intarsia.inference.general_messages import Beliefs, GeneralMessages
 
 # Products of normalised messages stay above exp(-SAFE_RANGE), far from underflow at exp(-708).
 SAFE_RANGE = 600.0
 
 
+@dataclass(frozen=True)
+class SlotLayout:
+    """Where the messages of a pairwise graph lie; see the kernel. Computed once per graph."""
+
+    variable_of_rank: IntArray
+    rank: IntArray
+    slot_ptr: IntArray
+    middle: IntArray
+    pair_of_slot: IntArray
+    opposite: IntArray
+    most_receivers: int
+
+    @staticmethod
+    def of(graph: FactorGraph) -> SlotLayout:
+        """The layout of a graph, remembered on it."""
+        known: SlotLayout | None = graph.__dict__.get("_slot_layout")
+        if known is None:
+            n, n_pairs = graph.n_variables, graph.scope_idx.size
+            by_variable = [np.empty(size, np.int64) for size in (n, n, n + 1, n)]
+            by_slot = [np.empty(n_pairs, np.int64) for _ in range(2)]
+            order_slots(graph.scope_idx, *by_variable, *by_slot, np.empty(n + 1, np.int64), np.empty(n_pairs, np.int64))
+            slot_ptr, middle = by_variable[2:]
+            most = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
+            known = graph.__dict__["_slot_layout"] = SlotLayout(*by_variable, *by_slot, most)
+        return known
+
+
 class PairwiseMessages:
-    """Messages in the linear domain, by slot; hands over to `GeneralMessages` for the marginals."""
+    """Messages in the linear domain, by slot."""
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, rho: float, start: FloatArray | None = None) -> None:
         self.graph = graph
         self.theta = theta
         self.rho = rho
-        self.k = int(graph.n_states[0])
+        self.k = k = int(graph.n_states[0])
         self.potts = bool(graph.table_kind[0] == FactorKind.POTTS)
-        self.slot_ptr, self.middle, self.pair_of_slot, self.opposite = _slots(graph)
-        self.first_axis = self.pair_of_slot % 2 == 0
-        self.table_of_slot = graph.table_of_factor[self.pair_of_slot // 2]
+        self.layout = layout = SlotLayout.of(graph)
+        self.first_axis = layout.pair_of_slot % 2 == 0
+        self.table_of_slot = graph.table_of_factor[layout.pair_of_slot // 2]
         split = int(graph.variable_ptr[-1])
-        unary = theta[:split].reshape(-1, self.k)
-        self.unary = np.exp(unary - row_spans(unary)[0][:, None])
+        unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
+        self.unary_top = _spans(unary)[0]
+        self.unary = np.exp(unary - self.unary_top[:, None])
         if self.potts:
             strength = theta[split:] / rho
             self.tables = np.exp(np.stack([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1))
             self.table_top = np.zeros(graph.n_tables)
         else:
-            tables = theta[split:].reshape(-1, self.k**2)
-            self.table_top = row_spans(tables)[0]
+            tables = theta[split:].reshape(-1, k**2)
+            self.table_top = _spans(tables)[0]
             self.tables = tables - self.table_top[:, None]
             if rho != 1.0:
                 self.tables /= rho
             np.exp(self.tables, out=self.tables)
         n_messages = graph.scope_idx.size
         if start is None:
-            self.messages = np.full((n_messages, self.k), 1.0 / self.k)
+            self.messages = np.full((n_messages, k), 1.0 / k)
         else:
-            self.messages = np.exp(start.reshape(n_messages, self.k)[self.pair_of_slot])
+            self.messages = np.exp(start.reshape(n_messages, k)[layout.pair_of_slot])
         self.root = {0.5: 1, 0.25: 2}.get(rho, 0)
         self._spare: FloatArray | None = None
+        self._work = np.empty((4, k))
+        self._after = np.empty((layout.most_receivers, k))
 
     def sweep(self, schedule: str, damping: float) -> float:
         """Update every message once; returns the residual, NaN when the model is infeasible."""
@@ -54,16 +86,17 @@ class PairwiseMessages:
             if self._spare is None:
                 self._spare = np.empty_like(self.messages)
             new = self._spare
+        layout = self.layout
         residual = 0.0
         for forward in (True, False):
             where = (
-                self.slot_ptr, self.middle, self.opposite, self.table_of_slot, self.first_axis, self.tables, self.unary,
-                self.rho, self.root, damping, old, new,
+                layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.first_axis, self.tables,
+                self.unary, self.rho, self.root, damping, old, new, self._after,
             )  # fmt: skip
             change = (
                 sweep_binary(forward, *where)
                 if self.k == 2 and not self.potts
-                else sweep_equal(forward, self.potts, *where)
+                else sweep_equal(forward, self.potts, *where, *self._work[:3])
             )
             if change < 0:
                 return np.nan
@@ -72,20 +105,38 @@ class PairwiseMessages:
             self.messages, self._spare = new, old
         return residual
 
-    def into_general(self) -> GeneralMessages:
-        """The same messages in the form that marginals are read from; this object is used up (memory matters here)."""
-        graph = self.graph
-        by_pair = np.empty((self.pair_of_slot.size, self.k))
-        by_pair[self.pair_of_slot] = self.messages
-        del self.messages, self._spare, self.table_of_slot, self.first_axis
+    def log_messages(self) -> FloatArray:
+        """Logarithms of the messages, by pair as in `GeneralMessages`."""
+        by_pair = np.empty((self.layout.pair_of_slot.size, self.k))
+        by_pair[self.layout.pair_of_slot] = self.messages
         with np.errstate(divide="ignore"):
-            np.log(by_pair, out=by_pair)
+            return np.log(by_pair, out=by_pair).reshape(-1)
+
+    def beliefs(self) -> Beliefs | None:
+        """Marginals and the value of the objective; None when the model is infeasible."""
+        if self.potts:
+            return self.general().beliefs()
+        graph, layout = self.graph, self.layout
+        mu, checks = graph.zeros(), np.zeros(2)
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.messages)
+        objective = pairwise_beliefs(
+            layout.slot_ptr, layout.opposite, layout.pair_of_slot, self.first_axis, self.table_of_slot, self.tables,
+            self.table_top, self.unary, self.unary_top, layout.variable_of_rank, layout.rank, graph.scope_idx, self.rho,
+            self.root, self.messages, logs, self.theta, graph.variable_ptr, graph.table_ptr, mu,
+            np.empty_like(self.unary), self._work, np.empty(self.k**2), checks,
+        )  # fmt: skip
+        return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
+
+    def general(self) -> GeneralMessages:
+        """The same messages in the log domain."""
+        graph = self.graph
         tables = None
         if not self.potts:
             starts = graph.table_of_factor * self.k**2
             tables = (self.tables.reshape(-1), starts, self.table_top[graph.table_of_factor] / self.rho)
         rho = np.full(graph.n_factors, self.rho)
-        return GeneralMessages(graph, self.theta, rho, False, by_pair.reshape(-1), tables)
+        return GeneralMessages(graph, self.theta, rho, False, self.log_messages(), tables)
 
 
 def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> bool:
@@ -106,8 +157,8 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
     if kinds[0] == FactorKind.POTTS:
         span = np.abs(theta[split:])
     else:
-        span = row_spans(theta[split:].reshape(-1, k * k))[1]
-    unary_span = row_spans(theta[:split].reshape(-1, k))[1]
+        span = _spans(theta[split:].reshape(-1, k * k))[1]
+    unary_span = _spans(theta[:split].reshape(-1, k))[1]
     # A normalised message is at least exp(-span / rho) / k; a cavity is a product of those at its variable.
     message_span = span / rho[0] + np.log(k)
     if float(message_span.max()) * 2 > SAFE_RANGE:
@@ -122,8 +173,7 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
     return float((at_variable + unary_span).max()) + most < SAFE_RANGE
 
 
-def _slots(graph: FactorGraph) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    known: tuple[IntArray, IntArray, IntArray, IntArray] | None = graph.__dict__.get("_slots")
-    if known is None:
-        known = graph.__dict__["_slots"] = order_slots(graph.scope_idx, graph.n_variables)
-    return known
+def _spans(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    top, span = np.empty(len(rows)), np.empty(len(rows))
+    row_spans(rows, top, span)
+    return top, span
