@@ -34,7 +34,7 @@ class NoisyImage:
 
 
 def load_noisy_image(
-    height: int = 14, width: int = 21, *, noise: float = 1.4, coupling: float = 0.9, random_state: int = 0
+    height: int = 16, width: int = 24, *, noise: float = 1.4, coupling: float = 0.9, random_state: int = 0
 ) -> NoisyImage:
     r"""Noisy silhouette of a pagoda as a grid model whose exact answer a junction tree still gives.
 

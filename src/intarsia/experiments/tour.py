@@ -65,7 +65,7 @@ class Tour:
         return plot_comparison(panels, title=self.title)
 
 
-def run_tour(*, height: int = 14, width: int = 21, seed: int = 0, report: Callable[[str], None] | None = None) -> Tour:
+def run_tour(*, height: int = 16, width: int = 24, seed: int = 0, report: Callable[[str], None] | None = None) -> Tour:
     """Run every method of the registry on the noisy picture and compare each with the exact answer.
 
     Methods that refuse the model (a forest method on a grid, enumeration) get a row that says why.
