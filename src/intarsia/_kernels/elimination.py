@@ -447,68 +447,61 @@ def _normalise(values, begin, end, in_log):
 
 
 @kernel
-def collect_buckets(
-    plan, start, stop, values, n_table, spans, message_span, message_in_log, bucket_in_log, taken_out, maximise
-):
-    """Upward pass over buckets start..stop-1; False if nothing is possible.
+def pass_buckets(
+    plan, start, stop, spreading, maximise, values, n_table, spans, message_span, message_in_log, bucket_in_log,
+    taken_out, beliefs,
+):  # fmt: skip
+    """Pass upward over buckets start..stop-1, or downward (`spreading`) over stop-1..start; False if infeasible.
 
-    `values` holds the logarithms of all tables, the tables, and the messages. `taken_out` receives the logarithm of
-    each message's maximum; they are summed outside, pairwise, because a million additions one after another cost
-    five digits.
+    One kernel for both, because most of its compilation is common. `values` holds the logarithms of all tables, the
+    tables, and the messages.
+
+    Upward, `taken_out` receives the logarithm of each message's maximum; they are summed outside, pairwise, because a
+    million additions one after another cost five digits. Downward, after a sum, marginals are added to
+    `beliefs`, whose first part has the layout of the tables and whose rest is room for the separators of one bucket's
+    children. These then take the place of the messages that were sent over them: a bucket needs only its children's
+    messages, because P(own | separator) is the product of its pieces made to sum to one.
     """
     work = _new_work(plan)
-    for k in range(start, stop):
+    shift = np.zeros(plan.limits[1], np.int64)
+    for i in range(start, stop):
+        k = start + stop - 1 - i if spreading else i
         n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
-        in_log = _choose_domain(plan, work, k, n_pieces, values, n_table, spans, message_span, message_in_log, maximise)
-        _point_to_tables(work, n_pieces, n_table, in_log)
-        bucket_in_log[k] = message_in_log[k] = in_log
-        begin, end = plan.message_ptr[k], plan.message_ptr[k + 1]
-        if n_axes == 1 and work.level_ptr[1] == n_pieces - 1 and not in_log:
-            _visit_edge(work, values, values, work.mixed, begin, n_own, n_pieces, False)
-        else:
-            _visit_bucket(work, values, values, work.mixed, begin, n_own, n_axes, n_pieces, in_log, maximise, False)
-        taken_out[k], message_span[k] = _normalise(values, begin, end, in_log)
-        if taken_out[k] == -np.inf:
-            return False
-    return True
-
-
-@kernel
-def distribute_buckets(plan, start, stop, values, n_table, bucket_in_log, beliefs):
-    """Downward pass over buckets stop-1..start after a sum.
-
-    Adds marginals to `beliefs`, whose first part has the layout of the tables and whose rest is room for the
-    separators of one bucket's children. These then take the place of the messages that were sent over them: a bucket
-    needs only its children's messages, because P(own | separator) is the product of its pieces made to sum to one.
-    """
-    work = _new_work(plan)
-    shift = np.empty(plan.limits[1], np.int64)
-    for k in range(stop - 1, start - 1, -1):
-        n_own, n_axes, n_pieces = _open_bucket(plan, work, k)
+        if not spreading:
+            bucket_in_log[k] = message_in_log[k] = _choose_domain(
+                plan, work, k, n_pieces, values, n_table, spans, message_span, message_in_log, maximise
+            )
         in_log = bucket_in_log[k]
         _point_to_tables(work, n_pieces, n_table, in_log)
-        used = n_table
-        for p in range(n_pieces):
-            child = work.source[p]
-            if child < 0:
-                shift[p] = 0 if in_log else -n_table
-            else:
-                shift[p] = used - plan.message_ptr[child]
-                used += plan.message_ptr[child + 1] - plan.message_ptr[child]
-        for i in range(n_table, used):
-            beliefs[i] = 0.0
-        begin = plan.message_ptr[k]
-        if n_axes == 0:
-            values[begin] = 1.0
+        begin, end = plan.message_ptr[k], plan.message_ptr[k + 1]
+        if spreading:
+            used = n_table
+            for p in range(n_pieces):
+                child = work.source[p]
+                if child < 0:
+                    shift[p] = 0 if in_log else -n_table
+                else:
+                    shift[p] = used - plan.message_ptr[child]
+                    used += plan.message_ptr[child + 1] - plan.message_ptr[child]
+            for j in range(n_table, used):
+                beliefs[j] = 0.0
+            if n_axes == 0:
+                values[begin] = 1.0
         if n_axes == 1 and work.level_ptr[1] == n_pieces - 1 and not in_log:
-            _visit_edge(work, values, beliefs, shift, begin, n_own, n_pieces, True)
+            _visit_edge(work, values, beliefs, shift, begin, n_own, n_pieces, spreading)
         else:
-            _visit_bucket(work, values, beliefs, shift, begin, n_own, n_axes, n_pieces, in_log, False, True)
-        for p in range(n_pieces):
-            child = work.source[p]
-            if child >= 0:
-                for i in range(plan.message_ptr[child], plan.message_ptr[child + 1]):
-                    values[i] = beliefs[i + shift[p]]
+            _visit_bucket(work, values, beliefs, shift, begin, n_own, n_axes, n_pieces, in_log, maximise, spreading)
+        if spreading:
+            for p in range(n_pieces):
+                child = work.source[p]
+                if child >= 0:
+                    for j in range(plan.message_ptr[child], plan.message_ptr[child + 1]):
+                        values[j] = beliefs[j + shift[p]]
+        else:
+            taken_out[k], message_span[k] = _normalise(values, begin, end, in_log)
+            if taken_out[k] == -np.inf:
+                return False
+    return True
 
 
 @kernel

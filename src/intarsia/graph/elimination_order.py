@@ -74,7 +74,7 @@ def search_order(
         Take next the variable whose elimination joins the fewest pairs of neighbours ("min_fill"), or makes the
         smallest table ("min_degree", quicker); "best" tries both.
     n_restarts : int
-        Further searches that break ties at random (always the same ones) by the criterion that did better, made
+        Further searches that break ties at random (always the same ones) by fill-in where that can be afforded, made
         while they are cheap compared with the tables they may save; they often save a factor of 4 or more.
     max_cells : float
         Sum of table sizes above which an order is of no use; a search that is far above it ends early.
@@ -117,9 +117,12 @@ def search_order(
         return best
     if ordering == "best":
         # Counting fill-in is slow around hubs; it should not cost more than the tables it may save.
-        other, more = search(True, False, best.n_cells, min(1e6 + 16.0 * best.n_cells, _MAX_STEPS))
+        most = min(1e6 + 16.0 * best.n_cells, _MAX_STEPS)
+        other, more = search(True, False, best.n_cells, most)
+        if more < most:  # with random tie-breaks fill-in does better, even if it did not at first
+            steps, by_fill = more, True
         if other.complete and other.n_cells <= best.n_cells:
-            best, steps, by_fill = other, more, True
+            best = other
     allowance = min(best.n_cells, _MAX_STEPS / 2)
     for _ in range(n_restarts):
         allowance -= steps

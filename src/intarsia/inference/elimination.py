@@ -9,9 +9,8 @@ import numpy as np
 
 from intarsia._kernels.elimination import (
     Plan,
-    collect_buckets,
     complete_best,
-    distribute_buckets,
+    pass_buckets,
     sample_buckets,
 )
 from intarsia._kernels.elimination_plan import build_buckets, contract_tables, fill_tables, measure_buckets
@@ -128,24 +127,15 @@ class _Run:
         if not maximise:
             np.exp(self.values[:n_table], out=self.values[n_table : 2 * n_table])
         taken_out = np.zeros(self.problem.graph.n_variables)
-        for start, stop in _chunks(self.tree.entries, self.problem.clock, self.name):
-            possible = collect_buckets(
-                self.tree.plan, start, stop, self.values, n_table, self.span, self.message_span,
-                self.message_in_log, self.bucket_in_log, taken_out, maximise,
-            )  # fmt: skip
-            if not possible:
-                return -np.inf
+        if not self._pass(maximise=maximise, taken_out=taken_out, beliefs=np.empty(0)):
+            return -np.inf
         return self.constant + float(taken_out.sum())
 
     def marginals(self) -> FloatArray:
         """Downward pass after a sum; overwrites the messages."""
         graph, tree = self.problem.graph, self.tree
         beliefs = np.zeros(tree.n_table + int(tree.plan.limits[4]))
-        for start, stop in _chunks(tree.entries[::-1], self.problem.clock, self.name):
-            distribute_buckets(
-                tree.plan, graph.n_variables - stop, graph.n_variables - start, self.values, tree.n_table,
-                self.bucket_in_log, beliefs,
-            )  # fmt: skip
+        self._pass(maximise=False, taken_out=np.empty(0), beliefs=beliefs)
         if tree.is_full:
             beliefs.resize(tree.n_table, refcheck=False)  # gives the room back without a copy
             return beliefs
@@ -155,6 +145,19 @@ class _Run:
             tree.table_start, tree.side, mu,
         )  # fmt: skip
         return mu
+
+    def _pass(self, *, maximise: bool, taken_out: FloatArray, beliefs: FloatArray) -> bool:
+        """One pass in chunks: downward if there is room for beliefs."""
+        entries, spreading = self.tree.entries, beliefs.size > 0
+        for start, stop in _chunks(entries[::-1] if spreading else entries, self.problem.clock, self.name):
+            if spreading:
+                start, stop = entries.size - stop, entries.size - start
+            if not pass_buckets(
+                self.tree.plan, start, stop, spreading, maximise, self.values, self.tree.n_table, self.span,
+                self.message_span, self.message_in_log, self.bucket_in_log, taken_out, beliefs,
+            ):  # fmt: skip
+                return False
+        return True
 
     def samples(self, count: int) -> IntArray:
         """Independent draws after a sum."""
