@@ -11,6 +11,7 @@ import os
 import re
 import warnings
 import zlib
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from gzip import GzipFile
@@ -23,6 +24,7 @@ from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import FileFormatError, TooLargeError
 
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_TOKEN = re.compile(rb"\S+")
 _SPACE = np.zeros(256, dtype=bool)
 _SPACE[list(b" \t\n\v\f\r")] = True
 _CHUNK = 1 << 24
@@ -95,18 +97,14 @@ class Tokens:
                 values = np.empty(0)
         # A token such as 1.5.2 gives two numbers and text ends the parse, so equal counts mean one number per token.
         if values.size != self.n_tokens:
-            for index, token in enumerate(self._split()):
-                if not _NUMBER.fullmatch(token):
-                    self.fail(index, f"expected a number, got {_brief(token)}.")
+            for token in _TOKEN.finditer(self.data, self._begin):
+                if not _NUMBER.fullmatch(token[0]):
+                    self._fail_at(token.start(), f"expected a number, got {_brief(token[0])}.")
             self._fail_at(0, "the numbers cannot be read.")
         return values
 
-    def _split(self) -> list[bytes]:
-        return self.data[self._begin :].split()
-
-    def _masks(self) -> list[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+    def _masks(self) -> Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
         """Chunks of the file: offset, and a mask of the bytes that start a token."""
-        masks = []
         before = True
         for start in range(self._begin, len(self.data), _CHUNK):
             space = _SPACE[np.frombuffer(self.data, np.uint8, min(_CHUNK, len(self.data) - start), start)]
@@ -114,8 +112,7 @@ class Tokens:
             first[1:] &= space[:-1]
             first[0] &= before
             before = bool(space[-1])
-            masks.append((start, first))
-        return masks
+            yield start, first
 
     def _count(self) -> int:
         return sum(int(np.count_nonzero(first)) for _, first in self._masks())
