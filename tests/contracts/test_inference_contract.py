@@ -235,6 +235,19 @@ def test_log_partition_is_what_it_says(method, model):
         check_log_partition(result, truth_of(model))
 
 
+@on(ZOO)
+@pytest.mark.parametrize("max_iter", [1, 3])
+def test_bounds_hold_when_stopped_early(method, model, max_iter):
+    known = method_class(method)().get_params()
+    if "max_iter" not in known or "burn_in" in known or not method_class(method).gives_marginals:
+        return
+    result = ask(*ZOO[model](), method, max_iter=max_iter)
+    assert result.n_iter <= max_iter
+    check_log_partition(result, truth_of(model))
+    if not result.converged and result.status is not Status.INFEASIBLE:
+        assert result.log_partition_is in ("lower bound", "estimate")
+
+
 @on(FEASIBLE)
 def test_exact_methods_equal_enumeration(method, model):
     if not method_class(method).exact:

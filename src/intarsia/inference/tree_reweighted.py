@@ -35,8 +35,18 @@ class TreeReweighted(MessagePassing):
     ----------
     rho : None, float or (n_factors,) array
         Appearance probabilities in (0, 1]; None computes them (uniform over spanning trees; 1/2 on plain grids).
-    max_iter, tol, damping, schedule, decode, temperature
-        As in `BeliefPropagation`.
+    max_iter : int
+        Largest number of sweeps; one sweep updates every message once.
+    tol : float
+        Stop when no normalised message changes by more in a sweep.
+    damping : float in [0, 1)
+        Share of the old message that is kept.
+    schedule : {"forward_backward", "parallel", "residual"}
+        Order of the updates, as in `BeliefPropagation`.
+    decode : {"sequential", "beliefs"}
+        How "map" labels variables, as in `BeliefPropagation`.
+    temperature : float, optional
+        T in `<theta, mu> + T H(mu)`; by default 1 for marginals, 0 for MAP.
 
     Raises
     ------
