@@ -227,6 +227,15 @@ def test_every_truncation_of_a_good_file_is_an_error(put):
         pytest.fail(f"the first {length} characters were read as a whole model")
 
 
+@pytest.mark.parametrize("position", [0, 7, 500, 998])
+def test_the_offender_is_found_in_any_piece(put, monkeypatch, position):
+    monkeypatch.setattr("intarsia.graph.uai_tokens._PIECE", 16)
+    numbers = ["0.5"] * 999
+    numbers[position] = "0.5.5"
+    with pytest.raises(FileFormatError, match=rf"line {position + 2}: expected a number, got '0\.5\.5'\."):
+        intarsia.read_uai(put("MARKOV\n" + "\n".join(numbers)))
+
+
 def test_decompressed_size_is_limited(put):
     bomb = gzip.compress(b"MARKOV " + b"0 " * 5_000_000)
     assert len(bomb) < 100_000

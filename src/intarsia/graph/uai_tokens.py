@@ -25,6 +25,8 @@ from intarsia.exceptions import FileFormatError, TooLargeError
 
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TOKEN = re.compile(rb"\S+")
+_GAP = re.compile(rb"\s")
+_PIECE = 1 << 20
 _SPACE = np.zeros(256, dtype=bool)
 _SPACE[list(b" \t\n\v\f\r")] = True
 _CHUNK = 1 << 24
@@ -88,20 +90,25 @@ class Tokens:
     # ---------------------------------------------------------------- numbers
 
     def _parse(self) -> FloatArray:
-        with warnings.catch_warnings():
-            # NumPy stops at the first thing that is no number and warns; the count then tells.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            try:
-                values = np.fromstring(self.data[self._begin :], dtype=np.float64, sep=" ")
-            except ValueError:
-                values = np.empty(0)
+        values = _numbers(self.data[self._begin :])
         # A token such as 1.5.2 gives two numbers and text ends the parse, so equal counts mean one number per token.
         if values.size != self.n_tokens:
-            for token in _TOKEN.finditer(self.data, self._begin):
-                if not _NUMBER.fullmatch(token[0]):
-                    self._fail_at(token.start(), f"expected a number, got {_brief(token[0])}.")
-            self._fail_at(0, "the numbers cannot be read.")
+            self._fail_at_first_text()
         return values
+
+    def _fail_at_first_text(self) -> NoReturn:
+        """Find what is no number, piece by piece, so that only one piece is looked at token by token."""
+        start = self._begin
+        while start < len(self.data):
+            gap = _GAP.search(self.data, start + _PIECE)
+            stop = gap.start() if gap else len(self.data)
+            piece = self.data[start:stop]
+            if _numbers(piece).size != len(piece.split()):
+                for token in _TOKEN.finditer(piece):
+                    if not _NUMBER.fullmatch(token[0]):
+                        self._fail_at(start + token.start(), f"expected a number, got {_brief(token[0])}.")
+            start = stop
+        self._fail_at(self._begin, "the numbers cannot be read.")
 
     def _masks(self) -> Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
         """Chunks of the file: offset, and a mask of the bytes that start a token."""
@@ -207,6 +214,17 @@ class Tokens:
     def _fail_at(self, offset: int, message: str) -> NoReturn:
         line = self.data.count(b"\n", 0, offset) + 1
         raise FileFormatError(f"{self.name}, line {line}: {message}")
+
+
+def _numbers(data: bytes) -> FloatArray:
+    """Numbers of a text up to the first thing that is none."""
+    with warnings.catch_warnings():
+        # NumPy warns where it stops; the count tells.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return np.fromstring(data, dtype=np.float64, sep=" ")
+        except ValueError:
+            return np.empty(0)
 
 
 def _brief(token: bytes) -> str:
