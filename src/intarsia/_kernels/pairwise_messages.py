@@ -23,11 +23,15 @@ from intarsia._jit import fast_kernel, kernel
 
 
 @kernel
-def order_slots(scope_idx, variable_of_rank, rank, slot_ptr, middle, pair_of_slot, opposite, fill, spare):
+def order_slots(
+    scope_idx, variable_of_rank, rank, slot_ptr, middle, pair_of_slot, opposite, edge_of_slot, factor_of_edge, flipped,
+    fill, spare,
+):  # fmt: skip
     """Rank the variables and lay out their slots; everything but `scope_idx` is filled here.
 
     `pair_of_slot` gives the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
-    factor; `fill` (n_variables + 1) and `spare` (n_pairs) are scratch.
+    factor. Edges are numbered in the order in which a forward half-sweep meets them; `flipped` where the factor's first
+    axis is the later variable. `fill` (n_variables + 1) and `spare` (n_pairs) are scratch.
     """
     n_variables, n_pairs = rank.shape[0], scope_idx.shape[0]
     slot_ptr[:] = 0
@@ -80,6 +84,14 @@ def order_slots(scope_idx, variable_of_rank, rank, slot_ptr, middle, pair_of_slo
         spare[pair_of_slot[q]] = q
     for q in range(n_pairs):
         opposite[q] = spare[pair_of_slot[q] ^ 1]
+    edge = 0
+    for i in range(n_variables):
+        for q in range(middle[i], slot_ptr[i + 1]):
+            edge_of_slot[q] = edge
+            edge_of_slot[opposite[q]] = edge
+            factor_of_edge[edge] = pair_of_slot[q] // 2
+            flipped[edge] = pair_of_slot[q] % 2 == 1
+            edge += 1
 
 
 @kernel
@@ -122,7 +134,7 @@ def _power(value, rho, root):
 
 @fast_kernel
 def sweep_binary(
-    forward, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new, after
+    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
 ):
     """Half-sweep for two states; returns the largest change, or -1 when a message leaves no state possible."""
     n = middle.shape[0]
@@ -157,20 +169,24 @@ def sweep_binary(
                 p0 *= old[q, 0]
                 p1 *= old[q, 1]
             elif rho == 1.0:
-                for r in range(a, b):
-                    if r != q:
-                        c0 *= old[r, 0]
-                        c1 *= old[r, 1]
+                if b - a == 2:
+                    c0 *= old[a + b - 1 - q, 0]
+                    c1 *= old[a + b - 1 - q, 1]
+                elif b - a > 2:
+                    for r in range(a, b):
+                        if r != q:
+                            c0 *= old[r, 0]
+                            c1 *= old[r, 1]
             else:  # a state whose own message is 0 is impossible
                 c0 = c0 / old[q, 0] if c0 > 0.0 else 0.0
                 c1 = c1 / old[q, 1] if c1 > 0.0 else 0.0
-            table = tables[table_of_slot[q]]
-            if first_axis[q]:
-                m0 = table[0] * c0 + table[2] * c1
-                m1 = table[1] * c0 + table[3] * c1
+            t = table_of_slot[q]
+            if forward:  # axes of a table: the earlier variable, the later one
+                m0 = tables[t, 0] * c0 + tables[t, 2] * c1
+                m1 = tables[t, 1] * c0 + tables[t, 3] * c1
             else:
-                m0 = table[0] * c0 + table[1] * c1
-                m1 = table[2] * c0 + table[3] * c1
+                m0 = tables[t, 0] * c0 + tables[t, 1] * c1
+                m1 = tables[t, 2] * c0 + tables[t, 3] * c1
             total = m0 + m1
             if total == 0.0:
                 return -1.0
@@ -185,9 +201,9 @@ def sweep_binary(
 
 
 @fast_kernel
-def _receive(table, k, is_first, cavity, out):
-    """Table^T cavity when the sender is the first axis, else table cavity; rows are slices so that loops vectorise."""
-    if is_first:
+def _receive(table, k, forward, cavity, out):
+    """Table^T cavity going forward, else table cavity; rows are slices so that loops vectorise."""
+    if forward:
         for y in range(k):
             out[y] = 0.0
         for x in range(k):
@@ -220,8 +236,8 @@ def _receive_potts(table, k, cavity, out):
 
 @fast_kernel
 def sweep_equal(
-    forward, potts, slot_ptr, middle, opposite, table_of_slot, first_axis, tables, unary, rho, root, damping, old, new,
-    after, common, cavity, out,
+    forward, potts, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after,
+    common, cavity, out,
 ):  # fmt: skip
     """Half-sweep for k states; a row of `tables` holds k*k entries, or the pair (off, on) if `potts`."""
     n, k = unary.shape
@@ -260,6 +276,10 @@ def sweep_equal(
                 for x in range(k):
                     cavity[x] = common[x] * rest[x]
                     common[x] *= message[x]
+            elif rho == 1.0 and b - a == 2:
+                other = old[a + b - 1 - q]
+                for x in range(k):
+                    cavity[x] = common[x] * other[x]
             elif rho == 1.0:
                 for x in range(k):
                     cavity[x] = common[x]
@@ -274,7 +294,7 @@ def sweep_equal(
             if potts:
                 _receive_potts(tables[table_of_slot[q]], k, cavity, out)
             else:
-                _receive(tables[table_of_slot[q]], k, first_axis[q], cavity, out)
+                _receive(tables[table_of_slot[q]], k, forward, cavity, out)
             total = 0.0
             for x in range(k):
                 total += out[x]
@@ -293,8 +313,9 @@ def sweep_equal(
 
 @fast_kernel
 def pairwise_beliefs(
-    slot_ptr, opposite, pair_of_slot, first_axis, table_of_slot, tables, table_top, unary, unary_top, variable_of_rank,
-    rank, scope_idx, rho, root, messages, log_messages, theta, variable_ptr, table_ptr, mu, beliefs, work, joint, checks,
+    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
+    unary, unary_top, variable_of_rank, rank, scope_idx, table_of_factor, rho, root, messages, log_messages, theta,
+    variable_ptr, table_ptr, mu, beliefs, work, joint, checks,
 ):  # fmt: skip
     """Marginals in the layout of theta (`mu`, zero on entry) and the objective; `checks` as in `beliefs.py`.
 
@@ -328,11 +349,10 @@ def pairwise_beliefs(
                 objective += belief[x] * (theta[start + x] - np.log(belief[x]))
     first_cavity, second_cavity, first_sum, second_sum = work[0], work[1], work[2], work[3]
     for i in range(n):
-        for q in range(slot_ptr[i], slot_ptr[i + 1]):
-            if not first_axis[q]:
-                continue
+        for q in range(middle[i], slot_ptr[i + 1]):
             o = opposite[q]
             t = table_of_slot[q]
+            edge = edge_of_slot[q]
             first, second = beliefs[i], beliefs[rank[scope_idx[pair_of_slot[q] ^ 1]]]
             table = tables[t]
             for x in range(k):
@@ -353,9 +373,15 @@ def pairwise_beliefs(
             if total == 0.0:
                 return np.nan
             inverse = 1.0 / total
-            target = mu[table_ptr[t] : table_ptr[t] + k * k]
-            for e in range(k * k):
-                target[e] += joint[e] * inverse
+            start = table_ptr[table_of_factor[factor_of_edge[edge]]]
+            target = mu[start : start + k * k]
+            if flipped[edge]:
+                for x in range(k):
+                    for y in range(k):
+                        target[y * k + x] += joint[x * k + y] * inverse
+            else:
+                for e in range(k * k):
+                    target[e] += joint[e] * inverse
             log_total = rho * np.log(total) + table_top[t]
             objective += log_total
             worst = 0.0

@@ -44,7 +44,6 @@ class GeneralMessages:
         rho: FloatArray,
         maximise: bool,
         start: FloatArray | None = None,
-        exponentials: tuple[FloatArray, IntArray, FloatArray] | None = None,
     ) -> None:
         self.graph = graph
         self.theta = theta
@@ -61,7 +60,7 @@ class GeneralMessages:
         self.n_impossible = np.empty(split, np.int64)
         k_max = int(graph.n_states.max(initial=1))
         self.work = np.empty((2 * max(graph.max_scope, 2) + 4, k_max))
-        self.exp_tables, self.exp_ptr, self.exp_top = exponentials or _exponentials(graph, theta, rho, maximise)
+        self.exp_tables, self.exp_ptr, self.exp_top = _exponentials(graph, theta, rho, maximise)
         self._queue: tuple[FloatArray, FloatArray, IntArray, IntArray] | None = None
 
     def sweep(self, schedule: str, damping: float, strict: bool = False) -> float:
@@ -132,7 +131,7 @@ class GeneralMessages:
         return self.messages
 
     def general(self) -> GeneralMessages:
-        """This; the fast path has another form."""
+        """Give this one itself; the fast path has another form."""
         return self
 
     def decode(self, rule: str) -> IntArray:

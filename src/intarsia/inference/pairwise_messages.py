@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._kernels.pairwise_messages import order_slots, pairwise_beliefs, row_spans, sweep_binary, sweep_equal
 from intarsia._validation import FloatArray, IntArray
@@ -25,6 +26,9 @@ class SlotLayout:
     middle: IntArray
     pair_of_slot: IntArray
     opposite: IntArray
+    edge_of_slot: IntArray
+    factor_of_edge: IntArray
+    flipped: NDArray[np.bool_]
     most_receivers: int
 
     @staticmethod
@@ -34,11 +38,14 @@ class SlotLayout:
         if known is None:
             n, n_pairs = graph.n_variables, graph.scope_idx.size
             by_variable = [np.empty(size, np.int64) for size in (n, n, n + 1, n)]
-            by_slot = [np.empty(n_pairs, np.int64) for _ in range(2)]
-            order_slots(graph.scope_idx, *by_variable, *by_slot, np.empty(n + 1, np.int64), np.empty(n_pairs, np.int64))
-            slot_ptr, middle = by_variable[2:]
+            by_slot = [np.empty(n_pairs, np.int64) for _ in range(3)]
+            by_edge = np.empty(n_pairs // 2, np.int64), np.empty(n_pairs // 2, np.bool_)
+            scratch = np.empty(n + 1, np.int64), np.empty(n_pairs, np.int64)
+            order_slots(graph.scope_idx, *by_variable, *by_slot, *by_edge, *scratch)  # type: ignore[call-arg]
+            slot_ptr, middle = by_variable[2], by_variable[3]
             most = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
-            known = graph.__dict__["_slot_layout"] = SlotLayout(*by_variable, *by_slot, most)
+            known = SlotLayout(*by_variable, *by_slot, *by_edge, most)  # type: ignore[call-arg, arg-type]
+            graph.__dict__["_slot_layout"] = known
         return known
 
 
@@ -52,20 +59,17 @@ class PairwiseMessages:
         self.k = k = int(graph.n_states[0])
         self.potts = bool(graph.table_kind[0] == FactorKind.POTTS)
         self.layout = layout = SlotLayout.of(graph)
-        self.first_axis = layout.pair_of_slot % 2 == 0
-        self.table_of_slot = graph.table_of_factor[layout.pair_of_slot // 2]
         split = int(graph.variable_ptr[-1])
         unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
         self.unary_top = _spans(unary)[0]
         self.unary = np.exp(unary - self.unary_top[:, None])
+        self.tables, self.table_of_slot = self._lay_tables(theta[split:])
         if self.potts:
-            strength = theta[split:] / rho
-            self.tables = np.exp(np.stack([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1))
-            self.table_top = np.zeros(graph.n_tables)
+            strength = self.tables / rho
+            self.tables = np.exp(np.concatenate([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1))
         else:
-            tables = theta[split:].reshape(-1, k**2)
-            self.table_top = _spans(tables)[0]
-            self.tables = tables - self.table_top[:, None]
+            self.table_top = _spans(self.tables)[0]
+            self.tables -= self.table_top[:, None]
             if rho != 1.0:
                 self.tables /= rho
             np.exp(self.tables, out=self.tables)
@@ -79,6 +83,25 @@ class PairwiseMessages:
         self._work = np.empty((4, k))
         self._after = np.empty((layout.most_receivers, k))
 
+    def _lay_tables(self, scores: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Tables with the earlier variable as first axis, and which one each slot uses.
+
+        Tables of single factors lie in the order in which a sweep reads them; of shared ones there are two, as given
+        and transposed.
+        """
+        graph, layout, k = self.graph, self.layout, self.k
+        if self.potts:
+            return scores.reshape(-1, 1), graph.table_of_factor[layout.factor_of_edge][layout.edge_of_slot]
+        tables = scores.reshape(-1, k, k)
+        if graph.shares_tables:
+            both = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
+            used = 2 * graph.table_of_factor[layout.factor_of_edge] + layout.flipped
+            return both, used[layout.edge_of_slot]
+        laid = tables[graph.table_of_factor[layout.factor_of_edge]]
+        if layout.flipped.any():
+            laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
+        return laid.reshape(-1, k * k), layout.edge_of_slot
+
     def sweep(self, schedule: str, damping: float) -> float:
         """Update every message once; returns the residual, NaN when the model is infeasible."""
         old = new = self.messages
@@ -90,8 +113,8 @@ class PairwiseMessages:
         residual = 0.0
         for forward in (True, False):
             where = (
-                layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.first_axis, self.tables,
-                self.unary, self.rho, self.root, damping, old, new, self._after,
+                layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.tables, self.unary, self.rho,
+                self.root, damping, old, new, self._after,
             )  # fmt: skip
             change = (
                 sweep_binary(forward, *where)
@@ -121,8 +144,9 @@ class PairwiseMessages:
         with np.errstate(divide="ignore"):
             logs = np.log(self.messages)
         objective = pairwise_beliefs(
-            layout.slot_ptr, layout.opposite, layout.pair_of_slot, self.first_axis, self.table_of_slot, self.tables,
-            self.table_top, self.unary, self.unary_top, layout.variable_of_rank, layout.rank, graph.scope_idx, self.rho,
+            layout.slot_ptr, layout.middle, layout.opposite, layout.pair_of_slot, layout.edge_of_slot,
+            layout.factor_of_edge, layout.flipped, self.table_of_slot, self.tables, self.table_top, self.unary,
+            self.unary_top, layout.variable_of_rank, layout.rank, graph.scope_idx, graph.table_of_factor, self.rho,
             self.root, self.messages, logs, self.theta, graph.variable_ptr, graph.table_ptr, mu,
             np.empty_like(self.unary), self._work, np.empty(self.k**2), checks,
         )  # fmt: skip
@@ -130,13 +154,8 @@ class PairwiseMessages:
 
     def general(self) -> GeneralMessages:
         """The same messages in the log domain."""
-        graph = self.graph
-        tables = None
-        if not self.potts:
-            starts = graph.table_of_factor * self.k**2
-            tables = (self.tables.reshape(-1), starts, self.table_top[graph.table_of_factor] / self.rho)
-        rho = np.full(graph.n_factors, self.rho)
-        return GeneralMessages(graph, self.theta, rho, False, self.log_messages(), tables)
+        rho = np.full(self.graph.n_factors, self.rho)
+        return GeneralMessages(self.graph, self.theta, rho, False, self.log_messages())
 
 
 def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> bool:
