@@ -109,7 +109,7 @@ def row_spans(rows, top, span):
         span[i] = high - low if high > -np.inf else 0.0
 
 
-MANY = 8  # with more receivers than this at a variable, leave-one-out products are built from both ends
+TINY = 1e-300  # stands in for 0 where a message is divided out
 
 
 @fast_kernel
@@ -133,6 +133,27 @@ def _power(value, rho, root):
 
 
 @fast_kernel
+def _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new):
+    """Message for cavity (c0, c1) from slot q to its opposite; returns its change, -1 if no state is possible."""
+    t, o = table_of_slot[q], opposite[q]
+    if forward:  # axes of a table: the earlier variable, the later one
+        m0 = tables[t, 0] * c0 + tables[t, 2] * c1
+        m1 = tables[t, 1] * c0 + tables[t, 3] * c1
+    else:
+        m0 = tables[t, 0] * c0 + tables[t, 1] * c1
+        m1 = tables[t, 2] * c0 + tables[t, 3] * c1
+    total = m0 + m1
+    if total == 0.0:
+        return -1.0
+    inverse = (1.0 - damping) / total
+    before = old[o, 0]
+    m0 = m0 * inverse + damping * before
+    new[o, 1] = m1 * inverse + damping * old[o, 1]
+    new[o, 0] = m0
+    return abs(m0 - before)
+
+
+@fast_kernel
 def sweep_binary(
     forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
 ):
@@ -143,60 +164,61 @@ def sweep_binary(
         i = step if forward else n - 1 - step
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
+        c, d = (start, middle[i]) if forward else (middle[i], end)
+        p0, p1 = unary[i, 0], unary[i, 1]
+        change = 0.0
+        for q in range(c, d):  # those that receive nothing now
+            p0 *= old[q, 0]
+            p1 *= old[q, 1]
+        if b - a == 1:
+            change = _send_binary(a, p0, p1, forward, opposite, table_of_slot, tables, damping, old, new)
+        elif b - a == 2:
+            x0, x1, y0, y1 = old[a, 0], old[a, 1], old[a + 1, 0], old[a + 1, 1]
+            one = _send_binary(a, p0 * y0, p1 * y1, forward, opposite, table_of_slot, tables, damping, old, new)
+            two = _send_binary(a + 1, p0 * x0, p1 * x1, forward, opposite, table_of_slot, tables, damping, old, new)
+            change = min(one, two) if min(one, two) < 0.0 else max(one, two)
+        elif b > a:  # leave one out by products from both ends
+            products_after(old, a, b, 2, after)
+            for q in range(a, b):
+                c0, c1 = p0 * after[q - a, 0], p1 * after[q - a, 1]
+                p0 *= old[q, 0]
+                p1 *= old[q, 1]
+                one = _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new)
+                change = one if one < 0.0 else max(change, one)
+                if change < 0.0:
+                    break
+        if change < 0.0:
+            return -1.0
+        residual = max(residual, change)
+    return residual
+
+
+@fast_kernel
+def sweep_binary_reweighted(
+    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
+):
+    """The same with rho other than 1: the receiver's own message is divided out of the powers."""
+    n = middle.shape[0]
+    residual = 0.0
+    for step in range(n):
+        i = step if forward else n - 1 - step
+        start, end = slot_ptr[i], slot_ptr[i + 1]
+        a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
             continue
         p0, p1 = 1.0, 1.0
-        if rho == 1.0:  # leave one out among the receivers, all others are in p
-            p0, p1 = unary[i, 0], unary[i, 1]
-            c, d = (start, middle[i]) if forward else (middle[i], end)
-            for q in range(c, d):
-                p0 *= old[q, 0]
-                p1 *= old[q, 1]
-        else:
-            for q in range(start, end):
-                p0 *= old[q, 0]
-                p1 *= old[q, 1]
-            p0 = unary[i, 0] * _power(p0, rho, root)
-            p1 = unary[i, 1] * _power(p1, rho, root)
-        many = rho == 1.0 and b - a > MANY  # leave one out by products from both ends
-        if many:
-            products_after(old, a, b, 2, after)
+        for q in range(start, end):
+            p0 *= old[q, 0]
+            p1 *= old[q, 1]
+        p0 = unary[i, 0] * _power(p0, rho, root)
+        p1 = unary[i, 1] * _power(p1, rho, root)
         for q in range(a, b):
-            c0, c1 = p0, p1
-            if many:
-                c0 *= after[q - a, 0]
-                c1 *= after[q - a, 1]
-                p0 *= old[q, 0]
-                p1 *= old[q, 1]
-            elif rho == 1.0:
-                if b - a == 2:
-                    c0 *= old[a + b - 1 - q, 0]
-                    c1 *= old[a + b - 1 - q, 1]
-                elif b - a > 2:
-                    for r in range(a, b):
-                        if r != q:
-                            c0 *= old[r, 0]
-                            c1 *= old[r, 1]
-            else:  # a state whose own message is 0 is impossible
-                c0 = c0 / old[q, 0] if c0 > 0.0 else 0.0
-                c1 = c1 / old[q, 1] if c1 > 0.0 else 0.0
-            t = table_of_slot[q]
-            if forward:  # axes of a table: the earlier variable, the later one
-                m0 = tables[t, 0] * c0 + tables[t, 2] * c1
-                m1 = tables[t, 1] * c0 + tables[t, 3] * c1
-            else:
-                m0 = tables[t, 0] * c0 + tables[t, 1] * c1
-                m1 = tables[t, 2] * c0 + tables[t, 3] * c1
-            total = m0 + m1
-            if total == 0.0:
+            # A state whose own message is 0 is impossible: then p is 0 as well, and stays 0.
+            c0, c1 = p0 / max(old[q, 0], TINY), p1 / max(old[q, 1], TINY)
+            change = _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new)
+            if change < 0.0:
                 return -1.0
-            o = opposite[q]
-            inverse = (1.0 - damping) / total
-            m0 = m0 * inverse + damping * old[o, 0]
-            m1 = m1 * inverse + damping * old[o, 1]
-            residual = max(residual, abs(m0 - old[o, 0]))
-            new[o, 0] = m0
-            new[o, 1] = m1
+            residual = max(residual, change)
     return residual
 
 
@@ -266,8 +288,8 @@ def sweep_equal(
                     common[x] *= message[x]
             for x in range(k):
                 common[x] = own[x] * _power(common[x], rho, root)
-        many = rho == 1.0 and b - a > MANY  # leave one out by products from both ends
-        if many:
+        many = rho == 1.0 and b - a > 2
+        if many:  # leave one out by products from both ends
             products_after(old, a, b, k, after)
         for q in range(a, b):
             message = old[q]
@@ -276,21 +298,16 @@ def sweep_equal(
                 for x in range(k):
                     cavity[x] = common[x] * rest[x]
                     common[x] *= message[x]
-            elif rho == 1.0 and b - a == 2:
+            elif rho != 1.0:  # a state whose own message is 0 is impossible: then `common` is 0 as well
+                for x in range(k):
+                    cavity[x] = common[x] / max(message[x], TINY)
+            elif b - a == 2:
                 other = old[a + b - 1 - q]
                 for x in range(k):
                     cavity[x] = common[x] * other[x]
-            elif rho == 1.0:
+            else:
                 for x in range(k):
                     cavity[x] = common[x]
-                for r in range(a, b):
-                    if r != q:
-                        other = old[r]
-                        for x in range(k):
-                            cavity[x] *= other[x]
-            else:  # a state whose own message is 0 is impossible
-                for x in range(k):
-                    cavity[x] = common[x] / message[x] if common[x] > 0.0 else 0.0
             if potts:
                 _receive_potts(tables[table_of_slot[q]], k, cavity, out)
             else:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._kernels.pairwise_messages import order_slots, pairwise_beliefs, row_spans, sweep_binary, sweep_equal
+from intarsia._kernels.pairwise_messages import (
+    order_slots,
+    pairwise_beliefs,
+    row_spans,
+    sweep_binary,
+    sweep_binary_reweighted,
+    sweep_equal,
+)
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.general_messages import Beliefs, GeneralMessages
@@ -116,11 +123,12 @@ class PairwiseMessages:
                 layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.tables, self.unary, self.rho,
                 self.root, damping, old, new, self._after,
             )  # fmt: skip
-            change = (
-                sweep_binary(forward, *where)
-                if self.k == 2 and not self.potts
-                else sweep_equal(forward, self.potts, *where, *self._work[:3])
-            )
+            if self.k > 2 or self.potts:
+                change = sweep_equal(forward, self.potts, *where, *self._work[:3])
+            elif self.rho == 1.0:
+                change = sweep_binary(forward, *where)
+            else:
+                change = sweep_binary_reweighted(forward, *where)
             if change < 0:
                 return np.nan
             residual = max(residual, change)
