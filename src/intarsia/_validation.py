@@ -44,6 +44,13 @@ def frozen(array: NDArray[Any], given: Any = None) -> NDArray[Any]:
     return array
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view: kernels are compiled for each kind of array, so what they only read is always of this kind."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def check_choice(value: str, choices: Iterable[str], name: str) -> str:
     """Return `value` if it is one of `choices`; otherwise name them all and the nearest one."""
     known = sorted(choices)

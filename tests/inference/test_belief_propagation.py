@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
-
-import intarsia
-from intarsia.inference.general_messages import GeneralMessages
-from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise
 from tests.oracles import message_passing as plain
 from tests.oracles.enumeration import enumerate_model
 from tests.zoo import FORESTS, INFEASIBLE, ZOO, factors, random_theta
+
+import intarsia
+from intarsia.inference.general_messages import GeneralMessages
+from intarsia.inference.pairwise_max import PairwiseMaxMessages
+from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise
 
 SCHEDULES = ["forward_backward", "parallel", "residual"]
 FINITE = [
@@ -68,7 +69,7 @@ def test_three_sweeps_follow_the_printed_update(name, rho, schedule):
 
 def test_the_fast_path_is_taken_where_it_should_be():
     for name, expected in [("grid", True), ("potts", True), ("hard_zeros", False), ("huge_potentials", False),
-                           ("truncated_linear", False), ("three_way_factor", False)]:  # fmt: skip
+                           ("truncated_linear", True), ("three_way_factor", False)]:  # fmt: skip
         graph, theta = ZOO[name]()
         assert fits_pairwise(graph, theta, np.ones(graph.n_factors)) is expected, name
 
@@ -87,10 +88,28 @@ def test_many_neighbours_at_one_variable(k, rho):
     np.testing.assert_allclose(fast.log_messages(), slow.messages, atol=1e-9)
 
 
+PARAMETRIC = [
+    ("potts", np.inf), ("truncated_linear", 2.0), ("truncated_linear", 1.5), ("truncated_linear", np.inf),
+    ("truncated_linear", 0.5), ("truncated_quadratic", 6.0), ("truncated_quadratic", np.inf),
+    ("truncated_quadratic", 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["grid", "potts", "truncated_linear", "truncated_quadratic", "hard_zeros", "repulsive",
+                                  "hard_implications", "huge_potentials", "eight_connected_grid", "star"])  # fmt: skip
+@pytest.mark.parametrize("rho", [1.0, 0.4])
+@pytest.mark.parametrize("schedule", ["forward_backward", "parallel"])
+def test_fast_max_product_equals_the_general_one(name, rho, schedule):
+    graph, theta = ZOO[name]()
+    fast = PairwiseMaxMessages(graph, theta, rho)
+    slow = GeneralMessages(graph, theta, np.full(graph.n_factors, rho), True)
+    for damping in (0.0, 0.0, 0.3):
+        assert fast.sweep(schedule, damping) == pytest.approx(slow.sweep(schedule, damping), rel=1e-12, abs=1e-12)
+        np.testing.assert_allclose(fast.log_messages(), slow.messages, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("task", ["marginals", "map"])
-@pytest.mark.parametrize(("kind", "truncation"), [("potts", np.inf), ("truncated_linear", 2.0), ("truncated_linear", 1.5),
-                                                  ("truncated_linear", np.inf), ("truncated_quadratic", 6.0),
-                                                  ("truncated_quadratic", np.inf)])  # fmt: skip
+@pytest.mark.parametrize(("kind", "truncation"), PARAMETRIC)
 @pytest.mark.parametrize("sign", [1.0, -0.5, 40.0])
 def test_parametric_kinds_equal_their_tables(task, kind, truncation, sign):
     graph = intarsia.grid_graph(3, 3, 7, kind=kind, truncation=truncation)

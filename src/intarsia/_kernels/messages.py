@@ -11,6 +11,9 @@ its variable and lies at `message_ptr[p]`. `finite` and `n_impossible` hold, for
     theta_i(x) + sum over factors d at i of rho_d log m_d(x)                                  (Domke2013 Eq. 18)
 
 split into its finite part and the number of -inf in it, so that one message can be taken out again.
+
+Scratch arrays are passed in and every table is a full one: each allocation and each further kind of factor would add
+about a second to the time that the first call takes to compile.
 """
 
 from __future__ import annotations
@@ -20,46 +23,32 @@ import numpy as np
 from intarsia._jit import kernel
 
 TINY = 1e-250  # below this a linear-domain result is computed again in the log domain
+PRODUCT, MAXIMUM, EXPONENTIALS = 0, 1, 2  # what `_contract` does with the entries
 
 
 @kernel
 def gather_beliefs(theta, messages, rho, variable_ptr, scope_idx, factor_of_pair, message_ptr, finite, n_impossible):
     """Fill `finite` and `n_impossible` from theta and all messages."""
-    for a in range(variable_ptr[-1]):
-        finite[a] = 0.0
-        n_impossible[a] = 0
-        if theta[a] == -np.inf:
-            n_impossible[a] = 1
-        else:
-            finite[a] = theta[a]
+    for a in range(finite.shape[0]):
+        n_impossible[a] = theta[a] == -np.inf
+        finite[a] = 0.0 if n_impossible[a] else theta[a]
     for p in range(scope_idx.shape[0]):
-        start = variable_ptr[scope_idx[p]]
+        start = variable_ptr[scope_idx[p]] - message_ptr[p]
         weight = rho[factor_of_pair[p]]
-        for x in range(message_ptr[p + 1] - message_ptr[p]):
-            value = messages[message_ptr[p] + x]
-            if value == -np.inf:
-                n_impossible[start + x] += 1
+        for m in range(message_ptr[p], message_ptr[p + 1]):
+            if messages[m] == -np.inf:
+                n_impossible[start + m] += 1
             else:
-                finite[start + x] += weight * value
+                finite[start + m] += weight * messages[m]
 
 
 @kernel
-def _log_cavity(p, v, variable_ptr, message_ptr, messages, finite, n_impossible, out):
-    """Log of what a variable tells factor of pair p: its belief without p's own message. Returns the largest."""
-    start = variable_ptr[v]
-    top = -np.inf
-    for x in range(variable_ptr[v + 1] - start):
-        if n_impossible[start + x] > 0:
-            out[x] = -np.inf  # a state ruled out anywhere is ruled out for good
-        else:
-            out[x] = finite[start + x] - messages[message_ptr[p] + x]
-            top = max(top, out[x])
-    return top
+def _contract(mode, table, start, scale, sizes, n_axes, target, factors, digits, out, shift):
+    """Combine a table with a factor per axis and all axes but the target are gone.
 
-
-@kernel
-def _sum_table(table, offset, sizes, n_axes, target, weights, digits, out):
-    """out[x] = sum over the table's entries with x on the target axis, times the weights of all other axes."""
+    PRODUCT: out[x] = sum of table * factors. MAXIMUM: shift[x] = max of scale * table + factors. EXPONENTIALS:
+    out[x] = sum of exp(scale * table + factors - shift[x]). The target's own factors are neutral.
+    """
     last = n_axes - 1
     width = sizes[last]
     rows = 1
@@ -68,21 +57,32 @@ def _sum_table(table, offset, sizes, n_axes, target, weights, digits, out):
         digits[a] = 0
     for x in range(sizes[target]):
         out[x] = 0.0
-    at = offset
+        if mode == MAXIMUM:
+            shift[x] = -np.inf
+    at = start
     for _ in range(rows):
-        prefix = 1.0
+        prefix = 1.0 if mode == PRODUCT else 0.0
         for a in range(last):
-            if a != target:
-                prefix *= weights[a, digits[a]]
-        if prefix != 0.0:
-            if target == last:
-                for x in range(width):
-                    out[x] += prefix * table[at + x]
+            if mode == PRODUCT:
+                prefix *= factors[a, digits[a]]
             else:
-                total = 0.0
-                for x in range(width):
-                    total += table[at + x] * weights[last, x]
-                out[digits[target]] += prefix * total
+                prefix += factors[a, digits[a]]
+        if mode == PRODUCT and target < last:
+            total = 0.0
+            for x in range(width):
+                total += table[at + x] * factors[last, x]
+            out[digits[target]] += prefix * total
+        else:
+            for x in range(width):
+                t = x if target == last else digits[target]
+                if mode == PRODUCT:
+                    out[t] += prefix * table[at + x]
+                else:
+                    value = prefix + scale * table[at + x] + factors[last, x]
+                    if mode == MAXIMUM:
+                        shift[t] = max(shift[t], value)
+                    elif value > -np.inf:
+                        out[t] += np.exp(value - shift[t])
         at += width
         a = last - 1
         while a >= 0:
@@ -94,235 +94,49 @@ def _sum_table(table, offset, sizes, n_axes, target, weights, digits, out):
 
 
 @kernel
-def _entry(theta, offset, kind, truncation, e, width):
-    """Score of entry e of a factor whatever its kind; `width` is the size of the last axis."""
-    if kind == 0:
-        return theta[offset + e]
-    gap = float(abs(e // width - e % width))
-    if kind == 1:
-        return theta[offset] if gap == 0.0 else 0.0
-    if kind == 2:
-        return -theta[offset] * min(gap, truncation)
-    return -theta[offset] * min(gap * gap, truncation)
-
-
-@kernel
-def _reduce_log(theta, offset, kind, truncation, inv_rho, sizes, n_axes, target, logs, maximise, digits, out, shift):
-    """Like `_sum_table`, in the log domain: a maximum, or a log-sum-exp in two passes."""
-    total = 1
-    for a in range(n_axes):
-        total *= sizes[a]
-    width = sizes[n_axes - 1]
-    for x in range(sizes[target]):
-        shift[x] = -np.inf
-        out[x] = 0.0
-    for sweep in range(1 if maximise else 2):
-        for a in range(n_axes):
-            digits[a] = 0
-        for e in range(total):
-            value = _entry(theta, offset, kind, truncation, e, width) * inv_rho
-            for a in range(n_axes):
-                if a != target:
-                    value += logs[a, digits[a]]
-            x = digits[target]
-            if sweep == 0:
-                shift[x] = max(shift[x], value)
-            elif value > -np.inf:
-                out[x] += np.exp(value - shift[x])
-            a = n_axes - 1
-            while a >= 0:
-                digits[a] += 1
-                if digits[a] < sizes[a]:
-                    break
-                digits[a] = 0
-                a -= 1
-    for x in range(sizes[target]):
-        out[x] = shift[x] if maximise or shift[x] == -np.inf else shift[x] + np.log(out[x])
-
-
-@kernel
-def _sum_potts(strength, weights, n, out, scratch):
-    """Potts in O(n): out[x] = sum of the others + exp(strength) weights[x], scaled; sums only, no cancellation."""
-    off = np.exp(-max(strength, 0.0))
-    on = np.exp(min(strength, 0.0))
-    after = 0.0
-    for x in range(n - 1, -1, -1):
-        scratch[x] = after
-        after += weights[x]
-    before = 0.0
-    for x in range(n):
-        out[x] = off * (before + scratch[x]) + on * weights[x]
-        before += weights[x]
-
-
-@kernel
-def _sum_exponential(strength, truncation, weights, n, out, left, right, power):
-    """Truncated linear in O(n): out[x] = sum over y of exp(-strength min(|x - y|, truncation)) weights[y].
-
-    Within the window the weights are geometric. Windows are put together from running sums over blocks of the window's
-    length, from the block's start and to its end, so that nothing is ever subtracted.
-    """
-    reach = n - 1
-    if truncation < n:
-        reach = min(reach, max(0, int(np.ceil(truncation)) - 1))
-    block = reach + 1
-    for d in range(n):
-        power[d] = np.exp(-strength * d)
-    for side in range(2):  # partners y <= x, then partners y > x in the mirror
-        for k in range(n):
-            w = weights[k if side == 0 else n - 1 - k]
-            left[k] = w if k % block == 0 else w + power[1] * left[k - 1]
-        for k in range(n - 1, -1, -1):
-            end = min(n, (k // block + 1) * block) - 1
-            term = power[end - k] * weights[k if side == 0 else n - 1 - k]
-            right[k] = term if k == end else right[k + 1] + term
-        for k in range(n):
-            x = k if side == 0 else n - 1 - k
-            begin = k - reach
-            window = 0.0 if k % block == 0 else power[1] * left[k - 1]
-            if begin >= 0 and begin // block != k // block:
-                window += power[k - (begin // block + 1) * block + 1] * right[begin]
-            if side == 0:
-                out[x] = weights[x] + window
-            else:
-                out[x] += window
-    if reach < n - 1:
-        beyond = np.exp(-strength * truncation)
-        total = 0.0
-        for x in range(reach + 1, n):
-            total += weights[x - reach - 1]
-            out[x] += beyond * total
-        total = 0.0
-        for x in range(n - reach - 2, -1, -1):
-            total += weights[x + reach + 1]
-            out[x] += beyond * total
-
-
-@kernel
-def _max_parametric(kind, strength, truncation, logs, n, out):
-    """Best partner under a Potts or truncated linear score in O(n); for a negative truncated weight in O(n^2)."""
-    if kind == 1:
-        best, second, at = -np.inf, -np.inf, -1
-        for x in range(n):
-            if logs[x] > best:
-                best, second, at = logs[x], best, x
-            elif logs[x] > second:
-                second = logs[x]
-        for x in range(n):
-            out[x] = max(second if x == at else best, strength + logs[x])
-        return
-    if kind == 2 and strength >= 0.0:
-        top = -np.inf
-        for x in range(n):
-            out[x] = logs[x]
-            top = max(top, logs[x])
-        for x in range(1, n):
-            out[x] = max(out[x], out[x - 1] - strength)
-        for x in range(n - 2, -1, -1):
-            out[x] = max(out[x], out[x + 1] - strength)
-        for x in range(n):
-            out[x] = max(out[x], top - strength * truncation)
-        return
-    for x in range(n):
-        out[x] = -np.inf
-        for y in range(n):
-            gap = float(abs(x - y))
-            if kind == 3:
-                gap = gap * gap
-            out[x] = max(out[x], logs[y] - strength * min(gap, truncation))
-
-
-@kernel
-def _max_quadratic(strength, truncation, logs, n, out, site, border):
-    """Truncated quadratic in O(n) for strength > 0: upper envelope of parabolas, then the truncation."""
-    top = -np.inf
-    n_site = 0
-    for y in range(n):
-        if logs[y] == -np.inf:
-            continue
-        top = max(top, logs[y])
-        while n_site > 0:
-            z = int(site[n_site - 1])
-            cross = (z + y) / 2.0 + (logs[z] - logs[y]) / (2.0 * strength * (y - z))
-            if n_site > 1 and cross <= border[n_site - 1]:
-                n_site -= 1
-                continue
-            border[n_site] = cross
-            break
-        site[n_site] = y
-        n_site += 1
-    if n_site == 0:
-        for x in range(n):
-            out[x] = -np.inf
-        return
-    k = 0
-    for x in range(n):
-        while k + 1 < n_site and border[k + 1] < x:
-            k += 1
-        y = int(site[k])
-        out[x] = max(logs[y] - strength * (x - y) ** 2, top - strength * truncation)
-
-
-@kernel
-def compute_message(
-    p, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr, kind, truncation,
-    variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, maximise,
-    sizes, digits, logs, weights, out, scratch,
+def _compute(
+    p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair,
+    message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
 ):  # fmt: skip
     """New message of pair p (Domke2013 Eq. 18), normalised, in `out`. Returns False if no state is possible."""
     c = factor_of_pair[p]
-    t = table_of_factor[c]
     first = scope_ptr[c]
     n_axes = scope_ptr[c + 1] - first
-    target = p - first
     for a in range(n_axes):
         v = scope_idx[first + a]
         sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
-        if a == target:
-            continue
-        top = _log_cavity(first + a, v, variable_ptr, message_ptr, messages, finite, n_impossible, logs[a])
+        top = -np.inf
+        for x in range(sizes[a]):
+            value = 0.0
+            if first + a != p:
+                state = variable_ptr[v] + x
+                # A state ruled out anywhere is ruled out for good.
+                value = -np.inf if n_impossible[state] else finite[state] - messages[message_ptr[first + a] + x]
+            logs[a, x] = value
+            top = max(top, value)
         if top == -np.inf:
             return False
         for x in range(sizes[a]):
             logs[a, x] -= top
-            if not maximise:
-                weights[a, x] = np.exp(logs[a, x])
+            weights[a, x] = np.exp(logs[a, x])
+    target = p - first
     n = sizes[target]
-    strength = theta[table_ptr[t]] * inv_rho[c] if kind[t] != 0 else 0.0
-    linear = False
-    if maximise:
-        other = logs[1 - target] if n_axes == 2 else logs[0]
-        if kind[t] == 3 and strength > 0.0:
-            _max_quadratic(strength, truncation[t], other, n, out, scratch[0], scratch[1])
-        elif kind[t] != 0:
-            _max_parametric(kind[t], strength, truncation[t], other, n, out)
-        else:
-            _reduce_log(
-                theta, table_ptr[t], 0, 0.0, inv_rho[c], sizes, n_axes, target, logs, True, digits, out, scratch[0]
-            )  # fmt: skip
-    else:
-        if kind[t] == 0:
-            _sum_table(exp_tables, exp_ptr[c], sizes, n_axes, target, weights, digits, out)
-            linear = True
-        elif kind[t] == 1 and strength > -np.inf:
-            _sum_potts(strength, weights[1 - target], n, out, scratch[0])
-            linear = True
-        elif kind[t] == 2 and strength >= 0.0:
-            _sum_exponential(strength, truncation[t], weights[1 - target], n, out, scratch[0], scratch[1], scratch[2])
-            linear = True
-        if linear:
+    linear = not maximise
+    for mode in range(3):  # a loop, since three calls with constants would be compiled three times
+        if mode == PRODUCT and not maximise:
+            _contract(mode, exp_tables, exp_ptr[c], 1.0, sizes, n_axes, target, weights, digits, out, shift)
             for x in range(n):
-                if out[x] < TINY:
-                    linear = False
-        if not linear:
-            _reduce_log(
-                theta, table_ptr[t], kind[t], truncation[t], inv_rho[c], sizes, n_axes, target, logs, False, digits,
-                out, scratch[0],
-            )  # fmt: skip
+                linear = linear and out[x] > TINY
+        elif (mode == MAXIMUM and not linear) or (mode == EXPONENTIALS and not (linear or maximise)):
+            _contract(mode, theta, table_start[c], 1.0 / rho[c], sizes, n_axes, target, logs, digits, out, shift)
     top = -np.inf
     for x in range(n):
         if linear:
             out[x] = np.log(out[x])
+        elif maximise or shift[x] == -np.inf:
+            out[x] = shift[x]
+        else:
+            out[x] = shift[x] + np.log(out[x])
         top = max(top, out[x])
     if top == -np.inf:
         return False
@@ -337,84 +151,73 @@ def compute_message(
 
 
 @kernel
-def _blend(new, old, damping, maximise):
-    """Damped message entry: a mixture of probabilities, or of scores for max-product."""
-    if damping == 0.0:
-        return new
-    if maximise:
-        return (1.0 - damping) * new + damping * old
-    left, right = np.log1p(-damping) + new, np.log(damping) + old
-    top = max(left, right)
-    return top if top == -np.inf else top + np.log(np.exp(left - top) + np.exp(right - top))
+def _settle(p, maximise, strict, damping, message_ptr, messages, out):
+    """Damp the message in `out` and return how much it differs from the old one.
+
+    Damping mixes probabilities, or scores for max-product. The change is that of probabilities; of logarithms for
+    max-product and if `strict`, where a state that becomes impossible counts 1.
+    """
+    change = 0.0
+    for x in range(message_ptr[p + 1] - message_ptr[p]):
+        old, new = messages[message_ptr[p] + x], out[x]
+        if damping > 0.0 and maximise:
+            new = (1.0 - damping) * new + damping * old
+        elif damping > 0.0 and max(old, new) > -np.inf:
+            top = max(old, new)
+            new = top + np.log((1.0 - damping) * np.exp(new - top) + damping * np.exp(old - top))
+        out[x] = new
+        if new == old:
+            continue
+        if not (maximise or strict):
+            change = max(change, abs(np.exp(new) - np.exp(old)))
+        elif new == -np.inf or old == -np.inf:
+            change = max(change, 1.0)
+        else:
+            change = max(change, abs(new - old))
+    return change
 
 
 @kernel
-def _change(new, old, scores):
-    """Change of one normalised entry, or of its logarithm (a state that becomes impossible then counts 1)."""
-    if new == old:
-        return 0.0
-    if scores:
-        return 1.0 if new == -np.inf or old == -np.inf else abs(new - old)
-    return abs(np.exp(new) - np.exp(old))
-
-
-@kernel
-def _store(p, v, new, messages, weight, variable_ptr, message_ptr, finite, n_impossible):
-    """Replace message p and keep the beliefs of its variable in step."""
-    start = variable_ptr[v]
-    for x in range(variable_ptr[v + 1] - start):
-        old = messages[message_ptr[p] + x]
-        if old == -np.inf:
-            n_impossible[start + x] -= 1
-        else:
-            finite[start + x] -= weight * old
-        if new[x] == -np.inf:
-            n_impossible[start + x] += 1
-        else:
-            finite[start + x] += weight * new[x]
-        messages[message_ptr[p] + x] = new[x]
+def _store(p, v, weight, variable_ptr, message_ptr, messages, source, start, finite, n_impossible):
+    """Replace message p by `source[start:]` and keep the beliefs of its variable in step."""
+    for x in range(message_ptr[p + 1] - message_ptr[p]):
+        old, new = messages[message_ptr[p] + x], source[start + x]
+        state = variable_ptr[v] + x
+        n_impossible[state] += (new == -np.inf) - (old == -np.inf)
+        if old > -np.inf:
+            finite[state] -= weight * old
+        if new > -np.inf:
+            finite[state] += weight * new
+        messages[message_ptr[p] + x] = new
 
 
 @kernel
 def sweep_messages(
-    order, in_place, strict, damping, rho, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor,
-    table_ptr, kind, truncation, variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible,
-    maximise, work,
+    order, in_place, strict, damping, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr,
+    scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
+    spare,
 ):  # fmt: skip
     """Update each message of `order` once; each sees those before it (`in_place`) or only the old ones.
 
-    The residual is measured on logarithms for max-product, and if `strict`: then a state of tiny probability counts
-    as much as any other. Returns the residual, NaN when a message leaves no state possible (the model is infeasible).
+    Beliefs must be gathered before. Returns the residual, NaN when a message leaves no state possible (the model is
+    infeasible). If not in place the new messages are in `spare`.
     """
-    k_max, s_max = work.shape[1], (work.shape[0] - 4) // 2
-    sizes, digits = np.empty(s_max, np.int64), np.empty(s_max, np.int64)
-    logs, weights, out, scratch = work[:s_max], work[s_max : 2 * s_max], work[2 * s_max], work[2 * s_max + 1 :]
-    new = messages if in_place else np.empty_like(messages)
     residual = 0.0
-    gather_beliefs(theta, messages, rho, variable_ptr, scope_idx, factor_of_pair, message_ptr, finite, n_impossible)
-    blended = np.empty(k_max)
     for k in range(order.shape[0]):
         p = order[k]
-        possible = compute_message(
-            p, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr, kind, truncation,
-            variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, maximise,
-            sizes, digits, logs, weights, out, scratch,
+        possible = _compute(
+            p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx,
+            factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
         )  # fmt: skip
         if not possible:
             return np.nan
-        for x in range(message_ptr[p + 1] - message_ptr[p]):
-            old = messages[message_ptr[p] + x]
-            blended[x] = _blend(out[x], old, damping, maximise)
-            residual = max(residual, _change(blended[x], old, maximise or strict))
-            if not in_place:
-                new[message_ptr[p] + x] = blended[x]
+        residual = max(residual, _settle(p, maximise, strict, damping, message_ptr, messages, out))
         if in_place:
-            _store(
-                p, scope_idx[p], blended, messages, rho[factor_of_pair[p]], variable_ptr, message_ptr, finite,
-                n_impossible,
-            )  # fmt: skip
-    if not in_place:
-        messages[:] = new
+            weight = rho[factor_of_pair[p]]
+            _store(p, scope_idx[p], weight, variable_ptr, message_ptr, messages, out, 0, finite, n_impossible)
+        else:
+            for x in range(message_ptr[p + 1] - message_ptr[p]):
+                spare[message_ptr[p] + x] = out[x]
     return residual
 
 
@@ -444,43 +247,31 @@ def _sift(heap, place, priority, at):
 
 @kernel
 def sweep_residual(
-    pair_ptr, pair_idx, n_updates, tol, pending, priority, heap, place, fresh, damping, rho, factor_of_pair, theta,
-    exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr, kind, truncation, variable_ptr, scope_ptr, scope_idx,
-    message_ptr, messages, finite, n_impossible, maximise, work,
+    fresh, pair_ptr, pair_idx, priority, heap, place, queue, damping, maximise, theta, exp_tables, exp_ptr, table_start,
+    rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits,
+    logs, weights, out, shift, spare,
 ):  # fmt: skip
     """As many single updates as there are messages, always of the one that would change most.
 
-    `pending` holds every message as it would be after its update, `priority` how much that changes it.
-    Returns the largest change still pending, NaN when the model is infeasible.
+    `spare` holds every message as it would be after its update, `priority` how much that changes it; both are computed
+    afresh at the first sweep. Returns the largest change still pending, NaN when the model is infeasible.
     """
-    k_max, s_max = work.shape[1], (work.shape[0] - 4) // 2
-    sizes, digits = np.empty(s_max, np.int64), np.empty(s_max, np.int64)
-    logs, weights, out, scratch = work[:s_max], work[s_max : 2 * s_max], work[2 * s_max], work[2 * s_max + 1 :]
-    gather_beliefs(theta, messages, rho, variable_ptr, scope_idx, factor_of_pair, message_ptr, finite, n_impossible)
     n_pairs = scope_idx.shape[0]
-    queue = np.empty(n_pairs, np.int64)
-    blended = np.empty(k_max)
-    for update in range(n_updates + 1):
+    for update in range(n_pairs + 1):
         n_queue = 0
         if update == 0:
-            if fresh:  # everything is pending for the first time
+            if fresh:
                 for p in range(n_pairs):
-                    queue[p] = p
-                    heap[p] = p
-                    place[p] = p
+                    queue[p] = heap[p] = place[p] = p
                     priority[p] = 0.0
                 n_queue = n_pairs
         else:
             p = heap[0]
-            if priority[p] <= tol:
+            if priority[p] == 0.0:
                 break
             v = scope_idx[p]
-            start = message_ptr[p]
-            size = message_ptr[p + 1] - start
-            _store(
-                p, v, pending[start : start + size], messages, rho[factor_of_pair[p]], variable_ptr, message_ptr,
-                finite, n_impossible,
-            )  # fmt: skip
+            weight = rho[factor_of_pair[p]]
+            _store(p, v, weight, variable_ptr, message_ptr, messages, spare, message_ptr[p], finite, n_impossible)
             queue[0] = p
             n_queue = 1
             for k in range(pair_ptr[v], pair_ptr[v + 1]):
@@ -491,19 +282,14 @@ def sweep_residual(
                         n_queue += 1
         for k in range(n_queue):
             p = queue[k]
-            possible = compute_message(
-                p, factor_of_pair, theta, exp_tables, exp_ptr, inv_rho, table_of_factor, table_ptr, kind, truncation,
-                variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, maximise,
-                sizes, digits, logs, weights, out, scratch,
+            possible = _compute(
+                p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx,
+                factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
             )  # fmt: skip
             if not possible:
                 return np.nan
-            change = 0.0
+            priority[p] = _settle(p, maximise, False, damping, message_ptr, messages, out)
             for x in range(message_ptr[p + 1] - message_ptr[p]):
-                old = messages[message_ptr[p] + x]
-                blended[x] = _blend(out[x], old, damping, maximise)
-                pending[message_ptr[p] + x] = blended[x]
-                change = max(change, _change(blended[x], old, maximise))
-            priority[p] = change
+                spare[message_ptr[p] + x] = out[x]
             _sift(heap, place, priority, place[p])
     return priority[heap[0]] if n_pairs else 0.0

@@ -243,25 +243,77 @@ def _receive(table, k, forward, cavity, out):
 
 
 @fast_kernel
-def _receive_potts(table, k, cavity, out):
-    """Potts in O(k): out[x] = off * (sum of the others) + on * cavity[x], from sums only; the table is (off, on)."""
-    off, on = table[0], table[1]
+def _receive_potts(gap, k, cavity, out):
+    """Potts in O(k): gap[0] for the same state, gap[1] for the others; sums only, nothing is subtracted."""
     after = 0.0
     for x in range(k - 1, -1, -1):
         out[x] = after
         after += cavity[x]
     before = 0.0
     for x in range(k):
-        out[x] = off * (before + out[x]) + on * cavity[x]
+        out[x] = gap[1] * (before + out[x]) + gap[0] * cavity[x]
         before += cavity[x]
 
 
 @fast_kernel
+def _receive_beyond(gap, reach, k, cavity, out):
+    """Add the partners farther than `reach`, where the score has levelled off, in O(k)."""
+    total = 0.0
+    for x in range(reach + 1, k):
+        total += cavity[x - reach - 1]
+        out[x] += gap[reach + 1] * total
+    total = 0.0
+    for x in range(k - reach - 2, -1, -1):
+        total += cavity[x + reach + 1]
+        out[x] += gap[reach + 1] * total
+
+
+@fast_kernel
+def _receive_linear(gap, reach, k, cavity, out, left, right):
+    """Truncated linear in O(k): weights gap[d] are powers of gap[1] up to `reach`, constant beyond.
+
+    A window is put together from running sums over blocks of its own length, from the block's start and to its end, so
+    that nothing is ever subtracted.
+    """
+    block = reach + 1
+    for side in range(2):  # partners y <= x, then partners y > x in the mirror
+        for j in range(k):
+            w = cavity[j if side == 0 else k - 1 - j]
+            left[j] = w if j % block == 0 else w + gap[1] * left[j - 1]
+        for j in range(k - 1, -1, -1):
+            end = min(k, (j // block + 1) * block) - 1
+            term = gap[end - j] * cavity[j if side == 0 else k - 1 - j]
+            right[j] = term if j == end else right[j + 1] + term
+        for j in range(k):
+            x = j if side == 0 else k - 1 - j
+            begin = j - reach
+            window = 0.0 if j % block == 0 else gap[1] * left[j - 1]
+            if begin >= 0 and begin // block != j // block:
+                window += gap[j - (begin // block + 1) * block + 1] * right[begin]
+            if side == 0:
+                out[x] = cavity[x] + window
+            else:
+                out[x] += window
+    _receive_beyond(gap, reach, k, cavity, out)
+
+
+@fast_kernel
+def _receive_window(gap, reach, k, cavity, out):
+    """Any function of the distance, constant beyond `reach`, in O(k reach)."""
+    for x in range(k):
+        total = 0.0
+        for y in range(max(0, x - reach), min(k, x + reach + 1)):
+            total += gap[abs(x - y)] * cavity[y]
+        out[x] = total
+    _receive_beyond(gap, reach, k, cavity, out)
+
+
+@fast_kernel
 def sweep_equal(
-    forward, potts, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after,
-    common, cavity, out,
+    forward, kind, reach, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after,
+    common, cavity, out, left, right,
 ):  # fmt: skip
-    """Half-sweep for k states; a row of `tables` holds k*k entries, or the pair (off, on) if `potts`."""
+    """Half-sweep for k states; a row of `tables` holds k*k entries (`kind` None) or k weights by distance."""
     n, k = unary.shape
     residual = 0.0
     for step in range(n):
@@ -308,10 +360,15 @@ def sweep_equal(
             else:
                 for x in range(k):
                     cavity[x] = common[x]
-            if potts:
-                _receive_potts(tables[table_of_slot[q]], k, cavity, out)
+            t = table_of_slot[q]
+            if kind is None:  # full tables; the compiler drops the rest
+                _receive(tables[t], k, forward, cavity, out)
+            elif kind == 1:
+                _receive_potts(tables[t], k, cavity, out)
+            elif kind == 2 and tables[t, 0] == 1.0:  # the weight is not negative
+                _receive_linear(tables[t], reach[t], k, cavity, out, left, right)
             else:
-                _receive(tables[table_of_slot[q]], k, forward, cavity, out)
+                _receive_window(tables[t], reach[t], k, cavity, out)
             total = 0.0
             for x in range(k):
                 total += out[x]

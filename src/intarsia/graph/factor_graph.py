@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen
+from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen, read_only
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
 from intarsia.graph.factor_kinds import FactorKind, parametric_statistic
@@ -348,7 +348,8 @@ class FactorGraph:
         from intarsia._kernels.statistics import score_labellings
 
         labels = self.check_labelling(y)
-        scores: FloatArray = score_labellings(self._rows(labels), self.check_theta(theta), *self.statistics_arguments)
+        values = read_only(self.check_theta(theta))
+        scores: FloatArray = score_labellings(self._rows(labels), values, *self.statistics_arguments)
         return float(scores[0]) if labels.ndim == 1 else scores.reshape(labels.shape[:-1])
 
     def statistics(self, y: ArrayLike) -> FloatArray:

@@ -8,8 +8,9 @@ import numpy as np
 
 from intarsia._kernels.beliefs import decode_in_order, factor_beliefs, traversal_order, variable_beliefs
 from intarsia._kernels.messages import gather_beliefs, sweep_messages, sweep_residual
-from intarsia._validation import FloatArray, IntArray
+from intarsia._validation import FloatArray, IntArray, read_only
 from intarsia.graph import FactorGraph
+from intarsia.graph.expansion import expand_tables
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Beliefs:
     inconsistency : float
         Largest difference between a variable's marginal and that of a factor at it; 0 at a fixed point.
     upper_bound : float
-        Bound on log Z for these messages, converged or not, if rho is valid.
+        Bound on log Z for these messages, converged or not, if rho is a mean of forests.
     """
 
     mu: FloatArray
@@ -38,15 +39,11 @@ class GeneralMessages:
     """State of message passing on one graph: messages (`start` is taken over, not copied), beliefs, work space."""
 
     def __init__(
-        self,
-        graph: FactorGraph,
-        theta: FloatArray,
-        rho: FloatArray,
-        maximise: bool,
-        start: FloatArray | None = None,
+        self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None = None
     ) -> None:
-        self.graph = graph
-        self.theta = theta
+        self.expansion = expand_tables(graph)
+        self.graph = graph = self.expansion.graph
+        self.theta = read_only(self.expansion.lower(theta))
         self.rho = rho
         self.maximise = maximise
         sizes = graph.n_states[graph.scope_idx]
@@ -58,48 +55,46 @@ class GeneralMessages:
         split = int(graph.variable_ptr[-1])
         self.finite = np.empty(split)
         self.n_impossible = np.empty(split, np.int64)
-        k_max = int(graph.n_states.max(initial=1))
-        self.work = np.empty((2 * max(graph.max_scope, 2) + 4, k_max))
-        self.exp_tables, self.exp_ptr, self.exp_top = _exponentials(graph, theta, rho, maximise)
-        self._queue: tuple[FloatArray, FloatArray, IntArray, IntArray] | None = None
+        self.table_start = graph.table_ptr[graph.table_of_factor]
+        self.exp_tables, self.exp_ptr = _exponentials(graph, self.theta, rho, maximise)
+        self._spare: FloatArray | None = None
+        self._heap: tuple[FloatArray, IntArray, IntArray, IntArray] | None = None
+        scope, k = max(graph.max_scope, 2), int(graph.n_states.max(initial=1))
+        self._counters = np.empty(scope, np.int64), np.empty(scope, np.int64)
+        self._logs, self._weights = np.empty((scope, k)), np.empty((scope, k))
+        self._rows = np.empty(k), np.empty(k)
 
     def sweep(self, schedule: str, damping: float, strict: bool = False) -> float:
         """Update every message once; returns the residual, NaN when the model is infeasible.
 
         `strict` measures the change of logarithms, so that states of tiny probability count too.
         """
-        if schedule == "residual":
-            return self._sweep_residual(damping)
-        if schedule == "parallel":
-            order = np.arange(self.graph.scope_idx.size)
+        graph = self.graph
+        self._gather()
+        if schedule == "forward_backward":
+            spare = self.messages  # not used
+        elif self._spare is None:
+            spare = self._spare = np.empty_like(self.messages)
         else:
-            order = sweep_order(self.graph)
-        return sweep_messages(order, schedule != "parallel", strict, damping, self.rho, *self._arguments)
-
-    def _sweep_residual(self, damping: float) -> float:
-        graph = self.graph
-        n_pairs = graph.scope_idx.size
-        fresh = self._queue is None
-        if self._queue is None:
-            self._queue = (
-                np.empty(self.messages.size),
-                np.zeros(n_pairs),
-                np.empty(n_pairs, np.int64),
-                np.empty(n_pairs, np.int64),
-            )
-        pair_ptr, pair_idx = graph.pairs_by_variable
-        return sweep_residual(
-            pair_ptr, pair_idx, n_pairs, 0.0, *self._queue, fresh, damping, self.rho, *self._arguments
+            spare = self._spare
+        arguments = (
+            damping, self.maximise, self.theta, self.exp_tables, self.exp_ptr, self.table_start, self.rho,
+            graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.factor_of_pair, self.message_ptr, self.messages,
+            self.finite, self.n_impossible, *self._counters, self._logs, self._weights, *self._rows, spare,
         )  # fmt: skip
-
-    @property
-    def _arguments(self) -> tuple[object, ...]:
-        graph = self.graph
-        return (
-            graph.factor_of_pair, self.theta, self.exp_tables, self.exp_ptr, 1.0 / self.rho, graph.table_of_factor,
-            graph.table_ptr, graph.table_kind, graph.table_truncation, graph.variable_ptr, graph.scope_ptr,
-            graph.scope_idx, self.message_ptr, self.messages, self.finite, self.n_impossible, self.maximise, self.work,
-        )  # fmt: skip
+        if schedule == "residual":
+            fresh = self._heap is None
+            n_pairs = graph.scope_idx.size
+            if self._heap is None:
+                heap, place, queue = (np.empty(n_pairs, np.int64) for _ in range(3))
+                self._heap = np.empty(n_pairs), heap, place, queue
+            pair_ptr, pair_idx = graph.pairs_by_variable
+            return sweep_residual(fresh, pair_ptr, pair_idx, *self._heap, *arguments)
+        if schedule == "parallel":
+            residual = sweep_messages(np.arange(graph.scope_idx.size), False, strict, *arguments)
+            self.messages, self._spare = spare, self.messages
+            return residual
+        return sweep_messages(sweep_order(graph), True, strict, *arguments)
 
     def _gather(self) -> None:
         graph = self.graph
@@ -116,15 +111,15 @@ class GeneralMessages:
         log_mu, log_norm = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables)
         if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu, log_norm):
             return None
-        widest = max(int(np.diff(graph.table_ptr).max(initial=1)), int(graph.n_states.max()) ** 2)
-        checks = np.zeros(2)
+        joint, checks = np.empty(int(np.diff(graph.table_ptr).max(initial=1))), np.zeros(2)
         objective = factor_beliefs(
-            self.theta, self.exp_tables, self.exp_ptr, self.exp_top, self.rho, graph.table_of_factor, graph.table_ptr,
-            graph.table_kind, graph.table_truncation, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-            self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, log_norm, mu, self.work,
-            np.empty(widest), checks,
+            self.theta, self.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
+            self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, log_norm, mu, *self._counters,
+            self._logs, self._weights, joint, checks,
         )  # fmt: skip
-        return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
+        if np.isnan(objective):
+            return None
+        return Beliefs(self.expansion.raise_mu(mu), float(objective), float(checks[0]), float(checks[1]))
 
     def log_messages(self) -> FloatArray:
         """The messages."""
@@ -142,13 +137,16 @@ class GeneralMessages:
             beliefs = np.where(self.n_impossible > 0, -np.inf, self.finite)
             blocks = np.split(beliefs, graph.variable_ptr[1:-1])
             return np.array([int(block.argmax()) for block in blocks], dtype=np.int64)
-        pair_ptr, pair_idx = graph.pairs_by_variable
-        order = traversal_order(pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx)
-        return decode_in_order(
-            order, self.theta, self.rho, pair_ptr, pair_idx, graph.factor_of_pair, graph.table_of_factor,
-            graph.table_ptr, graph.table_kind, graph.table_truncation, graph.variable_ptr, graph.scope_ptr,
-            graph.scope_idx, self.message_ptr, self.messages, self.finite, self.n_impossible, self.work,
+        pairs, order = graph.pairs_by_variable, np.empty(graph.n_variables, np.int64)
+        seen, factor_seen = np.zeros(graph.n_variables, np.bool_), np.zeros(graph.n_factors, np.bool_)
+        traversal_order(*pairs, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx, order, seen, factor_seen)
+        labels = np.full(graph.n_variables, -1)
+        decode_in_order(
+            order, self.theta, self.table_start, self.rho, *pairs, graph.factor_of_pair, graph.variable_ptr,
+            graph.scope_ptr, graph.scope_idx, self.message_ptr, self.messages, self.finite, self.n_impossible,
+            *self._counters, self._logs, *self._rows, labels,
         )  # fmt: skip
+        return labels
 
 
 def sweep_order(graph: FactorGraph) -> IntArray:
@@ -172,38 +170,31 @@ def sweep_order(graph: FactorGraph) -> IntArray:
 
 def _exponentials(
     graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool
-) -> tuple[FloatArray, IntArray, FloatArray]:
-    """exp((theta - max) / rho) of every full table, where each factor's lies, and its max / rho.
+) -> tuple[FloatArray, IntArray]:
+    """exp((theta - max) / rho) of every table, read-only as theta is, and where each factor's lies.
 
     Factors that share a table share its exponential too if they have the same rho.
     """
-    n_factors = graph.n_factors
-    top = np.zeros(n_factors)
-    if maximise or n_factors == 0:
-        return np.empty(0), np.zeros(n_factors, np.int64), top
+    if maximise or graph.n_factors == 0:
+        return theta[:0], np.zeros(graph.n_factors, np.int64)
     if graph.shares_tables:
         keys = np.stack([graph.table_of_factor.astype(float), rho], axis=1)
         _, representative, block_of_factor = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        tables = graph.table_of_factor[representative]
         block_of_factor = block_of_factor.reshape(-1)
+        values = np.concatenate([graph.table(theta, int(t)).reshape(-1) for t in tables])
     else:
-        representative = block_of_factor = np.arange(n_factors)
-    tables = graph.table_of_factor[representative]
-    full = graph.table_kind[tables] == 0
-    sizes = np.where(full, np.diff(graph.table_ptr)[tables], 0)
+        representative = block_of_factor = np.arange(graph.n_factors)
+        tables = graph.table_of_factor
+        if (tables == block_of_factor).all():
+            values = theta[graph.table_ptr[0] :].copy()
+        else:
+            values = np.concatenate([graph.table(theta, int(t)).reshape(-1) for t in tables])
+    sizes = np.diff(graph.table_ptr)[tables]
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if graph.shares_tables or not full.all():
-        blocks = [theta[graph.table_ptr[t] : graph.table_ptr[t] + n] for t, n in zip(tables, sizes, strict=True)]
-        values = np.concatenate(blocks) if blocks else np.empty(0)
-    else:
-        values = theta[graph.table_ptr[0] :].copy()
-    block_top = np.zeros(tables.size)
-    if full.any():
-        block_top[full] = np.maximum.reduceat(values, starts[:-1][full])
-        block_top[np.isneginf(block_top)] = 0.0
-        inverse = 1.0 / rho[representative]
-        values -= np.repeat(block_top, sizes)
-        if (rho != 1.0).any():
-            values *= np.repeat(inverse, sizes)
-        np.exp(values, out=values)
-        block_top *= inverse
-    return values, starts[block_of_factor], block_top[block_of_factor]
+    top = np.maximum.reduceat(values, starts[:-1])
+    top[np.isneginf(top)] = 0.0
+    values -= np.repeat(top, sizes)
+    if (rho != 1.0).any():
+        values /= np.repeat(rho[representative], sizes)
+    return read_only(np.exp(values, out=values)), starts[block_of_factor]

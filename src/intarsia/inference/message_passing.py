@@ -9,11 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
+from intarsia.graph import FactorGraph
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
 from intarsia.inference.general_messages import Beliefs, GeneralMessages
 from intarsia.inference.iteration import Iteration, iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
-from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise
+from intarsia.inference.pairwise_max import PairwiseMaxMessages
+from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise, is_uniform_pairwise
 from intarsia.inference.result import Status
 
 # Marginals of factors and variables that differ by more are no fixed point, however still the messages stand.
@@ -83,11 +85,7 @@ class MessagePassing(InferenceMethod):
             feasible = search.labelling
         maximise = problem.task == "map"
         start = None if problem.start_messages is None else problem.start_messages.copy()
-        state: GeneralMessages | PairwiseMessages
-        if not maximise and self.schedule != "residual" and fits_pairwise(graph, theta, appearance.rho):
-            state = PairwiseMessages(graph, theta, float(appearance.rho[0]), start)
-        else:
-            state = GeneralMessages(graph, theta, appearance.rho, maximise, start)
+        state = self._state(graph, theta, appearance.rho, maximise, start)
         loop = iterate(
             lambda: state.sweep(self.schedule, self.damping), self.max_iter, self.tol, problem.clock, problem.report
         )
@@ -95,7 +93,7 @@ class MessagePassing(InferenceMethod):
             loop.status, loop.residual = Status.CONVERGED, 0.0
         if loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
-        if maximise:
+        if maximise or isinstance(state, PairwiseMaxMessages):
             return self._label(problem, state.general(), loop, feasible)
         beliefs = state.beliefs()
         disagree = beliefs is not None and beliefs.inconsistency > max(CONSISTENT, 100 * self.tol)
@@ -106,6 +104,17 @@ class MessagePassing(InferenceMethod):
         if beliefs is None or loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
         return self._conclude(problem, state.log_messages(), loop, beliefs, appearance)
+
+    def _state(
+        self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None
+    ) -> GeneralMessages | PairwiseMessages | PairwiseMaxMessages:
+        """The fastest state of messages that fits."""
+        if self.schedule != "residual":
+            if maximise and is_uniform_pairwise(graph, rho):
+                return PairwiseMaxMessages(graph, theta, float(rho[0]), start)
+            if not maximise and fits_pairwise(graph, theta, rho):
+                return PairwiseMessages(graph, theta, float(rho[0]), start)
+        return GeneralMessages(graph, theta, rho, maximise, start)
 
     def _label(self, problem: Problem, state: GeneralMessages, loop: Iteration, feasible: IntArray | None) -> Answer:
         """Labelling from the max-marginals; the feasible one instead where they suggest the impossible."""

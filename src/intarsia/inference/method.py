@@ -41,8 +41,8 @@ class Problem:
     In normal form (see `intarsia.graph.reduction`) every variable has at least two states, every factor joins at
     least two variables, no two factors join the same set, and every variable has a state that is not -inf.
 
-    `original` is the user's graph and `factor_of` says which factor of `graph` each of its factors went into (-1: none).
-    `theta` is divided by the temperature already; `task` is "map" at temperature 0.
+    `original` is the user's graph; `factor_of` says which factor of `graph` each of its factors went into (-1: none).
+    `theta` is read-only and divided by the temperature already; `task` is "map" at temperature 0.
     """
 
     graph: FactorGraph

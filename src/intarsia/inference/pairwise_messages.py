@@ -15,8 +15,9 @@ from intarsia._kernels.pairwise_messages import (
     sweep_binary_reweighted,
     sweep_equal,
 )
-from intarsia._validation import FloatArray, IntArray
+from intarsia._validation import FloatArray, IntArray, read_only
 from intarsia.graph import FactorGraph, FactorKind
+from intarsia.graph.factor_kinds import parametric_statistic
 from intarsia.inference.general_messages import Beliefs, GeneralMessages
 
 # Products of normalised messages stay above exp(-SAFE_RANGE), far from underflow at exp(-708).
@@ -61,25 +62,22 @@ class PairwiseMessages:
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, rho: float, start: FloatArray | None = None) -> None:
         self.graph = graph
-        self.theta = theta
+        self.theta = read_only(theta)
         self.rho = rho
         self.k = k = int(graph.n_states[0])
-        self.potts = bool(graph.table_kind[0] == FactorKind.POTTS)
+        self.kind = int(graph.table_kind[0]) or None
         self.layout = layout = SlotLayout.of(graph)
         split = int(graph.variable_ptr[-1])
         unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
         self.unary_top = _spans(unary)[0]
         self.unary = np.exp(unary - self.unary_top[:, None])
-        self.tables, self.table_of_slot = self._lay_tables(theta[split:])
-        if self.potts:
-            strength = self.tables / rho
-            self.tables = np.exp(np.concatenate([-np.maximum(strength, 0), np.minimum(strength, 0)], axis=1))
-        else:
-            self.table_top = _spans(self.tables)[0]
-            self.tables -= self.table_top[:, None]
-            if rho != 1.0:
-                self.tables /= rho
-            np.exp(self.tables, out=self.tables)
+        self.tables, self.table_of_slot = lay_tables(graph, layout, theta[split:])
+        self.table_top = _spans(self.tables)[0]
+        self.tables -= self.table_top[:, None]
+        if rho != 1.0:
+            self.tables /= rho
+        np.exp(self.tables, out=self.tables)
+        self.reach = reach_of_tables(graph, k)
         n_messages = graph.scope_idx.size
         if start is None:
             self.messages = np.full((n_messages, k), 1.0 / k)
@@ -87,27 +85,8 @@ class PairwiseMessages:
             self.messages = np.exp(start.reshape(n_messages, k)[layout.pair_of_slot])
         self.root = {0.5: 1, 0.25: 2}.get(rho, 0)
         self._spare: FloatArray | None = None
-        self._work = np.empty((4, k))
+        self._work = np.empty((5, k))
         self._after = np.empty((layout.most_receivers, k))
-
-    def _lay_tables(self, scores: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Tables with the earlier variable as first axis, and which one each slot uses.
-
-        Tables of single factors lie in the order in which a sweep reads them; of shared ones there are two, as given
-        and transposed.
-        """
-        graph, layout, k = self.graph, self.layout, self.k
-        if self.potts:
-            return scores.reshape(-1, 1), graph.table_of_factor[layout.factor_of_edge][layout.edge_of_slot]
-        tables = scores.reshape(-1, k, k)
-        if graph.shares_tables:
-            both = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
-            used = 2 * graph.table_of_factor[layout.factor_of_edge] + layout.flipped
-            return both, used[layout.edge_of_slot]
-        laid = tables[graph.table_of_factor[layout.factor_of_edge]]
-        if layout.flipped.any():
-            laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
-        return laid.reshape(-1, k * k), layout.edge_of_slot
 
     def sweep(self, schedule: str, damping: float) -> float:
         """Update every message once; returns the residual, NaN when the model is infeasible."""
@@ -123,8 +102,8 @@ class PairwiseMessages:
                 layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.tables, self.unary, self.rho,
                 self.root, damping, old, new, self._after,
             )  # fmt: skip
-            if self.k > 2 or self.potts:
-                change = sweep_equal(forward, self.potts, *where, *self._work[:3])
+            if self.k > 2 or self.kind is not None:
+                change = sweep_equal(forward, self.kind, self.reach, *where, *self._work)
             elif self.rho == 1.0:
                 change = sweep_binary(forward, *where)
             else:
@@ -145,7 +124,7 @@ class PairwiseMessages:
 
     def beliefs(self) -> Beliefs | None:
         """Marginals and the value of the objective; None when the model is infeasible."""
-        if self.potts:
+        if self.kind is not None:
             return self.general().beliefs()
         graph, layout = self.graph, self.layout
         mu, checks = graph.zeros(), np.zeros(2)
@@ -166,31 +145,69 @@ class PairwiseMessages:
         return GeneralMessages(self.graph, self.theta, rho, False, self.log_messages())
 
 
-def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> bool:
-    """Whether the fast path applies: shapes, one rho, no hard zero in a table, and no product that could underflow."""
-    if graph.n_factors == 0 or graph.n_variables == 0:
-        return False
-    widths = np.diff(graph.scope_ptr)
+def lay_tables(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Tables with the earlier variable as first axis, and which one each slot uses; a copy.
+
+    Tables of single factors lie in the order in which a sweep reads them; of shared ones there are two, as given
+    and transposed. A parametric factor has its scores by distance.
+    """
     k = int(graph.n_states[0])
-    kinds = graph.table_kind
-    same = bool(
-        (widths == 2).all() and (graph.n_states == k).all() and (kinds == kinds[0]).all() and (rho == rho[0]).all()
-    )
-    if not same or kinds[0] not in (FactorKind.TABLE, FactorKind.POTTS):
+    table_of_edge = graph.table_of_factor[layout.factor_of_edge]
+    if graph.table_kind[0] != FactorKind.TABLE:
+        kind, truncation = int(graph.table_kind[0]), graph.table_truncation
+        by_distance = [parametric_statistic(kind, float(t), k)[0] for t in np.unique(truncation)]
+        return (
+            scores[:, None] * np.stack(by_distance)[np.unique(truncation, return_inverse=True)[1].reshape(-1)],
+            table_of_edge[layout.edge_of_slot],
+        )
+    tables = scores.reshape(-1, k, k)
+    if graph.shares_tables:
+        both = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
+        return both, (2 * table_of_edge + layout.flipped)[layout.edge_of_slot]
+    laid = tables[table_of_edge]
+    if layout.flipped.any():
+        laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
+    return laid.reshape(-1, k * k), layout.edge_of_slot
+
+
+def reach_of_tables(graph: FactorGraph, k: int) -> IntArray:
+    """Distance up to which a truncated score still changes, for each table; beyond it the score is constant."""
+    truncation = graph.table_truncation
+    if graph.table_kind[0] == FactorKind.TRUNCATED_QUADRATIC:
+        truncation = np.sqrt(truncation)
+    return np.clip(np.ceil(np.minimum(truncation, k)) - 1, 0, k - 1).astype(np.int64)
+
+
+def is_uniform_pairwise(graph: FactorGraph, rho: FloatArray) -> bool:
+    """Whether all factors are pairwise, of one kind and with one rho, and all variables have equally many states."""
+    if graph.n_factors == 0:
         return False
-    split = int(graph.variable_ptr[-1])
+    kinds = graph.table_kind
+    return bool(
+        (np.diff(graph.scope_ptr) == 2).all()
+        and (graph.n_states == graph.n_states[0]).all()
+        and (kinds == kinds[0]).all()
+        and (rho == rho[0]).all()
+    )
+
+
+def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> bool:
+    """Whether the fast path applies: uniform, no hard zero in a table, and no product that could underflow."""
+    if not is_uniform_pairwise(graph, rho):
+        return False
+    k, split = int(graph.n_states[0]), int(graph.variable_ptr[-1])
     if not np.isfinite(theta[split:].sum()):
         return False
-    if kinds[0] == FactorKind.POTTS:
-        span = np.abs(theta[split:])
-    else:
+    if graph.table_kind[0] == FactorKind.TABLE:
         span = _spans(theta[split:].reshape(-1, k * k))[1]
+    else:
+        span = _spans(lay_tables(graph, SlotLayout.of(graph), theta[split:])[0])[1]
     unary_span = _spans(theta[:split].reshape(-1, k))[1]
     # A normalised message is at least exp(-span / rho) / k; a cavity is a product of those at its variable.
     message_span = span / rho[0] + np.log(k)
-    if float(message_span.max()) * 2 > SAFE_RANGE:
-        return False
     most = float(message_span.max())
+    if most * 2 > SAFE_RANGE:
+        return False
     degree = np.bincount(graph.scope_idx, minlength=graph.n_variables)
     if float((degree * most + unary_span).max()) + most < SAFE_RANGE:
         return True
@@ -202,5 +219,5 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
 
 def _spans(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     top, span = np.empty(len(rows)), np.empty(len(rows))
-    row_spans(rows, top, span)
+    row_spans(read_only(rows), top, span)
     return top, span
