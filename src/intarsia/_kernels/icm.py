@@ -6,52 +6,53 @@ from intarsia._jit import kernel
 
 
 @kernel
-def _condition(field, v, y, theta, graph):
-    """Set field[x] to the score of all that involves v, were v in state x and the rest as in y."""
+def sweep_icm(theta, y, active, field, graph):
+    """Move each active variable to its best state given the rest; return how many moved. Ties stay where they are.
+
+    `field` is scratch: the score of all that involves a variable, for each of its states, the rest as in y.
+    """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[:7]
     table_of_factor, table_ptr, kind, truncation = graph[7:]
-    k = n_states[v]
-    for x in range(k):
-        field[x] = theta[variable_ptr[v] + x]
-    for q in range(pair_ptr[v], pair_ptr[v + 1]):
-        pair = pair_idx[q]
-        c = factor_of_pair[pair]
-        t = table_of_factor[c]
-        first, last = scope_ptr[c], scope_ptr[c + 1]
-        if kind[t] != 0:
-            state = y[scope_idx[first]] if pair != first else y[scope_idx[last - 1]]
-            weight = theta[table_ptr[t]]
-            if kind[t] == 1:
-                field[state] += weight
-                continue
-            for x in range(k):
-                gap = float(abs(x - state))
-                field[x] -= weight * min(gap if kind[t] == 2 else gap * gap, truncation[t])
-            continue
-        base, stride = 0, 1
-        for s in range(last - 1, first - 1, -1):
-            if s == pair:
-                step = stride
-            else:
-                base += stride * y[scope_idx[s]]
-            stride *= n_states[scope_idx[s]]
-        base += table_ptr[t]
-        for x in range(k):
-            field[x] += theta[base + x * step]
-
-
-@kernel
-def sweep_icm(theta, y, active, field, graph):
-    """Move each active variable to its best state given the rest; return how many moved. Ties stay where they are."""
-    n_states, _, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[:7]
     moved = 0
     for v in range(n_states.shape[0]):
         if not active[v]:
             continue
         active[v] = False
-        _condition(field, v, y, theta, graph)
+        k = n_states[v]
+        for x in range(k):
+            field[x] = theta[variable_ptr[v] + x]
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            c = factor_of_pair[pair]
+            t = table_of_factor[c]
+            first, last = scope_ptr[c], scope_ptr[c + 1]
+            if kind[t] == 0:
+                at, stride, step = table_ptr[t], 1, 1
+                for s in range(last - 1, first - 1, -1):
+                    if s == pair:
+                        step = stride
+                    else:
+                        at += stride * y[scope_idx[s]]
+                    stride *= n_states[scope_idx[s]]
+                for x in range(k):
+                    field[x] += theta[at + x * step]
+                continue
+            state = y[scope_idx[first if pair != first else last - 1]]
+            weight = theta[table_ptr[t]]
+            if kind[t] == 1:
+                field[state] += weight
+                continue
+            for x in range(k):
+                distance = float(x - state)
+                if kind[t] == 3:
+                    distance *= distance
+                elif distance < 0.0:
+                    distance = -distance
+                if distance > truncation[t]:
+                    distance = truncation[t]
+                field[x] -= weight * distance
         best = y[v]
-        for x in range(n_states[v]):
+        for x in range(k):
             if field[x] > field[best]:
                 best = x
         if best == y[v]:

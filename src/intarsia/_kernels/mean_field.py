@@ -176,102 +176,148 @@ def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph)
 
 
 @fast_kernel
-def sweep_mean_field_pairwise(theta, mu, active, drift, slack, fields, ready, graph):
-    """`sweep_mean_field` for finite pairwise tables, each read from memory once in a sweep.
+def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, spare, renew, graph):
+    """`sweep_mean_field` for pairwise tables without hard zeros, with all `fields` kept up to date.
 
-    When v is updated, it pulls from the tables to later variables and at once pushes its new marginal through the same
-    tables, which are then in the cache, into the `fields` of those later variables that are `ready` for it: active
-    from the start of the sweep. One woken during the sweep has missed pushes and pulls from all its tables.
+    A variable looks at its field only if a neighbour moved; if its marginal would change by no more than `slack`, it
+    stays where it is and `gap` remembers by how much. One that moves pushes the change through its tables. So
+    the tables of what stays are not read, each move is an exact step of coordinate ascent, and the residual counts
+    every variable. With `renew` the fields are summed up afresh first: all push their marginals.
     """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, _, scope_idx, table_of_factor, table_ptr = graph[:9]
+    n_variables = n_states.shape[0]
+    if renew:
+        for at in range(fields.shape[0]):
+            fields[at] = theta[at]
     residual = 0.0
-    for at in range(fields.shape[0]):
-        fields[at] = theta[at]
-    for v in range(n_states.shape[0]):
-        ready[v] = active[v]
-    for v in range(n_states.shape[0]):
-        start, stop = variable_ptr[v], variable_ptr[v + 1]
-        awake = active[v]
-        for push in range(2):
-            for q in range(pair_ptr[v], pair_ptr[v + 1]):
-                pair = pair_idx[q]
-                # All factors have two variables, so pair ^ 1 is the other end and an even pair is the first axis.
-                other = scope_idx[pair ^ 1]
-                begin, end = variable_ptr[other], variable_ptr[other + 1]
-                if push == 0:
-                    if not awake or (ready[v] and other < v):
-                        continue
-                    field, weights = fields[start:stop], mu[begin:end]
-                else:
-                    if other < v or not ready[other]:
-                        continue
-                    field, weights = fields[begin:end], mu[start:stop]
-                k, n = field.shape[0], weights.shape[0]
-                at = table_ptr[table_of_factor[factor_of_pair[pair]]]
-                table = theta[at : at + k * n]
-                if (pair & 1) == push:  # the field is along the first axis
-                    for x in range(k):
-                        row = table[x * n : (x + 1) * n]
-                        total = 0.0
-                        for y in range(n):
-                            total += row[y] * weights[y]
-                        field[x] += total
-                    continue
-                paired = n // 4 * 4
-                for y in range(0, paired, 4):  # four rows at a time: the field is loaded and stored a quarter as often
-                    w0, w1, w2, w3 = weights[y], weights[y + 1], weights[y + 2], weights[y + 3]
-                    row0 = table[y * k : (y + 1) * k]
-                    row1 = table[(y + 1) * k : (y + 2) * k]
-                    row2 = table[(y + 2) * k : (y + 3) * k]
-                    row3 = table[(y + 3) * k : (y + 4) * k]
-                    for x in range(k):
-                        field[x] += (w0 * row0[x] + w1 * row1[x]) + (w2 * row2[x] + w3 * row3[x])
-                for y in range(paired, n):
-                    w0 = weights[y]
-                    row0 = table[y * k : (y + 1) * k]
-                    for x in range(k):
-                        field[x] += w0 * row0[x]
-            if push == 0 and awake:
+    for i in range(0 if renew else n_variables, 2 * n_variables):
+        v = i if i < n_variables else i - n_variables
+        n = n_states[v]
+        mine = mu[variable_ptr[v] : variable_ptr[v] + n]
+        step = mine
+        if i >= n_variables:
+            if active[v] or gap[v] > slack:
                 active[v] = False
-                change = _take_softmax(mu[start:stop], fields[start:stop])
-                residual = max(residual, change)
-                drift[v] += change
-        if drift[v] > slack:
-            _wake_neighbours(v, active, drift, graph)
+                field = fields[variable_ptr[v] : variable_ptr[v] + n]
+                fresh, step = spare[:n], spare[n : 2 * n]
+                top = field[0]
+                for x in range(1, n):
+                    if field[x] > top:
+                        top = field[x]
+                total = 0.0
+                for x in range(n):
+                    fresh[x] = np.exp(field[x] - top)
+                    total += fresh[x]
+                total = 1.0 / total
+                change = 0.0
+                for x in range(n):
+                    fresh[x] *= total
+                    step[x] = fresh[x] - mine[x]
+                    if abs(step[x]) > change:
+                        change = abs(step[x])
+                gap[v] = change
+            if gap[v] > residual:
+                residual = gap[v]
+            if gap[v] <= slack:
+                continue
+            gap[v] = 0.0
+            for x in range(n):
+                mine[x] = fresh[x]
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            other = scope_idx[pair ^ 1]  # every factor has two variables; an even pair is the first axis
+            active[other] = True
+            k = n_states[other]
+            field = fields[variable_ptr[other] : variable_ptr[other] + k]
+            at = table_ptr[table_of_factor[factor_of_pair[pair]]]
+            table = theta[at : at + k * n]
+            # Four rows at a time: `field` or `step` is loaded a quarter as often. Rows are slices, since an index such
+            # as x * k + y, which could be negative for all the compiler knows, would keep it from vectorising.
+            if pair & 1 == 0:
+                whole = n // 4 * 4
+                for x in range(0, whole, 4):
+                    s0, s1, s2, s3 = step[x], step[x + 1], step[x + 2], step[x + 3]
+                    row0, row1 = table[x * k : (x + 1) * k], table[(x + 1) * k : (x + 2) * k]
+                    row2, row3 = table[(x + 2) * k : (x + 3) * k], table[(x + 3) * k : (x + 4) * k]
+                    for y in range(k):
+                        field[y] += (s0 * row0[y] + s1 * row1[y]) + (s2 * row2[y] + s3 * row3[y])
+                for x in range(whole, n):
+                    s0, row0 = step[x], table[x * k : (x + 1) * k]
+                    for y in range(k):
+                        field[y] += s0 * row0[y]
+            else:
+                whole = k // 4 * 4
+                for y in range(0, whole, 4):
+                    row0, row1 = table[y * n : (y + 1) * n], table[(y + 1) * n : (y + 2) * n]
+                    row2, row3 = table[(y + 2) * n : (y + 3) * n], table[(y + 3) * n : (y + 4) * n]
+                    t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+                    for x in range(n):
+                        t0 += row0[x] * step[x]
+                        t1 += row1[x] * step[x]
+                        t2 += row2[x] * step[x]
+                        t3 += row3[x] * step[x]
+                    field[y] += t0
+                    field[y + 1] += t1
+                    field[y + 2] += t2
+                    field[y + 3] += t3
+                for y in range(whole, k):
+                    row0 = table[y * n : (y + 1) * n]
+                    t0 = 0.0
+                    for x in range(n):
+                        t0 += row0[x] * step[x]
+                    field[y] += t0
     return residual
 
 
 @fast_kernel
-def sweep_mean_field_binary(theta, mu, active, drift, slack, graph):
-    """`sweep_mean_field` for finite pairwise tables over binary variables: one log-odds instead of a field."""
-    n_states, _, pair_ptr, pair_idx, factor_of_pair, _, scope_idx, table_of_factor, table_ptr = graph[:9]
+def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
+    """`sweep_mean_field_pairwise` for binary variables: one log-odds instead of a field, one weight for a table."""
+    _, _, pair_ptr, pair_idx, _, _, scope_idx, table_of_factor = graph[:8]
     residual = 0.0
-    for v in range(n_states.shape[0]):
-        if not active[v]:
-            if drift[v] > slack:
-                _wake_neighbours(v, active, drift, graph)
-            continue
-        active[v] = False
-        odds = theta[2 * v + 1] - theta[2 * v]
-        for q in range(pair_ptr[v], pair_ptr[v + 1]):
-            pair = pair_idx[q]
-            at = table_ptr[table_of_factor[factor_of_pair[pair]]]
-            other = scope_idx[pair ^ 1]
-            # All factors have two variables, so pair ^ 1 is the other end and an even pair is the first axis.
-            low, high = (2, 1) if pair & 1 == 0 else (1, 2)
-            odds += mu[2 * other] * (theta[at + low] - theta[at])
-            odds += mu[2 * other + 1] * (theta[at + 3] - theta[at + high])
-        small = np.exp(-abs(odds))
-        likely = 1.0 / (1.0 + small)
-        one = likely if odds > 0.0 else small * likely
-        change = abs(one - mu[2 * v + 1])
-        mu[2 * v + 1] = one
-        mu[2 * v] = small * likely if odds > 0.0 else likely
-        residual = max(residual, change)
-        drift[v] += change
-        if drift[v] > slack:
-            _wake_neighbours(v, active, drift, graph)
+    for v in range(odds.shape[0]):
+        change = gap[v]
+        if active[v] or change > slack:
+            active[v] = False
+            small = np.exp(-abs(odds[v]))
+            likely = 1.0 / (1.0 + small)
+            one, zero = small * likely, likely
+            if odds[v] > 0.0:
+                one, zero = likely, one
+            step = one - mu[2 * v + 1]
+            change = abs(step)
+            gap[v] = change
+            if change > slack:
+                gap[v] = 0.0
+                mu[2 * v], mu[2 * v + 1] = zero, one
+                for q in range(pair_ptr[v], pair_ptr[v + 1]):
+                    pair = pair_idx[q]
+                    other = scope_idx[pair ^ 1]
+                    odds[other] += step * coupling[table_of_factor[pair >> 1]]
+                    active[other] = True
+        if change > residual:
+            residual = change
     return residual
+
+
+@fast_kernel
+def fill_pairwise_tables(mu, scope_idx, variable_ptr, table_of_factor, table_ptr, first_factor):
+    """Put the products of marginals into the tables' part of mu, summed where factors share a table."""
+    for c in range(table_of_factor.shape[0]):
+        t = table_of_factor[c]
+        v, w = scope_idx[2 * c], scope_idx[2 * c + 1]
+        columns = mu[variable_ptr[w] : variable_ptr[w + 1]]
+        n, at = columns.shape[0], table_ptr[t]
+        alone = first_factor[t] == c  # assigned, not added: what is not read need not be zeroed before
+        for x in range(variable_ptr[v], variable_ptr[v + 1]):
+            weight = mu[x]
+            block = mu[at : at + n]
+            if alone:
+                for y in range(n):
+                    block[y] = weight * columns[y]
+            else:
+                for y in range(n):
+                    block[y] += weight * columns[y]
+            at += n
 
 
 @fast_kernel

@@ -1,115 +1,91 @@
-"""Scores and sufficient statistics of complete labellings."""
+"""Scores and sufficient statistics of complete labellings.
+
+The compiled loops know only full tables. Parametric factors are rare and handled in NumPy, and arrays are handed over
+as read-only, since to the compiler a writable one is another type: all this keeps the first call short. `graph`
+is `FactorGraph.statistics_arguments`.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._jit import kernel
+from intarsia._validation import FloatArray, IntArray
 
 
-@kernel
-def _add_factor(y, n_states, scope_ptr, scope_idx, table_ptr, kind, truncation, c, t, theta, out, want_score):
-    """Return factor c's score, or add its statistic to `out`; table kinds are those of `FactorKind`."""
-    if kind[t] == 0:
-        position = 0
-        for s in range(scope_ptr[c], scope_ptr[c + 1]):
-            v = scope_idx[s]
-            position = position * n_states[v] + y[v]
-        position += table_ptr[t]
-        if want_score:
-            return theta[position]
-        out[position] += 1.0
-        return 0.0
-    first = y[scope_idx[scope_ptr[c]]]
-    second = y[scope_idx[scope_ptr[c] + 1]]
-    gap = float(abs(first - second))
-    if kind[t] == 1:
-        value = 1.0 if gap == 0.0 else 0.0
-    elif kind[t] == 2:
-        value = -min(gap, truncation[t])
-    else:
-        value = -min(gap * gap, truncation[t])
-    if value == 0.0:
-        return 0.0
-    if want_score:
-        return theta[table_ptr[t]] * value
-    out[table_ptr[t]] += value
-    return 0.0
-
-
-@kernel
-def score_labellings(
-    labellings,
-    theta,
-    n_states,
-    variable_ptr,
-    scope_ptr,
-    scope_idx,
-    table_of_factor,
-    table_ptr,
-    kind,
-    truncation,
-):
+def score_labellings(labellings: IntArray, theta: FloatArray, *graph: NDArray[Any]) -> FloatArray:
     """Score of each row of `labellings` (m, n_variables)."""
     scores = np.zeros(labellings.shape[0])
-    unused = np.empty(0)
+    _score_tables(_read_only(labellings), _read_only(theta), scores, *graph[:7])
+    at, values = _parametric_statistics(labellings, *graph)
+    if at.size:
+        weights = np.broadcast_to(theta[at], values.shape)
+        # A weight of -inf counts only where its statistic is not zero.
+        scores += np.multiply(weights, values, where=values != 0.0, out=np.zeros(values.shape)).sum(axis=1)
+    return scores
+
+
+def count_statistics(labellings: IntArray, n_theta: int, *graph: NDArray[Any]) -> FloatArray:
+    """Sum over rows of `labellings` of the sufficient statistics, in the layout of theta."""
+    counts = np.zeros(n_theta)
+    _count_tables(_read_only(labellings), counts, *graph[:7])
+    at, values = _parametric_statistics(labellings, *graph)
+    np.add.at(counts, at, values.sum(axis=0))
+    return counts
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _parametric_statistics(labellings: IntArray, *graph: NDArray[Any]) -> tuple[IntArray, FloatArray]:
+    """Position in theta of each parametric factor, and its statistic for each row; kinds are those of `FactorKind`."""
+    _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    factors = np.flatnonzero(kind[table_of_factor]) if kind.any() else np.empty(0, np.int64)
+    first, tables = scope_ptr[factors], table_of_factor[factors]
+    gap = np.abs(labellings[:, scope_idx[first]] - labellings[:, scope_idx[first + 1]]).astype(np.float64)
+    distance = np.minimum(np.where(kind[tables] == 2, gap, gap * gap), truncation[tables])
+    return table_ptr[tables], np.where(kind[tables] == 1, gap == 0.0, -distance)
+
+
+@kernel
+def _score_tables(
+    labellings, theta, scores, n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind
+):
+    """Set `scores` to the scores of variables and full tables."""
     for m in range(labellings.shape[0]):
         y = labellings[m]
         total = 0.0
         for v in range(n_states.shape[0]):
             total += theta[variable_ptr[v] + y[v]]
         for c in range(table_of_factor.shape[0]):
-            total += _add_factor(
-                y,
-                n_states,
-                scope_ptr,
-                scope_idx,
-                table_ptr,
-                kind,
-                truncation,
-                c,
-                table_of_factor[c],
-                theta,
-                unused,
-                True,
-            )
+            t = table_of_factor[c]
+            if kind[t] == 0:
+                at = 0
+                for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                    v = scope_idx[s]
+                    at = at * n_states[v] + y[v]
+                total += theta[table_ptr[t] + at]
         scores[m] = total
-    return scores
 
 
 @kernel
-def count_statistics(
-    labellings,
-    n_theta,
-    n_states,
-    variable_ptr,
-    scope_ptr,
-    scope_idx,
-    table_of_factor,
-    table_ptr,
-    kind,
-    truncation,
-):
-    """Sum over rows of `labellings` of the sufficient statistics, in the layout of theta."""
-    out = np.zeros(n_theta)
-    unused = np.empty(0)
+def _count_tables(labellings, counts, n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind):
+    """Count the states of variables and full tables."""
     for m in range(labellings.shape[0]):
         y = labellings[m]
         for v in range(n_states.shape[0]):
-            out[variable_ptr[v] + y[v]] += 1.0
+            counts[variable_ptr[v] + y[v]] += 1.0
         for c in range(table_of_factor.shape[0]):
-            _add_factor(
-                y,
-                n_states,
-                scope_ptr,
-                scope_idx,
-                table_ptr,
-                kind,
-                truncation,
-                c,
-                table_of_factor[c],
-                unused,
-                out,
-                False,
-            )
-    return out
+            t = table_of_factor[c]
+            if kind[t] == 0:
+                at = 0
+                for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                    v = scope_idx[s]
+                    at = at * n_states[v] + y[v]
+                counts[table_ptr[t] + at] += 1.0

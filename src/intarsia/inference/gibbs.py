@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._kernels.gibbs import exponentiate_tables, partition_into_forests, sample_forests, sample_single
+from intarsia._kernels.gibbs import partition_into_forests, sample_blocks
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.icm import frozen_view, update_arrays
+from intarsia.inference.icm import update_arrays
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
 
@@ -314,20 +314,36 @@ class Tally:
 
 def make_sampler(graph: FactorGraph, theta: FloatArray, block: str) -> Sampler:
     """The kernel for this graph, closed over its arrays: forests of variables where possible and cheap."""
-    scores, arrays = frozen_view(theta), update_arrays(graph)
     if block == "single" or not _forests_fit(graph, theta, must=block == "tree"):
-        return lambda y, sweeps, rng, count: sample_single(scores, y, sweeps, rng, count, arrays)
-    side = graph.n_states[graph.scope_idx[1::2]]
+        alone = np.arange(graph.n_variables + 1)  # each variable is a block, and a root
+        weights, weight_ptr = np.empty(0), alone[:1]
+        blocks = alone[:-1], alone, alone[:-1], np.full(graph.n_variables, -1)
+    else:
+        weights, weight_ptr = _exponentiated_tables(graph, theta)
+        blocks = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
+    arrays = update_arrays(graph)
+    belief, drawn = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables, dtype=np.int64)
+    return lambda y, sweeps, rng, count: sample_blocks(
+        theta, y, sweeps, rng, count, arrays, weights, weight_ptr, *blocks, belief, drawn
+    )
+
+
+def _exponentiated_tables(graph: FactorGraph, theta: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Entries exp(score - highest score) of each pairwise table, parametric ones written out, and where each begins."""
     first = graph.first_factor_of_table
-    sizes = graph.n_states[graph.scope_idx[2 * first]] * side[first]
-    weight_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    weights = exponentiate_tables(
-        scores, weight_ptr, side[first], graph.table_ptr, graph.table_kind, graph.table_truncation
-    )
-    forests = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
-    return lambda y, sweeps, rng, count: sample_forests(
-        scores, y, sweeps, rng, count, arrays, weights, weight_ptr, *forests
-    )
+    side = graph.n_states[graph.scope_idx[2 * first + 1]]
+    sizes = graph.n_states[graph.scope_idx[2 * first]] * side
+    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    table = np.repeat(np.arange(graph.n_tables), sizes)
+    inside = np.arange(ptr[-1]) - ptr[table]
+    kind = graph.table_kind[table]
+    gap = np.abs(inside // side[table] - inside % side[table]).astype(np.float64)
+    distance = np.minimum(np.where(kind == FactorKind.TRUNCATED_LINEAR, gap, gap**2), graph.table_truncation[table])
+    statistic = np.where(kind <= FactorKind.POTTS, (kind == FactorKind.TABLE) | (gap == 0.0), -distance)
+    entry = theta[graph.table_ptr[table] + np.where(kind == FactorKind.TABLE, inside, 0)]
+    scores = np.multiply(entry, statistic, where=statistic != 0.0, out=np.zeros(entry.size))
+    top = np.maximum.reduceat(scores, ptr[:-1])
+    return np.exp(scores - np.where(top > -np.inf, top, 0.0)[table]), ptr
 
 
 def _forests_fit(graph: FactorGraph, theta: FloatArray, must: bool) -> bool:

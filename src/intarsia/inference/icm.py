@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from intarsia._kernels.icm import sweep_icm
 from intarsia._validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.iteration import Iteration, iterate
+from intarsia.inference.iteration import iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
 
@@ -81,7 +82,8 @@ class ICM(InferenceMethod):
                 if found.infeasible:
                     return Answer(Status.INFEASIBLE)
                 y = y if found.labelling is None else found.labelling
-            loop = self._climb(problem, y)
+            sweep = _sweeper(problem.graph, problem.theta, y)
+            loop = iterate(sweep, int(self.max_iter), 0.0, problem.clock, problem.report)
             score = float(problem.graph.score(problem.theta, y))
             if best.assignment is None or score > best.lower_bound:
                 best = Answer(
@@ -94,15 +96,6 @@ class ICM(InferenceMethod):
             best.status = Status.STALLED
             best.note = "No assignment of finite score was found within the limits of the search. Try junction_tree."
         return best
-
-    def _climb(self, problem: Problem, y: IntArray) -> Iteration:
-        theta, arrays = frozen_view(problem.theta), update_arrays(problem.graph)
-        active = np.ones(problem.graph.n_variables, dtype=np.bool_)
-        field = np.empty(int(problem.graph.n_states.max()))
-        return iterate(
-            lambda: float(sweep_icm(theta, y, active, field, arrays)),
-            int(self.max_iter), 0.0, problem.clock, problem.report,
-        )  # fmt: skip
 
 
 def _first_labelling(problem: Problem, random: bool) -> IntArray:
@@ -124,11 +117,30 @@ def _argmax(graph: FactorGraph, values: FloatArray) -> IntArray:
     return np.asarray(np.minimum.reduceat(position, starts) - starts, dtype=np.int64)
 
 
-def frozen_view(theta: FloatArray) -> FloatArray:
-    """A read-only view; to the compiler a writable array is another type, for which it would compile once more."""
-    view = theta.view()
-    view.flags.writeable = False
-    return view
+def climb(graph: FactorGraph, theta: FloatArray, labelling: IntArray, max_iter: int = 100) -> None:
+    """Improve `labelling` in place by changes of single variables until none helps, or for `max_iter` sweeps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from intarsia.graph import chain_graph
+    >>> graph, labelling = chain_graph(3, 2), np.array([1, 0, 1])
+    >>> climb(graph, graph.pack(tables=[[[1, 0], [0, 1]]] * 2), labelling)
+    >>> labelling
+    array([0, 0, 0])
+    """
+    sweep = _sweeper(graph, theta, labelling)
+    for _ in range(max_iter):
+        if sweep() == 0:
+            break
+
+
+def _sweeper(graph: FactorGraph, theta: FloatArray, y: IntArray) -> Callable[[], int]:
+    """A function that sweeps once over y in place and returns the number of moves."""
+    arrays = update_arrays(graph)
+    active = np.ones(graph.n_variables, dtype=np.bool_)
+    field = np.empty(int(graph.n_states.max(initial=0)))
+    return lambda: int(sweep_icm(theta, y, active, field, arrays))
 
 
 def update_arrays(graph: FactorGraph) -> tuple[np.ndarray[Any, Any], ...]:

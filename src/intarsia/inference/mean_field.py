@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._kernels.mean_field import (
     complete_mean_field,
+    fill_pairwise_tables,
     sweep_mean_field,
     sweep_mean_field_binary,
     sweep_mean_field_pairwise,
@@ -16,15 +16,15 @@ from intarsia._kernels.mean_field import (
 from intarsia._validation import FloatArray, check_number
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.icm import ICM, frozen_view, update_arrays
+from intarsia.inference.icm import ICM, update_arrays
 from intarsia.inference.iteration import Iteration, iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
 
-# A variable wakes its neighbours when it has moved by 0.1 tol, or by this share of the last residual if that is more:
+# A change of a marginal by no more than 0.1 tol, or than this share of the last residual if that is more, has to wait:
 # effort goes where things move. Any order of updates ascends, and a full pass confirms convergence.
 _SLACK = 0.1
-_SHARE = 0.01
+_SHARE = 0.005
 
 
 class MeanField(InferenceMethod):
@@ -110,7 +110,7 @@ class MeanField(InferenceMethod):
         """Ascend from a start of finite value."""
         if problem.task == "map":
             return ICM(max_iter=self.max_iter).run(problem)
-        state = _State(problem.graph, problem.theta)
+        state = _make_state(problem.graph, problem.theta)
         proven, note = self._start(problem, state)
         if proven:
             return Answer(Status.INFEASIBLE)
@@ -141,7 +141,7 @@ class MeanField(InferenceMethod):
             usable = np.repeat(np.add.reduceat(warm, graph.variable_ptr[:-1]) > 0, graph.n_states)
             first = np.where(usable, warm, first)
         state.set_marginals(first)
-        if not has_hard_zeros(graph, theta) or state.value() > -np.inf:
+        if not state.hard or state.value() > -np.inf:
             return False, ""
         found = find_feasible(graph, theta, problem.rng, problem.clock, random=self.random_start)
         if found.labelling is None:
@@ -150,17 +150,16 @@ class MeanField(InferenceMethod):
         return False, "Hard zeros: the ascent started from one assignment of finite score and may stay near it."
 
     def _ascend(self, problem: Problem, state: _State, bounds: list[float]) -> Iteration:
-        step = state.stepper()
         least = _SLACK * float(self.tol)
         residual = np.inf
 
         def sweep() -> float:
             nonlocal residual
-            full = bool(state.active.all())
-            residual = step(max(least, _SHARE * residual) if np.isfinite(residual) else least)
+            full = state.all_awake
+            residual = state.sweep(max(least, _SHARE * residual) if np.isfinite(residual) else least)
             if residual <= self.tol and not full:
-                state.active[:] = True
-                residual = step(least)
+                state.all_awake = True
+                residual = state.sweep(least)
             if self.trace:
                 bounds.append(state.value())
             return residual
@@ -169,17 +168,26 @@ class MeanField(InferenceMethod):
 
 
 class _State:
-    """The marginals of one run, and the arrays that the kernels take."""
+    """The marginals of one run, and the arrays that the kernels take; this base class serves any graph.
 
-    def __init__(self, graph: FactorGraph, theta: FloatArray) -> None:
-        self.graph = graph
-        self.theta = frozen_view(theta)
+    Setting `all_awake` makes the next sweep one over all variables, with everything computed afresh.
+    """
+
+    def __init__(self, graph: FactorGraph, theta: FloatArray, hard: bool) -> None:
+        self.graph, self.theta, self.hard = graph, theta, hard
         self.split = int(graph.variable_ptr[-1])
         self.mu = np.zeros(self.split)
         self.active = np.ones(graph.n_variables, dtype=np.bool_)
-        largest = int(np.diff(graph.table_ptr).max(initial=1)) if graph.max_scope > 2 else 1
-        self.left, self.right = np.empty(largest), np.empty(largest)
+        self.drift = np.zeros(graph.n_variables)
         self.arrays = update_arrays(graph)
+        self.all_awake = True
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the scratch arrays."""
+        largest = int(np.diff(self.graph.table_ptr).max(initial=1)) if self.graph.max_scope > 2 else 1
+        self.left, self.right = np.empty(largest), np.empty(largest)
+        self.field = np.empty(int(self.graph.n_states.max()))
 
     def set_marginals(self, weights: FloatArray) -> None:
         totals = np.add.reduceat(weights, self.graph.variable_ptr[:-1])
@@ -189,21 +197,15 @@ class _State:
         self.mu = np.zeros(self.split)
         self.mu[self.graph.variable_ptr[:-1] + labelling] = 1.0
 
-    def stepper(self) -> Callable[[float], float]:
-        """The sweep for this graph: finite pairwise tables, and binary ones, have their own."""
-        graph, theta = self.graph, self.theta
-        drift = np.zeros(graph.n_variables)
-        plain = graph.max_scope == 2 and bool((graph.table_kind == FactorKind.TABLE).all() and theta.min() > -np.inf)
-        if plain and (graph.n_states == 2).all():
-            return lambda slack: sweep_mean_field_binary(theta, self.mu, self.active, drift, slack, self.arrays)
-        if plain:
-            fields, ready = np.empty(self.split), np.empty(graph.n_variables, dtype=np.bool_)
-            return lambda slack: sweep_mean_field_pairwise(
-                theta, self.mu, self.active, drift, slack, fields, ready, self.arrays
+    def sweep(self, slack: float) -> float:
+        """Update what is awake; return the largest change of a marginal."""
+        if self.all_awake:
+            self.active[:] = True
+            self.all_awake = False
+        return float(
+            sweep_mean_field(
+                self.theta, self.mu, self.active, self.drift, slack, self.field, self.left, self.right, self.arrays
             )
-        field = np.empty(int(graph.n_states.max()))
-        return lambda slack: sweep_mean_field(
-            theta, self.mu, self.active, drift, slack, field, self.left, self.right, self.arrays
         )
 
     def value(self) -> float:
@@ -216,3 +218,83 @@ class _State:
         mu[: self.split] = self.mu
         value = complete_mean_field(self.theta, mu, True, self.left, self.right, self.arrays)
         return mu, float(value)
+
+
+class _PairwiseState(_State):
+    """For pairwise tables without hard zeros: the fields are kept up to date as marginals move."""
+
+    def prepare(self) -> None:
+        self.fields = np.empty(self.split)
+        self.spare = np.empty(2 * int(self.graph.n_states.max()))
+
+    def sweep(self, slack: float) -> float:
+        renew, self.all_awake = self.all_awake, False
+        return float(
+            sweep_mean_field_pairwise(
+                self.theta, self.mu, self.active, self.drift, slack, self.fields, self.spare, renew, self.arrays
+            )
+        )
+
+    def value(self) -> float:
+        # A table's expected score is in the fields of both its variables.
+        return self._free_value((self.theta[: self.split] + self.fields) / 2.0)
+
+    def _free_value(self, scores: FloatArray) -> float:
+        """Expected scores of single variables, plus the entropy; an impossible state adds nothing."""
+        some = self.mu > 0.0
+        mu = self.mu[some]
+        return float(mu @ (scores[some] - np.log(mu)))  # Domke2013 Eq. 12
+
+    def complete(self) -> tuple[FloatArray, float]:
+        return self._fill(), self.value()
+
+    def _fill(self) -> FloatArray:
+        graph = self.graph
+        mu = np.empty(graph.n_theta)
+        mu[: self.split] = self.mu
+        fill_pairwise_tables(
+            mu, graph.scope_idx, graph.variable_ptr, graph.table_of_factor, graph.table_ptr, graph.first_factor_of_table
+        )
+        return mu
+
+
+class _BinaryState(_PairwiseState):
+    """For pairwise tables over binary variables without hard zeros: log-odds instead of fields."""
+
+    def prepare(self) -> None:
+        graph, theta = self.graph, self.theta
+        tables = theta[self.split :].reshape(graph.n_tables, 4)
+        self.coupling = tables @ np.array([1.0, -1.0, -1.0, 1.0])
+        self.ends = graph.scope_idx[::2], graph.scope_idx[1::2]
+        # What a variable gains by state 1 when all others are in state 0.
+        self.gain = theta[1 : self.split : 2] - theta[: self.split : 2]
+        for end, entry in zip(self.ends, (2, 1), strict=True):
+            rise = (tables[:, entry] - tables[:, 0])[graph.table_of_factor]
+            self.gain += np.bincount(end, rise, graph.n_variables)
+
+    def sweep(self, slack: float) -> float:
+        if self.all_awake:
+            self.all_awake = False
+            self.active[:] = True
+            first, second = self.ends
+            weights = self.coupling[self.graph.table_of_factor]
+            self.odds = self.gain + np.bincount(first, weights * self.mu[2 * second + 1], self.graph.n_variables)
+            self.odds += np.bincount(second, weights * self.mu[2 * first + 1], self.graph.n_variables)
+        return float(
+            sweep_mean_field_binary(self.mu, self.active, self.drift, slack, self.odds, self.coupling, self.arrays)
+        )
+
+    def value(self) -> float:
+        return self.complete()[1]
+
+    def complete(self) -> tuple[FloatArray, float]:
+        mu = self._fill()
+        return mu, self._free_value(self.theta[: self.split]) + float(self.theta[self.split :] @ mu[self.split :])
+
+
+def _make_state(graph: FactorGraph, theta: FloatArray) -> _State:
+    """The state for this graph: pairwise tables without hard zeros, and binary ones, have their own."""
+    hard = has_hard_zeros(graph, theta)
+    if hard or graph.max_scope != 2 or (graph.table_kind != FactorKind.TABLE).any():
+        return _State(graph, theta, hard)
+    return (_BinaryState if (graph.n_states == 2).all() else _PairwiseState)(graph, theta, hard)
