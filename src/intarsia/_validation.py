@@ -44,6 +44,17 @@ def frozen(array: NDArray[Any], given: Any = None) -> NDArray[Any]:
     return array
 
 
+def as_generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """Return a Generator from a seed, a Generator (used as it is) or None (a fresh one)."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"random_state must be a whole number from 0 on, a numpy Generator or None, got {_brief(random_state)}. "
+            f"{error}."
+        ) from None
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view: kernels are compiled for each kind of array, so what they only read is always of this kind."""
     view = array.view()

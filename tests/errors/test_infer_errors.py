@@ -230,3 +230,10 @@ def test_invalid_input_is_a_value_error_and_all_are_ours():
     assert issubclass(InvalidInputError, ValueError)
     for error in (InvalidInputError, NotSupportedError, TooLargeError):
         assert issubclass(error, IntarsiaError)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "seven"])
+def test_a_seed_that_is_none(seed):
+    graph = intarsia.chain_graph(2, 2)
+    with pytest.raises(InvalidInputError, match="random_state must be a whole number"):
+        intarsia.infer(graph, graph.zeros(), "gibbs", random_state=seed)

@@ -77,11 +77,11 @@ class BruteForce(InferenceMethod):
         if top == -np.inf:
             return Answer(Status.INFEASIBLE)
         answer = Answer(Status.EXACT)
-        answer.assignment = self._labels(problem, np.array([int(np.argmax(scores))]))[0]
         if problem.n_best:
             order = np.argsort(-scores, kind="stable")[: problem.n_best]
             answer.best = self._labels(problem, order[scores[order] > -np.inf])
         if problem.task == "map":
+            answer.assignment = self._labels(problem, np.array([int(np.argmax(scores))]))[0]
             answer.lower_bound = answer.upper_bound = float(top)
             return answer
         weights = np.exp(scores - top)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._progress import sweep_progress
-from intarsia._validation import FloatArray, check_choice, check_number, frozen, read_only
+from intarsia._validation import FloatArray, as_generator, check_choice, check_number, frozen, read_only
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem
@@ -104,7 +104,7 @@ def infer(
         factor_of=reduction.factor_of,
         theta=read_only(reduction.lower(scores) if scale == 1.0 else reduction.lower(scores) / scale),
         task="marginals" if temperature > 0 else "map",
-        rng=np.random.default_rng(random_state),
+        rng=as_generator(random_state),
         clock=clock,
         n_samples=n_samples,
         n_best=n_best,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._kernels.pairwise_beliefs import binary_edge_marginals, edge_marginals, variable_marginals
 from intarsia._kernels.pairwise_messages import (
     order_slots,
-    pairwise_beliefs,
     row_spans,
     sweep_binary,
     sweep_binary_reweighted,
@@ -85,11 +85,13 @@ class PairwiseMessages:
             self.messages = np.exp(start.reshape(n_messages, k)[layout.pair_of_slot])
         self.root = {0.5: 1, 0.25: 2}.get(rho, 0)
         self._spare: FloatArray | None = None
+        self._logs: FloatArray | None = None
         self._work = np.empty((5, k))
         self._after = np.empty((layout.most_receivers, k))
 
     def sweep(self, schedule: str, damping: float) -> float:
         """Update every message once; returns the residual, NaN when the model is infeasible."""
+        self._logs = None
         old = new = self.messages
         if schedule == "parallel":
             if self._spare is None:
@@ -117,26 +119,35 @@ class PairwiseMessages:
 
     def log_messages(self) -> FloatArray:
         """Logarithms of the messages, by pair as in `GeneralMessages`."""
-        by_pair = np.empty((self.layout.pair_of_slot.size, self.k))
-        by_pair[self.layout.pair_of_slot] = self.messages
-        with np.errstate(divide="ignore"):
-            return np.log(by_pair, out=by_pair).reshape(-1)
+        by_pair = np.empty_like(self.messages)
+        by_pair[self.layout.pair_of_slot] = self._logarithms()
+        return by_pair.reshape(-1)
+
+    def _logarithms(self) -> FloatArray:
+        """Logarithms of the messages, by slot; computed once for messages that stand."""
+        if self._logs is None:
+            with np.errstate(divide="ignore"):
+                self._logs = np.log(self.messages)
+        return self._logs
 
     def beliefs(self) -> Beliefs | None:
         """Marginals and the value of the objective; None when the model is infeasible."""
         if self.kind is not None:
             return self.general().beliefs()
         graph, layout = self.graph, self.layout
-        mu, checks = graph.zeros(), np.zeros(2)
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.messages)
-        objective = pairwise_beliefs(
-            layout.slot_ptr, layout.middle, layout.opposite, layout.pair_of_slot, layout.edge_of_slot,
-            layout.factor_of_edge, layout.flipped, self.table_of_slot, self.tables, self.table_top, self.unary,
-            self.unary_top, layout.variable_of_rank, layout.rank, graph.scope_idx, graph.table_of_factor, self.rho,
-            self.root, self.messages, logs, self.theta, graph.variable_ptr, graph.table_ptr, mu,
-            np.empty_like(self.unary), self._work, np.empty(self.k**2), checks,
+        mu, by_rank, checks = graph.zeros(), np.empty_like(self.unary), np.zeros(2)
+        objective = variable_marginals(
+            layout.slot_ptr, self.unary, self.unary_top, layout.variable_of_rank, self.rho, self.messages, self.theta,
+            graph.variable_ptr, mu, by_rank, checks,
         )  # fmt: skip
+        of_edges = binary_edge_marginals if self.k == 2 else edge_marginals
+        if not np.isnan(objective):
+            objective += of_edges(
+                layout.slot_ptr, layout.middle, layout.opposite, layout.pair_of_slot, layout.edge_of_slot,
+                layout.factor_of_edge, layout.flipped, self.table_of_slot, self.tables, self.table_top, layout.rank,
+                graph.scope_idx, graph.table_of_factor, self.rho, self.messages, self._logarithms(), graph.table_ptr,
+                mu, by_rank, self._work, np.empty(self.k**2), checks,
+            )  # fmt: skip
         return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
 
     def general(self) -> GeneralMessages:

@@ -1,0 +1,145 @@
+"""Marginals and the free energy on the fast path of sum-product; see `pairwise_messages.py` for slots and ranks.
+
+With cavities mu_j / m_c the objective of `beliefs.factor_beliefs` becomes
+
+    sum_i mu_i (theta_i - log mu_i) + sum_c rho (log Z_c + sum_j sum_x mu_c(x_j) log m_c(x_j)),
+
+and `checks` are those described there: the largest inconsistency, and the bound on log Z.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import fast_kernel
+
+
+@fast_kernel
+def variable_marginals(
+    slot_ptr, unary, unary_top, variable_of_rank, rho, messages, theta, variable_ptr, mu, beliefs, checks
+):
+    """Marginals by rank (`beliefs`) and in the layout of theta (`mu`); returns their part of the objective, or NaN."""
+    n, k = unary.shape
+    objective = 0.0
+    checks[0] = checks[1] = 0.0
+    for i in range(n):
+        belief = beliefs[i]
+        for x in range(k):
+            belief[x] = 1.0
+        for q in range(slot_ptr[i], slot_ptr[i + 1]):
+            for x in range(k):
+                belief[x] *= messages[q, x]
+        total = 0.0
+        for x in range(k):
+            belief[x] = unary[i, x] * (belief[x] if rho == 1.0 else belief[x] ** rho)
+            total += belief[x]
+        if total == 0.0:
+            return np.nan
+        start = variable_ptr[variable_of_rank[i]]
+        checks[1] += np.log(total) + unary_top[i]
+        for x in range(k):
+            belief[x] /= total
+            mu[start + x] = belief[x]
+            if belief[x] > 0.0:
+                objective += belief[x] * (theta[start + x] - np.log(belief[x]))
+    return objective
+
+
+@fast_kernel
+def binary_edge_marginals(
+    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
+    rank, scope_idx, table_of_factor, rho, messages, log_messages, table_ptr, mu, beliefs, work, joint, checks,
+):  # fmt: skip
+    """Add the marginals of all factors between binary variables to mu; returns their part of the objective, or NaN."""
+    objective = 0.0
+    for i in range(middle.shape[0]):
+        for q in range(middle[i], slot_ptr[i + 1]):
+            o, t, edge = opposite[q], table_of_slot[q], edge_of_slot[q]
+            j = rank[scope_idx[pair_of_slot[q] ^ 1]]
+            a0, a1, b0, b1 = beliefs[i, 0], beliefs[i, 1], beliefs[j, 0], beliefs[j, 1]
+            c0 = a0 / messages[q, 0] if a0 > 0.0 else 0.0
+            c1 = a1 / messages[q, 1] if a1 > 0.0 else 0.0
+            d0 = b0 / messages[o, 0] if b0 > 0.0 else 0.0
+            d1 = b1 / messages[o, 1] if b1 > 0.0 else 0.0
+            j00, j01 = tables[t, 0] * c0 * d0, tables[t, 1] * c0 * d1
+            j10, j11 = tables[t, 2] * c1 * d0, tables[t, 3] * c1 * d1
+            total = (j00 + j01) + (j10 + j11)
+            if total == 0.0:
+                return np.nan
+            inverse = 1.0 / total
+            j00, j01, j10, j11 = j00 * inverse, j01 * inverse, j10 * inverse, j11 * inverse
+            start = table_ptr[table_of_factor[factor_of_edge[edge]]]
+            mu[start] += j00
+            mu[start + 1] += j10 if flipped[edge] else j01
+            mu[start + 2] += j01 if flipped[edge] else j10
+            mu[start + 3] += j11
+            first, second = j00 + j01, j00 + j10
+            log_total = rho * np.log(total) + table_top[t]
+            objective += log_total
+            for x in range(2):
+                one, two = first if x == 0 else j10 + j11, second if x == 0 else j01 + j11
+                objective += rho * one * log_messages[q, x] if one > 0.0 else 0.0
+                objective += rho * two * log_messages[o, x] if two > 0.0 else 0.0
+            checks[0] = max(checks[0], abs(first - a0), abs(second - b0))
+            # mu_c(x_i) / mu_i(x_i) exceeds 1 for one state of a variable if it falls short of it for the other.
+            worst = max(first / a0 if a0 > 0.0 else 0.0, (j10 + j11) / a1 if a1 > 0.0 else 0.0)
+            worst = max(worst, second / b0 if b0 > 0.0 else 0.0, (j01 + j11) / b1 if b1 > 0.0 else 0.0)
+            checks[1] += log_total + rho * (np.log(worst) if abs(worst - 1.0) > 1e-9 else worst - 1.0)
+    return objective
+
+
+@fast_kernel
+def edge_marginals(
+    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
+    rank, scope_idx, table_of_factor, rho, messages, log_messages, table_ptr, mu, beliefs, work, joint, checks,
+):  # fmt: skip
+    """The same for k states."""
+    k = beliefs.shape[1]
+    objective = 0.0
+    first_cavity, second_cavity, first_sum, second_sum = work[0], work[1], work[2], work[3]
+    for i in range(middle.shape[0]):
+        for q in range(middle[i], slot_ptr[i + 1]):
+            o, t, edge = opposite[q], table_of_slot[q], edge_of_slot[q]
+            first, second = beliefs[i], beliefs[rank[scope_idx[pair_of_slot[q] ^ 1]]]
+            table = tables[t]
+            for x in range(k):
+                first_cavity[x] = first[x] / messages[q, x] if first[x] > 0.0 else 0.0
+                second_cavity[x] = second[x] / messages[o, x] if second[x] > 0.0 else 0.0
+                second_sum[x] = 0.0
+            total = 0.0
+            for x in range(k):
+                w = first_cavity[x]
+                row, entries = table[x * k : x * k + k], joint[x * k : x * k + k]
+                row_sum = 0.0
+                for y in range(k):
+                    entries[y] = w * row[y] * second_cavity[y]
+                    row_sum += entries[y]
+                    second_sum[y] += entries[y]
+                first_sum[x] = row_sum
+                total += row_sum
+            if total == 0.0:
+                return np.nan
+            inverse = 1.0 / total
+            start = table_ptr[table_of_factor[factor_of_edge[edge]]]
+            target = mu[start : start + k * k]
+            if flipped[edge]:
+                for x in range(k):
+                    for y in range(k):
+                        target[y * k + x] += joint[x * k + y] * inverse
+            else:
+                for e in range(k * k):
+                    target[e] += joint[e] * inverse
+            log_total = rho * np.log(total) + table_top[t]
+            objective += log_total
+            worst = 0.0
+            for x in range(k):
+                one, two = first_sum[x] * inverse, second_sum[x] * inverse
+                if one > 0.0:
+                    objective += rho * one * log_messages[q, x]
+                    worst = max(worst, one / first[x])
+                if two > 0.0:
+                    objective += rho * two * log_messages[o, x]
+                    worst = max(worst, two / second[x])
+                checks[0] = max(checks[0], abs(one - first[x]), abs(two - second[x]))
+            checks[1] += log_total + rho * np.log(worst)
+    return objective
