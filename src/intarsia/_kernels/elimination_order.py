@@ -8,17 +8,17 @@ from intarsia._jit import kernel
 
 
 @kernel
-def peel_forest(n_states, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair):
-    """Order that takes leaves off the factor graph; shorter than the number of variables if there is a cycle."""
-    n = n_states.shape[0]
-    left_in_factor = np.empty(scope_ptr.shape[0] - 1, np.int64)
-    for c in range(left_in_factor.shape[0]):
+def peel_forest(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, left_in_factor, degree, stack, taken, order):
+    """Take leaves off the factor graph; returns how many variables are in `order`, not all if there is a cycle.
+
+    Run through `symbolic.run_loops`; the other four of the last five arrays are scratch.
+    """
+    n = len(order)
+    for c in range(len(left_in_factor)):
         left_in_factor[c] = scope_ptr[c + 1] - scope_ptr[c]
-    degree = np.empty(n, np.int64)
-    stack = np.empty(n, np.int64)
-    taken = np.zeros(n, np.bool_)
     size = 0
     for v in range(n - 1, -1, -1):
+        taken[v] = 0
         degree[v] = 0
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
             if left_in_factor[factor_of_pair[pair_idx[i]]] > 1:
@@ -26,12 +26,11 @@ def peel_forest(n_states, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pa
         if degree[v] <= 1:
             stack[size] = v
             size += 1
-    order = np.empty(n, np.int64)
     done = 0
     while size > 0:
         size -= 1
         v = stack[size]
-        taken[v] = True
+        taken[v] = 1
         order[done] = v
         done += 1
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
@@ -42,12 +41,12 @@ def peel_forest(n_states, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pa
             # What is left of this factor is a message to a single variable.
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 u = scope_idx[s]
-                if not taken[u]:
+                if taken[u] == 0:
                     degree[u] -= 1
                     if degree[u] == 1:
                         stack[size] = u
                         size += 1
-    return order[:done]
+    return done
 
 
 @kernel

@@ -1,48 +1,33 @@
-"""From an elimination order to a bucket tree, and from theta to the full tables that its passes read."""
+"""From an elimination order to a bucket tree and to the program that its passes follow.
+
+Both functions are run through `symbolic.run_loops`.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-
 from intarsia._jit import kernel
+
+# Entries of a bucket worked on together: two or three such blocks should fit into the fastest cache.
+BLOCK = 2048
 
 
 @kernel
-def build_buckets(n_states, scope_ptr, scope_idx, order):
-    """Separators, factors and children of each bucket as CSR arrays, and the (float) size of each message.
+def find_separators(
+    n_states, order, scope_ptr, scope_at, factor_ptr, factor_idx,
+    parent, first_child, next_child, seen, found, cells, sep_ptr, sep_at,
+):  # fmt: skip
+    """Separator and parent of each bucket, and the (float) size of its message; -1 if `sep_at` is too short.
 
     A bucket holds the factors whose first eliminated variable is its own; its separator is everything else that its
-    pieces name, and its parent the bucket of the first eliminated variable among these.
+    pieces name, and its parent the bucket of the first eliminated variable among these. Variables are given by
+    bucket. The last five but two arrays are scratch, `first_child` to `seen` filled with -1.
     """
-    n = order.shape[0]
-    n_factors = scope_ptr.shape[0] - 1
-    position = np.empty(n, np.int64)
-    for k in range(n):
-        position[order[k]] = k
-    bucket_of = np.empty(n_factors, np.int64)
-    factor_ptr = np.zeros(n + 1, np.int64)
-    for c in range(n_factors):
-        first = n
-        for s in range(scope_ptr[c], scope_ptr[c + 1]):
-            first = min(first, position[scope_idx[s]])
-        bucket_of[c] = first
-        factor_ptr[first + 1] += 1
-    factor_ptr, factor_idx = _group(bucket_of, factor_ptr)
-    parent = np.full(n, -1, np.int64)
-    first_child = np.full(n, -1, np.int64)  # linked lists while the tree grows
-    next_child = np.full(n, -1, np.int64)
-    seen = np.full(n, -1, np.int64)
-    sep_ptr = np.zeros(n + 1, np.int64)
-    sep_idx = np.empty(max(scope_idx.shape[0], 16), np.int64)
-    found = np.empty(n, np.int64)
-    cells = np.ones(n)
-    for k in range(n):
+    for k in range(len(order)):
         seen[k] = k
         size = 0
         for f in range(factor_ptr[k], factor_ptr[k + 1]):
-            c = factor_idx[f]
-            for s in range(scope_ptr[c], scope_ptr[c + 1]):
-                at = position[scope_idx[s]]
+            for s in range(scope_ptr[factor_idx[f]], scope_ptr[factor_idx[f] + 1]):
+                at = scope_at[s]
                 if seen[at] != k:
                     seen[at] = k
                     found[size] = at
@@ -50,135 +35,120 @@ def build_buckets(n_states, scope_ptr, scope_idx, order):
         child = first_child[k]
         while child >= 0:
             for s in range(sep_ptr[child], sep_ptr[child + 1]):
-                at = position[sep_idx[s]]
+                at = sep_at[s]
                 if seen[at] != k:
                     seen[at] = k
                     found[size] = at
                     size += 1
             child = next_child[child]
         start = sep_ptr[k]
+        if start + size > len(sep_at):
+            return -1
         sep_ptr[k + 1] = start + size
-        if start + size > sep_idx.shape[0]:
-            longer = np.empty(2 * (start + size), np.int64)
-            for i in range(start):
-                longer[i] = sep_idx[i]
-            sep_idx = longer
-        for a in range(1, size):  # insertion sort: separators are short
+        product = 1.0
+        for a in range(size):  # insertion sort: separators are short
             at = found[a]
-            b = a
-            while b > 0 and found[b - 1] > at:
-                found[b] = found[b - 1]
+            b = start + a
+            while b > start and sep_at[b - 1] > at:
+                sep_at[b] = sep_at[b - 1]
                 b -= 1
-            found[b] = at
-        for a in range(size):
-            u = order[found[size - 1 - a]]
-            sep_idx[start + a] = u
-            cells[k] *= n_states[u]
+            sep_at[b] = at
+            product *= n_states[order[at]]
+        cells[k] = product
         if size > 0:
-            parent[k] = found[0]
-            next_child[k] = first_child[found[0]]
-            first_child[found[0]] = k
-    child_ptr = np.zeros(n + 1, np.int64)
-    for k in range(n):
-        if parent[k] >= 0:
-            child_ptr[parent[k] + 1] += 1
-    child_ptr, child_idx = _group(parent, child_ptr)
-    return sep_ptr, sep_idx[: sep_ptr[n]].copy(), factor_ptr, factor_idx, child_ptr, child_idx, cells
+            above = sep_at[start]
+            parent[k] = above
+            next_child[k] = first_child[above]
+            first_child[above] = k
+    return 0
 
 
 @kernel
-def _group(owner, ptr):
-    """Items by owner, from counts in ptr[1:]; an owner of -1 is left out."""
-    for k in range(ptr.shape[0] - 1):
-        ptr[k + 1] += ptr[k]
-    fill = ptr[:-1].copy()
-    items = np.empty(ptr[-1], np.int64)
-    for i in range(owner.shape[0]):
-        if owner[i] >= 0:
-            items[fill[owner[i]]] = i
-            fill[owner[i]] += 1
-    return ptr, items
+def lay_out(
+    n_states, order, variable_ptr, scope_ptr, scope_at, factor_ptr, factor_idx, factor_start, factor_slot,
+    child_ptr, child_idx, sep_ptr, sep_at, message_ptr, bucket_ptr, n_scores,
+    axis, kinds, program, needs,
+):  # fmt: skip
+    """Write the program of all buckets; that of bucket k begins at bucket_ptr[k].
 
+    Head: variable, its states, axes, outer axes, rows, turns, first piece of the base, first mixed piece, pieces, start
+    of the message. Then variable and size of each axis. Then for each piece its start, the slot of its span, the
+    stride of the own variable (negative if its rows lie one after another) and those of the axes.
 
-@kernel
-def measure_buckets(order, n_states, sep_ptr, factor_ptr, child_ptr, child_idx, cells):
-    """Room that working on one bucket may need; the entries are those of `Plan.limits`."""
-    limits = np.ones(5, np.int64)
-    for k in range(order.shape[0]):
-        n_axes = sep_ptr[k + 1] - sep_ptr[k]
-        n_pieces = 1 + factor_ptr[k + 1] - factor_ptr[k] + child_ptr[k + 1] - child_ptr[k]
-        received = 0.0
-        for i in range(child_ptr[k], child_ptr[k + 1]):
-            received += cells[child_idx[i]]
-        own = n_states[order[k]]
-        limits[0] = max(limits[0], n_axes)
-        limits[1] = max(limits[1], n_pieces)
-        limits[2] = max(limits[2], n_axes * n_pieces)
-        limits[3] = max(limits[3], (n_axes + 1) * own)
-        limits[4] = max(limits[4], int(min(received, 1e18)))
-    return limits
-
-
-@kernel
-def fill_tables(theta, n_states, variable_ptr, table_ptr, kind, truncation, table_start, side, out, top, span):
-    """Write every variable's scores and every table in full to `out`, the maximum of each block taken out.
-
-    `top` receives these maxima and `span` the range of the finite scores left.
+    `needs` receives the largest 2 * pieces, pieces * (turns + rows), 3 * own * rows + rows, cells of children and
+    own states.
     """
-    n_variables = n_states.shape[0]
-    for b in range(top.shape[0]):
-        if b < n_variables:
-            start, size = variable_ptr[b], n_states[b]
-            for i in range(start, start + size):
-                out[i] = theta[i]
-        else:
-            t = b - n_variables
-            start, size = table_start[t], table_start[t + 1] - table_start[t]
-            if kind[t] == 0:
-                for i in range(size):
-                    out[start + i] = theta[table_ptr[t] + i]
-            else:
-                weight = theta[table_ptr[t]]
-                for i in range(size):
-                    statistic = _statistic(kind[t], truncation[t], i // side[t], i % side[t])
-                    out[start + i] = 0.0 if statistic == 0.0 else weight * statistic
-        high, low = -np.inf, np.inf
-        for i in range(start, start + size):
-            high = max(high, out[i])
-            if out[i] > -np.inf:
-                low = min(low, out[i])
-        if high > -np.inf:
-            for i in range(start, start + size):
-                out[i] -= high
-            span[b] = high - low
-        else:
-            span[b] = 0.0
-        top[b] = high
-
-
-@kernel
-def _statistic(kind, truncation, first, second):
-    """Statistic of a parametric kind; the numbers are those of `FactorKind`."""
-    gap = float(abs(first - second))
-    if kind == 1:
-        return 1.0 if gap == 0.0 else 0.0
-    if kind == 2:
-        return -min(gap, truncation)
-    return -min(gap * gap, truncation)
-
-
-@kernel
-def contract_tables(full, variable_stop, table_ptr, kind, truncation, table_start, side, mu):
-    """Marginals in the layout of mu from those of full tables: expected statistics for parametric kinds."""
-    for i in range(variable_stop):
-        mu[i] = full[i]
-    for t in range(kind.shape[0]):
-        size = table_start[t + 1] - table_start[t]
-        if kind[t] == 0:
-            for i in range(size):
-                mu[table_ptr[t] + i] = full[table_start[t] + i]
-        else:
-            total = 0.0
-            for i in range(size):
-                total += full[table_start[t] + i] * _statistic(kind[t], truncation[t], i // side[t], i % side[t])
-            mu[table_ptr[t]] = total
+    for k in range(len(order)):
+        at, v = bucket_ptr[k], order[k]
+        n_own, n_axes = n_states[v], sep_ptr[k + 1] - sep_ptr[k]
+        sizes = at + 10
+        pieces, width = sizes + 2 * n_axes, 3 + n_axes
+        for a in range(n_axes):
+            place = sep_at[sep_ptr[k] + a]
+            axis[place] = a
+            program[sizes + 2 * a] = order[place]
+            program[sizes + 2 * a + 1] = n_states[order[place]]
+        n_outer, n_rows = n_axes, 1
+        while n_outer > 0 and (n_outer == n_axes or n_own * n_rows * program[sizes + 2 * n_outer - 1] <= BLOCK):
+            n_outer -= 1
+            n_rows *= program[sizes + 2 * n_outer + 1]
+        n_turns = (message_ptr[k + 1] - message_ptr[k]) // n_rows
+        n_factors, n_children = factor_ptr[k + 1] - factor_ptr[k], child_ptr[k + 1] - child_ptr[k]
+        n_pieces = 1 + n_factors + n_children
+        kinds[0], kinds[1], kinds[2] = 1, 0, 0  # how many pieces have no row axes, no outer axes, both
+        for emitting in range(2):
+            if emitting == 1:
+                first_base, first_mixed = kinds[0], kinds[0] + kinds[1]
+                kinds[0], kinds[1], kinds[2] = 1, first_base, first_mixed
+            for j in range(n_factors + n_children):
+                if j < n_factors:
+                    c = factor_idx[factor_ptr[k] + j]
+                    scope, begin, end, start, slot = (
+                        scope_at, scope_ptr[c], scope_ptr[c + 1], factor_start[c], factor_slot[c],
+                    )  # fmt: skip
+                else:
+                    c = child_idx[child_ptr[k] + j - n_factors]
+                    scope, begin, end, start, slot = (
+                        sep_at, sep_ptr[c], sep_ptr[c + 1], message_ptr[c], n_scores[0] + c,
+                    )  # fmt: skip
+                in_rows, outside = False, n_outer == 0  # with a single turn, a base saves nothing
+                for s in range(begin, end):
+                    if scope[s] != k:
+                        if axis[scope[s]] < n_outer:
+                            outside = True
+                        else:
+                            in_rows = True
+                kind = (2 if outside else 1) if in_rows else 0
+                p = kinds[kind]
+                kinds[kind] += 1
+                if emitting == 0:
+                    continue
+                piece = pieces + p * width
+                program[piece], program[piece + 1] = start, slot
+                stride = 1
+                for s in range(end - 1, begin - 1, -1):
+                    place = scope[s]
+                    if place == k:
+                        program[piece + 2] = stride
+                    else:
+                        program[piece + 3 + axis[place]] = stride
+                    stride *= n_states[order[place]]
+                filled, a = 1, n_axes - 1
+                while a >= n_outer and program[piece + 3 + a] == filled:
+                    filled *= program[sizes + 2 * a + 1]
+                    a -= 1
+                if kind > 0 and a < n_outer:
+                    program[piece + 2] = -program[piece + 2]
+        program[pieces], program[pieces + 1], program[pieces + 2] = variable_ptr[v], v, 1
+        program[at], program[at + 1], program[at + 2], program[at + 3] = v, n_own, n_axes, n_outer
+        program[at + 4], program[at + 5], program[at + 6], program[at + 7] = n_rows, n_turns, first_base, first_mixed
+        program[at + 8], program[at + 9] = n_pieces, message_ptr[k]
+        received = 0
+        for i in range(child_ptr[k], child_ptr[k + 1]):
+            received += message_ptr[child_idx[i] + 1] - message_ptr[child_idx[i]]
+        needs[0] = max(needs[0], 2 * n_pieces)
+        needs[1] = max(needs[1], n_pieces * (n_turns + n_rows))
+        needs[2] = max(needs[2], (3 * n_own + 1) * n_rows)
+        needs[3] = max(needs[3], received)
+        needs[4] = max(needs[4], n_own)
+    return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,9 @@ ORDERINGS = ("best", "min_fill", "min_degree")
 # Steps of a search take some nanoseconds each: none should take much longer than a second.
 _MAX_STEPS = 200_000_000
 _SMALL = 5_000
+# So few variables are searched in plain Python, unless restarts promise many steps: compiling takes seconds.
+_FEW = 2_000
+_MANY_STEPS = 2_000_000
 # A first order this many times above the limit is not rescued by a better search.
 _HOPELESS = 2.0**20
 
@@ -54,11 +59,13 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
     True
     """
     from intarsia._kernels.elimination_order import peel_forest
+    from intarsia._kernels.symbolic import run_loops
 
-    order: IntArray = peel_forest(
-        graph.n_states, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
-    )
-    return order if order.size == graph.n_variables else None
+    n = graph.n_variables
+    order, scratch = np.empty(n, np.int64), np.empty((3, n), np.int64)
+    given = graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
+    made = np.empty(graph.n_factors, np.int64), *scratch, order
+    return order if run_loops(peel_forest, n + graph.scope_idx.size, given, made) == n else None
 
 
 def search_order(
@@ -91,19 +98,12 @@ def search_order(
     >>> found.log2_width            # one more than the treewidth
     5.0
     """
-    from intarsia._kernels.elimination_order import greedy_order, neighbour_lists
-
     check_choice(ordering, ORDERINGS, "ordering")
-    ptr, idx = neighbour_lists(
-        graph.n_variables, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
-    )
-    log2_states = np.log2(graph.n_states)
-    rng = np.random.default_rng(0)
+    in_python = graph.n_variables <= _FEW
+    greedy_order = _compiled_search(graph) if not in_python else _python_search(graph)
 
     def search(by_fill: bool, noise: bool, limit: float, max_steps: float) -> tuple[EliminationOrder, float]:
-        order, n_cells, widest, steps = greedy_order(
-            log2_states, ptr, idx, by_fill, noise, float(limit), float(max_steps), rng
-        )
+        order, n_cells, widest, steps = greedy_order(by_fill, noise, float(limit), float(max_steps))
         return EliminationOrder(order, float(n_cells), float(widest), order.size == graph.n_variables), float(steps)
 
     # Small graphs are searched to the end even if too wide, so that the refusal can state the true size.
@@ -124,6 +124,8 @@ def search_order(
         if other.complete and other.n_cells <= best.n_cells:
             best = other
     allowance = min(best.n_cells, _MAX_STEPS / 2)
+    if in_python and n_restarts > 0 and allowance > _MANY_STEPS:
+        greedy_order = _compiled_search(graph)
     for _ in range(n_restarts):
         allowance -= steps
         if allowance <= 0:
@@ -132,3 +134,24 @@ def search_order(
         if other.complete and other.n_cells < best.n_cells:
             best = other
     return best
+
+
+_Search = Callable[[bool, bool, float, float], tuple[IntArray, float, float, float]]
+
+
+def _compiled_search(graph: FactorGraph) -> _Search:
+    from intarsia._kernels.elimination_order import greedy_order, neighbour_lists
+
+    ptr, idx = neighbour_lists(
+        graph.n_variables, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
+    )
+    log2_states, rng = np.log2(graph.n_states), np.random.default_rng(0)
+    return lambda by_fill, noise, limit, most: greedy_order(log2_states, ptr, idx, by_fill, noise, limit, most, rng)
+
+
+def _python_search(graph: FactorGraph) -> _Search:
+    from intarsia.graph.greedy_order import greedy_order, neighbour_masks
+
+    masks = neighbour_masks(graph.n_variables, graph.scope_ptr.tolist(), graph.scope_idx.tolist())
+    log2_states, rng = np.log2(graph.n_states).tolist(), random.Random(0)
+    return lambda by_fill, noise, limit, most: greedy_order(log2_states, masks, by_fill, noise, limit, most, rng)

@@ -7,17 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from intarsia._kernels.elimination import (
-    Plan,
-    complete_best,
-    pass_buckets,
-    sample_buckets,
-)
-from intarsia._kernels.elimination_plan import build_buckets, contract_tables, fill_tables, measure_buckets
-from intarsia._kernels.statistics import score_labellings
+from intarsia._kernels.elimination import maximise_buckets, sum_buckets, sum_buckets_in_log
+from intarsia._kernels.elimination_labels import complete_best, sample_buckets
+from intarsia._kernels.elimination_plan import find_separators, lay_out
+from intarsia._kernels.symbolic import run_loops
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import TooLargeError
-from intarsia.graph import FactorGraph, FactorKind
+from intarsia.graph import FactorGraph
+from intarsia.inference.full_tables import FullTables
 from intarsia.inference.method import Answer, Clock, Problem
 from intarsia.inference.result import Status
 
@@ -46,33 +43,57 @@ class BucketTree:
     """
 
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
-        self.order = order
-        sep_ptr, sep_idx, factor_ptr, factor_idx, child_ptr, child_idx, cells = build_buckets(
-            graph.n_states, graph.scope_ptr, graph.scope_idx, order
-        )
-        limits = measure_buckets(order, graph.n_states, sep_ptr, factor_ptr, child_ptr, child_idx, cells)
-        parametric = graph.table_kind != FactorKind.TABLE
-        self.is_full = not parametric.any()
-        self.side = np.zeros(graph.n_tables, np.int64)
-        sizes = np.diff(graph.table_ptr)
-        if not self.is_full:
-            first = graph.first_factor_of_table[parametric]
-            self.side[parametric] = graph.n_states[graph.scope_idx[graph.scope_ptr[first]]]
-            sizes = np.where(parametric, self.side**2, sizes)
-        self.table_start = graph.variable_ptr[-1] + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.graph, self.order = graph, order
+        n = order.size
+        self.position = position = np.empty(n, np.int64)
+        position[order] = np.arange(n)
+        self._scope_at = position[graph.scope_idx]
+        first = np.minimum.reduceat(self._scope_at, graph.scope_ptr[:-1]) if graph.n_factors else np.empty(0, np.int64)
+        self._factors = _group(first, n)
+        self._find_separators()
+        self.tables = FullTables(graph)
+        n_pieces = 1 + np.diff(self._factors[0]) + np.diff(self._children[0])
+        n_axes = np.diff(self._sep_ptr)
+        self.bucket_ptr = _offsets(10 + 2 * n_axes + n_pieces * (3 + n_axes))
+        cells = self._cells
         self.n_cells = float(cells.sum())
-        self.n_bytes = 8.0 * (self.n_cells + float(limits[4]) + 3.0 * float(self.table_start[-1]))
+        parent = self._parent
+        received = np.bincount(parent[parent >= 0], cells[parent >= 0], minlength=1).max(initial=0.0)
+        self.n_bytes = 8.0 * (self.n_cells + received + 3.0 * self.tables.size + float(self.bucket_ptr[-1]))
         self.entries = cells * graph.n_states[order]
         self.log2_width = float(np.log2(self.entries.max(initial=1.0)))
-        self.n_table = int(self.table_start[-1])
-        message_ptr = np.full(order.size + 1, 2 * self.n_table)
-        if self.n_cells < 2.0**60:  # otherwise it will be refused
-            message_ptr[1:] += np.cumsum(cells.astype(np.int64))
-        self.plan = Plan(
-            order, graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-            self.table_start[graph.table_of_factor], graph.n_variables + graph.table_of_factor,
-            sep_ptr, sep_idx, factor_ptr, factor_idx, child_ptr, child_idx, message_ptr, limits,
-        )  # fmt: skip
+        self._program: IntArray | None = None
+
+    def _find_separators(self) -> None:
+        graph, n = self.graph, self.order.size
+        scratch = np.full((3, n), -1)
+        parent, cells, sep_ptr = np.full(n, -1), np.empty(n), np.zeros(n + 1, np.int64)
+        room = max(graph.scope_idx.size, 16)
+        while True:
+            sep_at = np.empty(room, np.int64)
+            given = (graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
+            made = (parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
+            if run_loops(find_separators, n + graph.scope_idx.size, given, made) == 0:
+                break
+            scratch[:], room = -1, 4 * room
+        self._parent, self._cells, self._sep_ptr, self._sep_at = parent, cells, sep_ptr, sep_at[: sep_ptr[-1]]
+        self._children = _group(parent, n)
+
+    @property
+    def program(self) -> IntArray:
+        """What the passes do at each bucket, made when it is first needed."""
+        if self._program is None:
+            graph, order, tables = self.graph, self.order, self.tables
+            self.message_ptr = 2 * tables.size + _offsets(self._cells.astype(np.int64))
+            self._program, self.needs = np.zeros(self.bucket_ptr[-1], np.int64), np.ones(5, np.int64)
+            given = (
+                graph.n_states, order, graph.variable_ptr, graph.scope_ptr, self._scope_at, *self._factors,
+                tables.start[graph.table_of_factor], tables.block_of_factor, *self._children, self._sep_ptr,
+                self._sep_at, self.message_ptr, self.bucket_ptr, np.array([tables.n_blocks]),
+            )  # fmt: skip
+            made = (np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
+            run_loops(lay_out, order.size + self._sep_at.size, given, made)
+        return self._program
 
     def answer(self, problem: Problem, name: str) -> Answer:
         """Everything the problem asks for; `name` is the method's, for messages."""
@@ -105,64 +126,66 @@ class _Run:
 
     def __init__(self, tree: BucketTree, problem: Problem, name: str) -> None:
         self.tree, self.problem, self.name = tree, problem, name
-        graph = problem.graph
-        top = np.empty(graph.n_variables + graph.n_tables)
-        self.span = np.empty(top.size)
+        self.program, needs = tree.program, tree.needs
+        n = tree.order.size
         # Logarithms of all tables, the tables (once a sum needs them), the messages: one array for the kernels.
-        self.values = np.empty(int(tree.plan.message_ptr[-1]))
-        fill_tables(
-            problem.theta, graph.n_states, graph.variable_ptr, graph.table_ptr, graph.table_kind,
-            graph.table_truncation, tree.table_start, tree.side, self.values, top, self.span,
-        )  # fmt: skip
-        self.constant = float(top[: graph.n_variables].sum() + top[tree.plan.block_of_factor].sum())
-        self.message_span = np.zeros(graph.n_variables)
-        self.message_in_log = np.zeros(graph.n_variables, np.bool_)
-        self.bucket_in_log = np.zeros(graph.n_variables, np.bool_)
+        self.values = np.empty(int(tree.message_ptr[-1]))
+        top, span = tree.tables.fill(problem.theta, self.values[: tree.tables.size])
+        self.spans = np.concatenate([span, np.zeros(n)])
+        self.constant = float(top[: problem.graph.n_variables].sum() + top[tree.tables.block_of_factor].sum())
+        self.domains = np.zeros((2, n), np.int8)
+        self.taken_out = np.zeros(n)
+        self.scratch = np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2])
+        self.products = np.empty(needs[4])
 
     def collect(self, *, maximise: bool) -> float:
         """Upward pass; the best score or log Z, -inf if nothing is possible."""
         if self.constant == -np.inf:
             return -np.inf
-        n_table = self.tree.n_table
+        n_table = self.tree.tables.size
         if not maximise:
             np.exp(self.values[:n_table], out=self.values[n_table : 2 * n_table])
-        taken_out = np.zeros(self.problem.graph.n_variables)
-        if not self._pass(maximise=maximise, taken_out=taken_out, beliefs=np.empty(0)):
+        if not self._pass(maximise=maximise, beliefs=np.empty(0)):
             return -np.inf
-        return self.constant + float(taken_out.sum())
+        return self.constant + float(self.taken_out.sum())
 
     def marginals(self) -> FloatArray:
         """Downward pass after a sum; overwrites the messages."""
-        graph, tree = self.problem.graph, self.tree
-        beliefs = np.zeros(tree.n_table + int(tree.plan.limits[4]))
-        self._pass(maximise=False, taken_out=np.empty(0), beliefs=beliefs)
-        if tree.is_full:
-            beliefs.resize(tree.n_table, refcheck=False)  # gives the room back without a copy
-            return beliefs
-        mu = np.empty(graph.n_theta)
-        contract_tables(
-            beliefs, int(graph.variable_ptr[-1]), graph.table_ptr, graph.table_kind, graph.table_truncation,
-            tree.table_start, tree.side, mu,
-        )  # fmt: skip
-        return mu
+        tables = self.tree.tables
+        beliefs = np.zeros(tables.size + int(self.tree.needs[3]))
+        self._pass(maximise=False, beliefs=beliefs)
+        beliefs.resize(tables.size, refcheck=False)  # gives the room back without a copy
+        return tables.contract(beliefs)
 
-    def _pass(self, *, maximise: bool, taken_out: FloatArray, beliefs: FloatArray) -> bool:
-        """One pass in chunks: downward if there is room for beliefs."""
-        entries, spreading = self.tree.entries, beliefs.size > 0
-        for start, stop in _chunks(entries[::-1] if spreading else entries, self.problem.clock, self.name):
-            if spreading:
-                start, stop = entries.size - stop, entries.size - start
-            if not pass_buckets(
-                self.tree.plan, start, stop, spreading, maximise, self.values, self.tree.n_table, self.span,
-                self.message_span, self.message_in_log, self.bucket_in_log, taken_out, beliefs,
-            ):  # fmt: skip
-                return False
+    def _pass(self, *, maximise: bool, beliefs: FloatArray) -> bool:
+        """One pass in chunks, downward if there is room for beliefs; False if nothing is possible."""
+        tree, spreading = self.tree, beliefs.size > 0
+        kernel, other = sum_buckets, sum_buckets_in_log
+        if maximise:
+            kernel, other = maximise_buckets, maximise_buckets
+        n = tree.order.size
+        for start, stop in _chunks(tree.entries[::-1] if spreading else tree.entries, self.problem.clock, self.name):
+            while start < stop:
+                done = kernel(
+                    self.program, tree.bucket_ptr, tree.tables.size,
+                    *((n - stop, n - start) if spreading else (start, stop)), spreading,
+                    self.values, beliefs, self.spans, self.domains, self.taken_out, *self.scratch,
+                )  # fmt: skip
+                if done < 0:
+                    return False
+                start += done
+                if start < stop:
+                    kernel, other = other, kernel
         return True
 
     def samples(self, count: int) -> IntArray:
         """Independent draws after a sum."""
-        labels = np.empty((count, self.problem.graph.n_variables), np.int64)
-        sample_buckets(self.tree.plan, self.values, self.tree.n_table, self.bucket_in_log, self.problem.rng, labels)
+        tree = self.tree
+        labels = np.empty((count, tree.order.size), np.int64)
+        sample_buckets(
+            self.program, tree.bucket_ptr, tree.tables.size, tree.tables.n_blocks, self.domains[1], self.values,
+            self.problem.rng, self.products, labels,
+        )  # fmt: skip
         return labels
 
     def best_labellings(self, count: int) -> IntArray:
@@ -176,12 +199,12 @@ class _Run:
         n = graph.n_variables
         gaps = np.empty(int(graph.variable_ptr[-1]))
         found = np.empty((1, n), np.int64)
-        complete_best(tree.plan, n, self.values, found[0], gaps)
+        given = self.program, tree.bucket_ptr, tree.tables.n_blocks
+        complete_best(*given, n, self.values, graph.variable_ptr, self.products, found[0], gaps)
         if count == 1:
             return found
         rows = [found[0]]
-        position = np.empty(n, np.int64)
-        position[tree.order] = np.arange(n)
+        position = tree.position
         variable_of = np.repeat(np.arange(n), graph.n_states)
         bucket_of = position[variable_of]
         value, stop = 0.0, n
@@ -206,15 +229,28 @@ class _Run:
             value, stop = float(lost[at]), int(position[v])
             lost[at], origin[at], entry[at] = lost[-1], origin[-1], entry[-1]
             lost, origin, entry = lost[:-1], origin[:-1], entry[:-1]
-            complete_best(tree.plan, stop, self.values, y, gaps)
+            complete_best(*given, stop, self.values, graph.variable_ptr, self.products, y, gaps)
             rows.append(y)
         labels = np.stack(rows)
-        scores = score_labellings(labels, self.problem.theta, *graph.statistics_arguments)
+        scores = graph.score(self.problem.theta, labels)
         ordered: IntArray = labels[np.argsort(-scores, kind="stable")]
         return ordered
 
     def _check_time(self) -> None:
         _check_clock(self.problem.clock, self.name)
+
+
+def _offsets(sizes: IntArray) -> IntArray:
+    """Where each of several stretches begins, and the end of the last."""
+    offsets = np.zeros(sizes.size + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def _group(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """CSR lists of the items of each of n owners; an owner of -1 is left out."""
+    ptr = _offsets(np.bincount(owner + 1, minlength=n + 1))
+    return ptr[1:] - ptr[1], np.argsort(owner, kind="stable")[ptr[1] :]
 
 
 def _chunks(entries: FloatArray, clock: Clock, name: str) -> Iterator[tuple[int, int]]:
