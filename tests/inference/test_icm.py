@@ -7,7 +7,7 @@ from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.inference.icm import ICM
+from intarsia.inference.icm import ICM, climb
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
 
@@ -107,3 +107,15 @@ def test_random_models(model):
     assert np.isfinite(result.score)
     assert result.score <= truth.best_score + 1e-9 * max(1, abs(truth.best_score))
     check_local_maximum(graph, theta, result.assignment)
+
+
+@pytest.mark.parametrize("name", [name for name in FEASIBLE if name not in HARD_ZEROS])
+def test_climb_improves_in_place_up_to_a_local_maximum(name):
+    graph, theta = ZOO[name]()
+    rng = np.random.default_rng(4)
+    possible = [np.flatnonzero(np.isfinite(graph.variable(theta, v))) for v in range(graph.n_variables)]
+    y = np.array([rng.choice(states) for states in possible], dtype=np.int64)
+    before = graph.score(theta, y)
+    climb(graph, theta, y)
+    assert graph.score(theta, y) >= before
+    check_local_maximum(graph, theta, y)

@@ -229,3 +229,29 @@ def test_random_models(model):
     assert result.log_partition > -np.inf
     if result.status is not intarsia.Status.EXACT:
         check_result(graph, theta, result, truth)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-9])
+@pytest.mark.parametrize("states", [[2] * 9, [9, 2, 5, 4, 3, 6, 8, 7, 2]])
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_fields_that_follow_the_marginals_stay_right(states, tol):
+    """Grids of tables, some states impossible, a table shared: each sweep ascends and the bound is that of mu."""
+    scopes = [(v, v + 1) for v in range(8) if v % 3 < 2] + [(v + 3, v) for v in range(6)]
+    share = [(a, b) for a, b in scopes if states[a] == 2 and states[b] == 2][:2]
+    tables = [scopes.index(share[0]) if len(share) == 2 and s == share[1] else c for c, s in enumerate(scopes)]
+    tables = np.unique(tables, return_inverse=True)[1]
+    ptr = np.arange(0, 2 * len(scopes) + 1, 2)
+    graph = intarsia.FactorGraph(states, ptr, np.ravel(scopes), table_of_factor=tables)
+    theta = 2.0 * np.random.default_rng(8).standard_normal(graph.n_theta)
+    graph.variable(theta, 0)[1] = graph.variable(theta, 4)[0] = -np.inf
+    result = intarsia.infer(graph, theta, "mean_field", tol=tol, trace=True)
+    assert (np.diff(result.history["log_partition"]) >= -1e-10).all()
+    assert result.converged
+    assert result.log_partition == pytest.approx(objective(graph, theta, result.mu), rel=1e-12)
+    for v in range(9):
+        np.testing.assert_allclose(updated_marginal(graph, theta, result.mu, v), result.marginals(v), atol=50 * tol)
+    for c in range(len(scopes)):
+        if (tables == tables[c]).sum() == 1:
+            i, j = scopes[c]
+            product = np.outer(result.marginals(i), result.marginals(j))
+            np.testing.assert_allclose(graph.table(result.mu, int(tables[c])), product, rtol=1e-13)

@@ -73,9 +73,7 @@ def find_feasible(
     array([1, 0, 1])
     """
     split = int(graph.variable_ptr[-1])
-    scores = theta.view()
-    scores.flags.writeable = False
-    unary = scores[:split]
+    unary = theta[:split]
     allowed = unary > -np.inf
     if not np.logical_or.reduceat(allowed, graph.variable_ptr[:-1]).all():
         return FeasibleSearch(None, True, 0)
@@ -83,7 +81,7 @@ def find_feasible(
         graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.table_of_factor,
         graph.table_ptr, graph.table_kind,
     )  # fmt: skip
-    hard = find_hard_factors(scores, graph.table_of_factor, graph.table_ptr, graph.table_kind)
+    hard = find_hard_factors(theta, graph.table_of_factor, graph.table_ptr, graph.table_kind)
     lists = _hard_factors_by_variable(graph, hard)
     order = np.flatnonzero(np.diff(lists[0]))
     blame = np.zeros(graph.n_factors)
@@ -91,7 +89,7 @@ def find_feasible(
     limit, nodes = float(_FIRST_FAILS), 0
     while True:
         outcome, used, labelling = search_feasible(
-            scores, allowed.copy(), preference, order, blame, max_nodes - nodes, int(limit), _WINDOW, lists, model
+            theta, allowed.copy(), preference, order, blame, max_nodes - nodes, int(limit), _WINDOW, lists, model
         )
         nodes += int(used)
         if outcome != 0:

@@ -40,8 +40,9 @@ class MeanField(InferenceMethod):
               + \sum_{c \ni j} \sum_{x_{c \setminus j}} \theta(x_c) \prod_{i \in c \setminus j} \mu(x_i)\Big),
 
     one variable after the other in ascending order, each with the newest marginals of the others, so the bound never
-    falls. Variables none of whose neighbours moved are passed over; before a run counts as converged, a pass over all
-    variables, counted with the sweep before it, confirms that none changes by more than `tol`.
+    falls. Variables that would hardly move, as measured by the last residual, are passed over; before a run counts as
+    converged, a pass over all variables, counted with the sweep before it, confirms that none changes by more than
+    `tol`.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ class _PairwiseState(_State):
 
     def _free_value(self, scores: FloatArray) -> float:
         """Expected scores of single variables, plus the entropy; an impossible state adds nothing."""
-        some = self.mu > 0.0
+        some = slice(None) if self.mu.min() > 0.0 else self.mu > 0.0
         mu = self.mu[some]
         return float(mu @ (scores[some] - np.log(mu)))  # Domke2013 Eq. 12
 
