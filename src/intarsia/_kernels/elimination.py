@@ -26,6 +26,8 @@ import numpy as np
 from intarsia._jit import fast_kernel
 
 LOG_RANGE = 600.0
+# Index & NOT_NEGATIVE tells the compiler that it need not look for negative indices: only then does it vectorise.
+NOT_NEGATIVE = 2**47 - 1
 
 
 @fast_kernel
@@ -62,14 +64,14 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
             k = stop - 1 - done if spreading else start + done
             at = bucket_ptr[k]
             n_own, n_axes, n_outer, n_rows, n_turns = (
-                program[at + 1], program[at + 2], program[at + 3], program[at + 4], program[at + 5],
+                program[at + 1], program[at + 2], program[at + 3], program[at + 4] & NOT_NEGATIVE, program[at + 5],
             )  # fmt: skip
             first_base, first_mixed, n_pieces, cell = (
-                program[at + 6], program[at + 7], program[at + 8], program[at + 9],
+                program[at + 6], program[at + 7], program[at + 8], program[at + 9] & NOT_NEGATIVE,
             )  # fmt: skip
             sizes = at + 10
             pieces, width = sizes + 2 * n_axes, 3 + n_axes
-            n_block, n_cells = n_own * n_rows, n_rows * n_turns
+            n_block, n_cells = (n_own * n_rows) & NOT_NEGATIVE, n_rows * n_turns
 
             if not maximise:
                 total_span = 0.0
@@ -119,7 +121,7 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
                 values[cell] = 1.0
 
             # `block` is four things: the open block, the base, what is gathered for the base's pieces, totals by row.
-            totals = 3 * n_block
+            totals = (3 * n_block) & NOT_NEGATIVE
             has_base = first_base < first_mixed
             top, low = zero, np.inf
             # A turn before the others is for the base, one after them for its beliefs.
@@ -131,7 +133,7 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
                     for r in range(n_rows):
                         block[totals + r] = zero
                     for x in range(n_own):
-                        row = to + x * n_rows
+                        row = (to + x * n_rows) & NOT_NEGATIVE
                         weight = one
                         if turn >= 0:
                             for p in range(first_base):
@@ -146,12 +148,12 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
                                 block[n_block + row + r] = 0.0  # of use when the base is made: nothing gathered
                         for p in range(begin, end):
                             own = program[pieces + p * width + 2]
-                            read = places[2 * p] + index[p * n_turns + here] + x * abs(own)
+                            read = (places[2 * p] + index[p * n_turns + here] + x * abs(own)) & NOT_NEGATIVE
                             if own < 0:
                                 for r in range(n_rows):
                                     block[row + r] = times(block[row + r], values[read + r])
                             else:
-                                inner = n_pieces * n_turns + p * n_rows
+                                inner = (n_pieces * n_turns + p * n_rows) & NOT_NEGATIVE
                                 for r in range(n_rows):
                                     block[row + r] = times(block[row + r], values[read + index[inner + r]])
                         for r in range(n_rows):
@@ -170,7 +172,7 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
                             block[totals + r] = belief / total if belief > 0.0 else 0.0
                 if spreading and not maximise:
                     for x in range(n_own):
-                        row = to + x * n_rows
+                        row = (to + x * n_rows) & NOT_NEGATIVE
                         if turn < n_turns:  # P(own | separator) times the separator's belief
                             weight = 0.0
                             for r in range(n_rows):
@@ -189,15 +191,15 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
                                     block[2 * n_block + row + r] += block[row + r]
                         for p in range(begin, end):
                             own = program[pieces + p * width + 2]
-                            write = places[2 * p + 1] + index[p * n_turns + here] + x * abs(own)
+                            write = (places[2 * p + 1] + index[p * n_turns + here] + x * abs(own)) & NOT_NEGATIVE
                             if own < 0:
                                 for r in range(n_rows):
                                     beliefs[write + r] += block[row + r]
                             else:
-                                inner = n_pieces * n_turns + p * n_rows
+                                inner = (n_pieces * n_turns + p * n_rows) & NOT_NEGATIVE
                                 for r in range(n_rows):
                                     beliefs[write + index[inner + r]] += block[row + r]
-                cell += n_rows
+                cell = (cell + n_rows) & NOT_NEGATIVE
 
             if spreading:
                 for p in range(n_pieces if room > n_table else 0):
