@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from tests.oracles import message_passing as plain
@@ -5,6 +7,7 @@ from tests.oracles.enumeration import enumerate_model
 from tests.zoo import FORESTS, INFEASIBLE, ZOO, factors, random_theta
 
 import intarsia
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.inference.general_messages import GeneralMessages
 from intarsia.inference.pairwise_max import PairwiseMaxMessages
 from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise
@@ -197,3 +200,16 @@ def test_high_order_scopes_and_orders_of_the_scope():
     assert one.log_partition == pytest.approx(two.log_partition, rel=1e-9)
     for c in range(4):
         np.testing.assert_allclose(one.factor_marginals(c), two.factor_marginals(c).T, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["repulsive", "eight_connected_grid", "hard_zeros", "three_way_factor", "potts"])
+def test_no_single_change_improves_the_labelling(name):
+    graph, theta = ZOO[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        best = intarsia.infer(graph, theta, "belief_propagation", task="map", max_iter=1)
+    for v in range(graph.n_variables):
+        for x in range(graph.n_states[v]):
+            other = best.assignment.copy()
+            other[v] = x
+            assert graph.score(theta, other) <= best.score + 1e-12

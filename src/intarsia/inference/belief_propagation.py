@@ -35,8 +35,8 @@ class BeliefPropagation(MessagePassing):
         Each update sees the ones before it, going up and down through the variables; or all at once from the
         old messages; or always the message that changes most.
     decode : {"sequential", "beliefs"}
-        For "map": label variables one after the other given the earlier ones (right on forests also with ties), or
-        each by its own belief.
+        For "map": label variables one after the other given the earlier ones (right on forests also with ties) and
+        improve the labelling by single changes until none helps; or each variable by its own belief, as it stands.
     temperature : float, optional
         T in `<theta, mu> + T H(mu)`; by default 1 for marginals, 0 for MAP.
 

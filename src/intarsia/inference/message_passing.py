@@ -12,6 +12,7 @@ from intarsia._validation import FloatArray, IntArray, check_choice, check_numbe
 from intarsia.graph import FactorGraph
 from intarsia.inference.feasible import find_feasible, has_hard_zeros
 from intarsia.inference.general_messages import Beliefs, GeneralMessages
+from intarsia.inference.icm import climb
 from intarsia.inference.iteration import Iteration, iterate
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.pairwise_max import PairwiseMaxMessages
@@ -117,13 +118,15 @@ class MessagePassing(InferenceMethod):
         return GeneralMessages(graph, theta, rho, maximise, start)
 
     def _label(self, problem: Problem, state: GeneralMessages, loop: Iteration, feasible: IntArray | None) -> Answer:
-        """Labelling from the max-marginals; the feasible one instead where they suggest the impossible."""
+        """Labelling from the max-marginals, polished; the feasible one instead where they suggest the impossible."""
         graph, theta = problem.graph, problem.theta
         answer = _outcome(loop, state.log_messages())
         answer.assignment = state.decode(self.decode)
-        if feasible is not None and graph.score(theta, answer.assignment) == -np.inf:
-            answer.assignment = feasible
-            answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
+        if self.decode == "sequential":
+            if feasible is not None and graph.score(theta, answer.assignment) == -np.inf:
+                answer.assignment = feasible
+                answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
+            climb(graph, theta, answer.assignment)
         if loop.status is Status.CONVERGED and graph.is_forest:
             answer.upper_bound = float(graph.score(theta, answer.assignment))
         return answer
