@@ -4,6 +4,7 @@ from intarsia.graph.batch import GraphBatch, batch_graphs
 from intarsia.graph.builder import GraphBuilder
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.factor_kinds import FactorKind
+from intarsia.graph.learning_form import LearningForm, learning_form
 from intarsia.graph.reduction import Reduction, reduce_graph
 from intarsia.graph.shapes import (
     chain_graph,
@@ -20,6 +21,7 @@ __all__ = [
     "FactorKind",
     "GraphBatch",
     "GraphBuilder",
+    "LearningForm",
     "Reduction",
     "batch_graphs",
     "chain_graph",
@@ -27,6 +29,7 @@ __all__ = [
     "from_edges",
     "from_networkx",
     "grid_graph",
+    "learning_form",
     "reduce_graph",
     "star_graph",
     "tree_graph",
