@@ -1,3 +1,4 @@
+import itertools
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ from tests.random_models import random_models
 from tests.zoo import ZOO, factors
 
 import intarsia
+from intarsia._kernels import elimination_plan, symbolic
 from intarsia.exceptions import InvalidInputError, TooLargeError
 
 
@@ -93,6 +95,32 @@ def test_wide_buckets(scale):
         np.testing.assert_allclose(result.factor_marginals(c), wanted, atol=1e-11)
     best = np.sort(joint, axis=None)[::-1][:20]
     np.testing.assert_allclose(np.exp(result.best_scores - log_partition), best, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("block", "fewest_rows"), [(1, 1), (4, 2), (24, 2)])
+@pytest.mark.parametrize("name", sorted(set(ZOO) - {"infeasible_variable"}))
+def test_small_blocks(monkeypatch, name, block, fewest_rows):
+    """Every way to split a bucket into turns and rows, and pieces over outer axes, rows and both."""
+    monkeypatch.setattr(elimination_plan, "BLOCK", block)
+    monkeypatch.setattr(elimination_plan, "FEWEST_ROWS", fewest_rows)
+    check_against_enumeration(*ZOO[name](), "junction_tree")
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_small_blocks_in_dense_graphs(monkeypatch, scale):
+    monkeypatch.setattr(elimination_plan, "BLOCK", 16)
+    monkeypatch.setattr(elimination_plan, "FEWEST_ROWS", 2)
+    graph = intarsia.from_edges([2, 3, 2, 2, 3, 2, 2], list(itertools.combinations(range(7), 2)))
+    theta = scale * np.random.default_rng(1).standard_normal(graph.n_theta)
+    theta[np.random.default_rng(2).random(graph.n_theta) < 0.03] = -np.inf
+    check_against_enumeration(graph, theta, "junction_tree")
+
+
+@pytest.mark.parametrize("name", ["hard_zeros", "three_way_tree", "truncated_quadratic"])
+def test_compiled_plans(monkeypatch, name):
+    """What large graphs use; small ones run the same loops uncompiled."""
+    monkeypatch.setattr(symbolic, "SMALL", 0)
+    check_against_enumeration(*ZOO[name](), "junction_tree")
 
 
 def test_marginals_are_the_gradient_of_log_z():

@@ -9,6 +9,8 @@ from intarsia._jit import kernel
 
 # Entries of a bucket worked on together: two or three such blocks should fit into the fastest cache.
 BLOCK = 2048
+# Fewer rows than this are not worth a turn, however many states the own variable has.
+FEWEST_ROWS = 16
 
 
 @kernel
@@ -89,7 +91,7 @@ def lay_out(
             program[sizes + 2 * a] = order[place]
             program[sizes + 2 * a + 1] = n_states[order[place]]
         n_outer, n_rows = n_axes, 1
-        while n_outer > 0 and (n_outer == n_axes or n_own * n_rows * program[sizes + 2 * n_outer - 1] <= BLOCK):
+        while n_outer > 0 and (n_rows < FEWEST_ROWS or n_own * n_rows * program[sizes + 2 * n_outer - 1] <= BLOCK):
             n_outer -= 1
             n_rows *= program[sizes + 2 * n_outer + 1]
         n_turns = (message_ptr[k + 1] - message_ptr[k]) // n_rows

@@ -17,7 +17,7 @@ ORDERINGS = ("best", "min_fill", "min_degree")
 _MAX_STEPS = 200_000_000
 _SMALL = 5_000
 # So few variables are searched in plain Python, unless restarts promise many steps: compiling takes seconds.
-_FEW = 2_000
+_FEW = 1_000
 _MANY_STEPS = 2_000_000
 # A first order this many times above the limit is not rescued by a better search.
 _HOPELESS = 2.0**20
