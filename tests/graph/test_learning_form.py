@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.oracles.enumeration import enumerate_model
+from tests.random_models import random_models
+from tests.zoo import ZOO
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import chain_graph, grid_graph, learning_form
 from intarsia.graph.reduction import in_normal_form
-from tests.oracles.enumeration import enumerate_model
-from tests.random_models import random_models
-from tests.zoo import ZOO
 
 
 def check(graph, theta, evidence=None):
