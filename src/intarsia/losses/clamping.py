@@ -1,0 +1,96 @@
+"""Log-partitions and best labellings of a model as it is, and of one whose labels are given."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.graph import FactorGraph, Reduction, reduce_graph
+from intarsia.inference import InferenceMethod, infer, method_class, method_names
+from intarsia.inference.registry import resolve_method
+from intarsia.inference.result import Status
+from intarsia.losses.labels import TrainingLabels
+
+# What stays when the observed variables are fixed. Learning asks again for the same labels at every step, and
+# methods remember their preparations by graph, so it must be the same graph each time.
+_REDUCTIONS: WeakKeyDictionary[TrainingLabels, Reduction] = WeakKeyDictionary()
+
+
+def choose_method(where: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
+    """The first method that is given, if it can do the task ("marginals" with log Z, or "map")."""
+    method = resolve_method(next(choice for choice in choices if choice is not None), {})
+    if not _can(type(method), task):
+        able = [name for name in method_names() if _can(method_class(name), task)]
+        wanted = "log Z and its marginals" if task == "marginals" else "the best labelling"
+        raise NotSupportedError(
+            f"{where} needs {wanted}, which {type(method).__name__} does not give. These do: {', '.join(able)}."
+        )
+    return method
+
+
+def _can(method: type[InferenceMethod], task: str) -> bool:
+    return method.gives_map if task == "map" else method.gives_marginals and method.log_partition_is is not None
+
+
+def solve(
+    graph: FactorGraph, theta: FloatArray, method: InferenceMethod, task: str, rng: np.random.Generator
+) -> tuple[float, FloatArray] | None:
+    """Log Z with marginals, or the best score with its statistics; None when no labelling is possible."""
+    result = infer(graph, theta, method, task, random_state=rng)
+    if result.status is Status.INFEASIBLE or result.mu is None:
+        return None
+    value = result.score if task == "map" else result.log_partition
+    if value is None:
+        raise NotSupportedError(f"{type(method).__name__} gave no log Z in this run. Use another inference method.")
+    return float(value), result.mu
+
+
+def solve_clamped(
+    graph: FactorGraph,
+    theta: FloatArray,
+    labels: TrainingLabels,
+    method: InferenceMethod,
+    task: str,
+    rng: np.random.Generator,
+) -> tuple[float, FloatArray] | None:
+    """The same over the labellings that the labels allow; without inference when all are observed."""
+    if labels.complete:
+        score = float(graph.score(theta, labels.y))
+        return (score, graph.statistics(labels.y)) if score > -np.inf else None
+    reduction = _REDUCTIONS.get(labels)
+    if reduction is None or reduction.original is not graph:
+        evidence: dict[int | str, int] = {int(v): int(labels.y[v]) for v in np.flatnonzero(labels.observed)}
+        reduction = _REDUCTIONS[labels] = reduce_graph(graph, evidence)
+    constant = reduction.constant(theta)
+    if constant == -np.inf:
+        return None
+    forbidden = ~labels.allowed[np.repeat(~labels.observed, graph.n_states)]
+    clamped = reduction.lower(theta)
+    if forbidden.any():  # label sets
+        clamped = clamped.copy()
+        clamped[: forbidden.size][forbidden] = -np.inf
+    found = solve(reduction.graph, clamped, method, task, rng)
+    return None if found is None else (found[0] + constant, reduction.raise_mu(found[1]))
+
+
+def free_minus_clamped(
+    where: str,
+    graph: FactorGraph,
+    theta: FloatArray,
+    labels: TrainingLabels,
+    free: InferenceMethod,
+    clamped: InferenceMethod,
+    task: str,
+    rng: np.random.Generator,
+) -> tuple[float, FloatArray]:
+    """A(theta) - A(theta, labels) and its gradient mu_free - mu_clamped (Domke2013 Eq. 19-21 with the sign changed)."""
+    below = solve_clamped(graph, theta, labels, clamped, task, rng)
+    above = solve(graph, theta, free, task, rng) if below is not None else None
+    if below is None or above is None:
+        raise InvalidInputError(
+            f"{where}: theta gives the labels a score of -inf. Correct the labels, or allow them in theta."
+        )
+    return above[0] - below[0], above[1] - below[1]

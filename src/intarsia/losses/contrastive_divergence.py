@@ -1,0 +1,107 @@
+"""Contrastive divergence: the labels against where a few steps of Gibbs sampling carry them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray, as_generator, check_choice, check_number, read_only
+from intarsia.graph import FactorGraph, reduce_graph
+from intarsia.inference import InferenceMethod
+from intarsia.inference.gibbs import make_sampler
+from intarsia.losses.labels import TrainingLabels
+from intarsia.losses.loss import DirectLoss
+
+
+class ContrastiveDivergence(DirectLoss):
+    r"""Gradient of the likelihood with marginals estimated by short Gibbs chains that start at the labels.
+
+    Choose it with stochastic optimisers on models where every other method is too slow; do not choose it with line
+    searches, since the value is an estimate that does not belong to the gradient.
+
+    .. math:: \nabla L \approx \frac1m \sum_{k=1}^{m} f(\tilde y^{(k)}) - f(y), \qquad
+              L \approx \theta \cdot (\frac1m \sum_k f(\tilde y^{(k)}) - f(y))
+
+    :math:`\tilde y^{(k)}` is the state of a chain after `n_steps` sweeps from the labels :math:`y`.
+
+    Parameters
+    ----------
+    n_steps : int
+        Sweeps of each chain.
+    n_chains : int
+        Chains, averaged.
+    block : {"auto", "tree", "single"}
+        As in `Gibbs`.
+    random_state : int or Generator, optional
+        Seed of the chains, where the call gives none. With a whole number each call draws the same.
+
+    Notes
+    -----
+    The value, a difference of scores, is an estimate of no likelihood: `bound_is` is "estimate". Every label must be
+    observed.
+
+    References
+    ----------
+    Domke2013 section 4.1.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.losses import training_labels
+    >>> graph = chain_graph(3, 2)
+    >>> loss = ContrastiveDivergence(n_chains=4, random_state=0)
+    >>> _, gradient = loss.value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 0, 0]))
+    >>> float(gradient[:2].sum())                       # mean statistics of the chains minus those of the labels
+    0.0
+    """
+
+    name: ClassVar[str] = "contrastive_divergence"
+    summary: ClassVar[str] = "stochastic steps on models too large for inference"
+    needs: ClassVar[str] = "labels only"
+    handles_hidden: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        n_steps: int = 1,
+        n_chains: int = 1,
+        block: str = "auto",
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.n_steps = n_steps
+        self.n_chains = n_chains
+        self.block = block
+        self.random_state = random_state
+
+    def check_settings(self) -> None:
+        """Raise for settings that cannot be meant."""
+        check_number(self.n_steps, "ContrastiveDivergence: n_steps", low=1, integer=True)
+        check_number(self.n_chains, "ContrastiveDivergence: n_chains", low=1, integer=True)
+        check_choice(self.block, ("auto", "tree", "single"), "ContrastiveDivergence: block")
+
+    def value_and_gradient_theta(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: TrainingLabels,
+        *,
+        inference: str | InferenceMethod | None = None,
+        weights: ArrayLike | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> tuple[float, FloatArray]:
+        """Estimated loss and gradient; see `DirectLoss`."""
+        scores = read_only(self._check(graph, theta, labels, weights))
+        rng = as_generator(self.random_state if random_state is None else random_state)
+        score = float(graph.score(scores, labels.y))
+        if score == -np.inf:  # a chain could not leave it by moves of finite score
+            raise self._impossible()
+        reduction = reduce_graph(graph)  # nothing to do in learning form
+        draw = make_sampler(reduction.graph, read_only(reduction.lower(scores)), self.block)
+        chains = np.tile(reduction.lower_labelling(labels.y), (int(self.n_chains), 1))
+        for chain in chains:
+            draw(chain, int(self.n_steps), rng, np.empty(0))
+        chains = reduction.raise_labelling(chains)
+        gradient = graph.statistics(chains) / len(chains) - graph.statistics(labels.y)
+        return float(np.mean(graph.score(scores, chains))) - score, gradient

@@ -1,0 +1,183 @@
+"""What is known of the truth: for each variable the states it may have, from labels with hidden ones or from sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intarsia._validation import IntArray, frozen
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph import FactorGraph
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingLabels:
+    """The allowed states of every variable of one graph; make it with `training_labels`.
+
+    A variable with one allowed state is observed, one with all of them is hidden, anything between is a label set.
+
+    Attributes
+    ----------
+    allowed : bool array
+        Flat, in the layout of the variable blocks of theta.
+    variable_ptr : int array
+        Where each variable's block begins, as in the graph.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> labels = training_labels(chain_graph(3, 2), [1, -1, 0])
+    >>> labels.allowed.reshape(3, 2).tolist()
+    [[False, True], [True, True], [True, False]]
+    >>> labels.observed.tolist()
+    [True, False, True]
+    """
+
+    allowed: BoolArray
+    variable_ptr: IntArray
+
+    @cached_property
+    def n_allowed(self) -> IntArray:
+        """Number of allowed states of each variable."""
+        if self.variable_ptr.size == 1:
+            return np.empty(0, np.int64)
+        return np.add.reduceat(self.allowed, self.variable_ptr[:-1], dtype=np.int64)
+
+    @cached_property
+    def observed(self) -> BoolArray:
+        """Which variables have exactly one allowed state."""
+        return frozen(self.n_allowed == 1)
+
+    @cached_property
+    def hidden(self) -> BoolArray:
+        """Which variables have several states, all of them allowed: their labels say nothing."""
+        return frozen((self.n_allowed == np.diff(self.variable_ptr)) & ~self.observed)
+
+    @cached_property
+    def y(self) -> IntArray:
+        """The state of each observed variable, -1 elsewhere."""
+        labels = np.full(self.observed.size, -1)
+        at = np.flatnonzero(self.allowed & np.repeat(self.observed, np.diff(self.variable_ptr)))
+        labels[self.observed] = at - self.variable_ptr[:-1][self.observed]
+        return frozen(labels)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every variable is observed."""
+        return bool(self.observed.all())
+
+    def __repr__(self) -> str:
+        n_sets = int((~self.observed & ~self.hidden).sum())
+        return (
+            f"TrainingLabels({self.observed.size} variables: {int(self.observed.sum())} observed, "
+            f"{int(self.hidden.sum())} hidden, {n_sets} with a set)"
+        )
+
+
+def training_labels(graph: FactorGraph, y: ArrayLike | TrainingLabels) -> TrainingLabels:
+    """Labels of one graph from whole numbers with -1 for hidden, or from a boolean array of allowed states.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Whose variables are labelled.
+    y : int array (n_variables,), or bool array (n_variables, n_states) or flat, or TrainingLabels
+        Labels, -1 where hidden; or which states each variable may have. A boolean array is flat where the variables
+        have different numbers of states. Labels made before are checked against the graph and returned.
+
+    Returns
+    -------
+    TrainingLabels
+
+    Raises
+    ------
+    InvalidInputError
+        For a label outside the states, fractions, another shape, or a variable with no allowed state.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(2, 3)
+    >>> training_labels(graph, [2, -1])
+    TrainingLabels(2 variables: 1 observed, 1 hidden, 0 with a set)
+    >>> training_labels(graph, [[True, True, False], [False, False, True]]).y
+    array([-1,  2])
+    """
+    if isinstance(y, TrainingLabels):
+        if not np.array_equal(y.variable_ptr, graph.variable_ptr):
+            raise InvalidInputError(
+                f"training_labels: these labels are of {y.observed.size} variables with other states than the "
+                f"{graph.n_variables} of this graph. Make them from the same graph."
+            )
+        return y
+    values = _as_array(y)
+    if values.dtype.kind == "b":
+        return TrainingLabels(frozen(_check_sets(graph, values), y), graph.variable_ptr)
+    labels = _check_labels(graph, values)
+    allowed = np.repeat(labels < 0, graph.n_states)
+    given = np.flatnonzero(labels >= 0)
+    allowed[graph.variable_ptr[given] + labels[given]] = True
+    return TrainingLabels(frozen(allowed), graph.variable_ptr)
+
+
+def _as_array(y: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(y)
+    except ValueError:
+        raise InvalidInputError(
+            "training_labels: y is a ragged list. Give one label per variable, or allowed states as one flat boolean "
+            "array when variables have different numbers of states."
+        ) from None
+
+
+def _check_labels(graph: FactorGraph, values: NDArray[Any]) -> IntArray:
+    if values.shape != (graph.n_variables,):
+        raise InvalidInputError(
+            f"training_labels: y has shape {values.shape}, but the graph has {graph.n_variables} variables. Give one "
+            f"label per variable, shape ({graph.n_variables},); use -1 for a hidden label."
+        )
+    if values.size and values.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"training_labels: labels are whole numbers, got dtype {values.dtype}. Give integers; use -1 for a hidden "
+            f"label."
+        )
+    bad = (values < -1) | (values >= graph.n_states)
+    if bad.any():
+        v = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"training_labels: y[{v}] is {values[v]}, but {_name(graph, v)} has states 0..{graph.n_states[v] - 1}. "
+            f"Use -1 for a hidden label."
+        )
+    return values.astype(np.int64)
+
+
+def _check_sets(graph: FactorGraph, values: NDArray[Any]) -> BoolArray:
+    total = int(graph.variable_ptr[-1])
+    equal = graph.n_variables > 0 and (graph.n_states == graph.n_states[0]).all()
+    shapes = [(total,)] + ([(graph.n_variables, int(graph.n_states[0]))] if equal else [])
+    if values.shape not in shapes:
+        raise InvalidInputError(
+            f"training_labels: y is boolean, so it marks allowed states, and needs shape "
+            f"{' or '.join(map(str, reversed(shapes)))}; got {values.shape}. For labels False and True give "
+            f"y.astype(int)."
+        )
+    allowed = values.reshape(-1)
+    if total:
+        empty = ~np.logical_or.reduceat(allowed, graph.variable_ptr[:-1])
+        if empty.any():
+            v = int(np.argmax(empty))
+            raise InvalidInputError(
+                f"training_labels: {_name(graph, v)} has no allowed state. Allow at least one; all of them if its "
+                f"label is hidden."
+            )
+    return allowed
+
+
+def _name(graph: FactorGraph, v: int) -> str:
+    return f"variable {v} ({graph.names[v]!r})" if graph.names else f"variable {v}"

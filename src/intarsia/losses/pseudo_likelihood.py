@@ -1,0 +1,176 @@
+"""Pseudo-likelihoods: each variable, or each patch of variables, given the labels of all others."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray, IntArray, as_generator, as_int_array, check_number
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph import FactorGraph
+from intarsia.inference import InferenceMethod
+from intarsia.losses.clamping import choose_method, free_minus_clamped
+from intarsia.losses.conditioning import Conditioned, condition_on_rest
+from intarsia.losses.labels import TrainingLabels
+from intarsia.losses.loss import DirectLoss
+from intarsia.losses.piecewise_likelihood import add_local_likelihoods
+from intarsia.losses.terms import variable_terms
+
+# Learning asks again for the same labels at every step; the graph is held so that its identity is sure.
+_CONDITIONED: WeakKeyDictionary[TrainingLabels, tuple[FactorGraph, IntArray, Conditioned]] = WeakKeyDictionary()
+
+
+class PseudoLikelihood(DirectLoss):
+    r"""Negative log-probability of each variable's label given the labels of all others, summed.
+
+    Needs no inference and is consistent for a correct model. Choose it for speed; it relies too much on neighbours
+    when at prediction time their labels are not known.
+
+    .. math:: L(\theta) = -\sum_i \log p(y_i | y_{\setminus i}; \theta)
+
+    A factor with a hidden variable cannot be conditioned on, so a variable that shares one with a variable that is
+    not observed is left out. A variable with a label set, among observed ones, counts with the probability of the set.
+
+    References
+    ----------
+    Domke2013 section 4.1.4; hidden variables, section 4.2.4.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.losses import training_labels
+    >>> graph = chain_graph(2, 2)
+    >>> theta = graph.pack(tables=[[[1.0, 0.0], [0.0, 1.0]]])
+    >>> labels = training_labels(graph, [0, 0])
+    >>> round(PseudoLikelihood().value_and_gradient_theta(graph, theta, labels)[0], 4)    # 2 log(1 + 1/e)
+    0.6265
+    """
+
+    name: ClassVar[str] = "pseudo_likelihood"
+    summary: ClassVar[str] = "no inference, every label given its neighbours"
+    needs: ClassVar[str] = "labels only"
+    takes_weights: ClassVar[bool] = True
+
+    def value_and_gradient_theta(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: TrainingLabels,
+        *,
+        inference: str | InferenceMethod | None = None,
+        weights: ArrayLike | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> tuple[float, FloatArray]:
+        """Loss and its derivative by theta; see `DirectLoss`."""
+        scores = self._check(graph, theta, labels, weights)
+        given = _conditioned(graph, labels, np.arange(graph.n_variables))
+        terms = variable_terms(given.graph, given.labels, weights)
+        gradient = np.zeros(given.graph.n_theta)
+        value = add_local_likelihoods(terms, given.lower(scores), gradient)
+        if value is None:
+            raise self._impossible()
+        return value, given.pull_back(gradient)
+
+
+class PatchPseudoLikelihood(DirectLoss):
+    r"""Negative log-probability of each patch of variables given the labels outside it, summed.
+
+    Between pseudo-likelihood (patches of one variable) and likelihood (one patch). Choose it where pseudo-likelihood
+    relies too much on neighbours; the cost grows exponentially with the width of a patch.
+
+    .. math:: L(\theta) = -\sum_P \log p(y_P | y_{\setminus P}; \theta)
+
+    Patches do not overlap. Labels hidden inside a patch are summed out; a patch beside a variable that is not
+    observed is left out.
+
+    Parameters
+    ----------
+    patch : int, (int, int) or int array (n_variables,)
+        Side, or height and width, of the tiles of a grid, the last ones possibly smaller; or the number of each
+        variable's patch.
+    inference : str or InferenceMethod
+        For the patches, given the rest; exact by default.
+
+    References
+    ----------
+    Domke2013 section 4.1.4; hidden variables, section 4.2.4.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph, grid_graph
+    >>> from intarsia.losses import training_labels
+    >>> graph = grid_graph(3, 3, 2)
+    >>> labels = training_labels(graph, [0] * 9)
+    >>> value, _ = PatchPseudoLikelihood(patch=2).value_and_gradient_theta(graph, graph.zeros(), labels)
+    >>> round(value, 4)                                    # 9 log 2
+    6.2383
+    """
+
+    name: ClassVar[str] = "patch_pseudo_likelihood"
+    summary: ClassVar[str] = "exact inference in small patches, the rest given"
+    needs: ClassVar[str] = "labels only"
+
+    def __init__(self, *, patch: Any = 2, inference: str | InferenceMethod = "junction_tree") -> None:
+        self.patch = patch
+        self.inference = inference
+
+    def check_settings(self) -> None:
+        """Raise for settings that cannot be meant."""
+        if isinstance(self.patch, tuple) and len(self.patch) != 2:
+            raise InvalidInputError(
+                f"PatchPseudoLikelihood: patch={self.patch!r} is neither a side, (height, width), nor an array with "
+                f"the number of each variable's patch."
+            )
+        if np.ndim(self.patch) == 0 or isinstance(self.patch, tuple):
+            for side in self.patch if isinstance(self.patch, tuple) else (self.patch,):
+                check_number(side, "PatchPseudoLikelihood: patch", low=1, integer=True)
+
+    def value_and_gradient_theta(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: TrainingLabels,
+        *,
+        inference: str | InferenceMethod | None = None,
+        weights: ArrayLike | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> tuple[float, FloatArray]:
+        """Loss and its derivative by theta; see `DirectLoss`. `inference` is not used: the patches have their own."""
+        scores = self._check(graph, theta, labels, weights)
+        method = choose_method("PatchPseudoLikelihood", "marginals", self.inference)
+        given = _conditioned(graph, labels, self.patches(graph))
+        value, gradient = free_minus_clamped(
+            "PatchPseudoLikelihood", given.graph, given.lower(scores), given.labels, method, method, "marginals",
+            as_generator(random_state),
+        )  # fmt: skip
+        return value, given.pull_back(gradient)
+
+    def patches(self, graph: FactorGraph) -> IntArray:
+        """Number of each variable's patch, from 0 on."""
+        if np.ndim(self.patch) == 0 or isinstance(self.patch, tuple):
+            if graph.grid_shape is None:
+                raise InvalidInputError(
+                    f"PatchPseudoLikelihood: patch={self.patch!r} means tiles of a grid, but the graph has no "
+                    f"grid_shape. Give an array with the number of each variable's patch."
+                )
+            height, width = self.patch if isinstance(self.patch, tuple) else (self.patch, self.patch)
+            rows, columns = np.indices(graph.grid_shape)
+            number = rows // int(height) * graph.grid_shape[1] + columns // int(width)
+        else:
+            number = as_int_array(self.patch, "PatchPseudoLikelihood: patch")
+            if number.shape != (graph.n_variables,):
+                raise InvalidInputError(
+                    f"PatchPseudoLikelihood: patch has shape {number.shape}, but the graph has {graph.n_variables} "
+                    f"variables. Give the number of each variable's patch."
+                )
+        return np.unique(number, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _conditioned(graph: FactorGraph, labels: TrainingLabels, patch_of: IntArray) -> Conditioned:
+    known = _CONDITIONED.get(labels)
+    if known is None or known[0] is not graph or not np.array_equal(known[1], patch_of):
+        known = _CONDITIONED[labels] = graph, patch_of, condition_on_rest(graph, labels, patch_of)
+    return known[2]

@@ -1,0 +1,80 @@
+"""Saddle point: the likelihood as if all probability lay on the best labelling."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray, as_generator
+from intarsia.graph import FactorGraph
+from intarsia.inference import InferenceMethod
+from intarsia.losses.clamping import choose_method, free_minus_clamped
+from intarsia.losses.labels import TrainingLabels
+from intarsia.losses.loss import DirectLoss
+
+
+class SaddlePoint(DirectLoss):
+    r"""Score of the best labelling found, minus that of the labels (the perceptron's loss).
+
+    Choose it when the model is sharply peaked and a good MAP method is at hand; where it is not, the gradient is a
+    poor stand-in for that of the likelihood.
+
+    .. math:: L(\theta) = \max_x \theta \cdot f(x) - \theta \cdot f(y), \qquad \nabla L = f(x^*) - f(y)
+
+    With hidden labels or sets, :math:`y` is the best labelling that they allow.
+
+    Parameters
+    ----------
+    inference : str or InferenceMethod, optional
+        Any that gives a best labelling; by default that of the model, or ICM.
+
+    Notes
+    -----
+    No labelling's score exceeds log Z, so with no label hidden the value is a lower bound on the negative
+    log-likelihood, however good the labelling is. It is negative when inference finds worse than the labels.
+
+    References
+    ----------
+    Domke2013 section 4.1.3.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.losses import training_labels
+    >>> graph = chain_graph(2, 2)
+    >>> theta = graph.pack(variables=[[0, 2], [0, 1]])
+    >>> loss = SaddlePoint(inference="tree")
+    >>> value, gradient = loss.value_and_gradient_theta(graph, theta, training_labels(graph, [0, 1]))
+    >>> value, gradient.tolist()                        # the best labelling is (1, 1)
+    (2.0, [-1.0, 1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 1.0])
+    """
+
+    name: ClassVar[str] = "saddle_point"
+    summary: ClassVar[str] = "sharply peaked models with a good MAP method"
+    needs: ClassVar[str] = "map"
+
+    def __init__(self, *, inference: str | InferenceMethod | None = None) -> None:
+        self.inference = inference
+
+    @property
+    def bound_is_when_observed(self) -> str:
+        """A lower bound."""
+        return "lower bound"
+
+    def value_and_gradient_theta(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: TrainingLabels,
+        *,
+        inference: str | InferenceMethod | None = None,
+        weights: ArrayLike | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> tuple[float, FloatArray]:
+        """Loss and a subgradient; see `DirectLoss`."""
+        scores = self._check(graph, theta, labels, weights)
+        method = choose_method("SaddlePoint", "map", self.inference, inference, "icm")
+        rng = as_generator(random_state)
+        return free_minus_clamped("SaddlePoint", graph, scores, labels, method, method, "map", rng)

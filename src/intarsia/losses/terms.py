@@ -1,0 +1,149 @@
+"""The terms that a loss sums over: blocks of mu, which of their entries are true, and the weight of each.
+
+A block is a variable's marginal or a factor's table. Its true entries are the states, or joint states, that the labels
+allow: one where the labels are single, several under label sets. A block with a hidden variable is no term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray, IntArray, as_float_array
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph import FactorGraph
+from intarsia.losses.labels import TrainingLabels
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Blocks of mu with their true entries.
+
+    Attributes
+    ----------
+    ptr : int array (n_blocks + 1,)
+        Where each block begins in mu.
+    at, block : int arrays
+        Position in mu and block of each true entry, in order of position within each block; none for a block that
+        is no term.
+    weight : float array (n_blocks,)
+        Weight of each term, 0 for a block that is none.
+    """
+
+    ptr: IntArray
+    at: IntArray
+    block: IntArray
+    weight: FloatArray
+
+    @property
+    def size(self) -> int:
+        """Number of blocks."""
+        return int(self.weight.size)
+
+    def true_mass(self, mu: FloatArray) -> FloatArray:
+        """Sum of mu over the true entries of each block."""
+        return np.bincount(self.block, mu[self.at], self.size).astype(np.float64, copy=False)
+
+    def part(self, values: FloatArray) -> FloatArray:
+        """View of the entries of all blocks."""
+        return values[self.ptr[0] : self.ptr[-1]]
+
+    def reduce(self, operation: np.ufunc, values: FloatArray) -> FloatArray:
+        """Reduce the entries of each block, given in the layout of `part`."""
+        if self.size == 0:
+            return np.empty(0)
+        return np.asarray(operation.reduceat(values, self.ptr[:-1] - self.ptr[0]))
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """Repeat a value per block for each of its entries, in the layout of `part`."""
+        return np.repeat(values, np.diff(self.ptr))
+
+
+def variable_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None = None) -> Terms:
+    """A term for each variable that is not hidden."""
+    counts = ~labels.hidden
+    n_states = graph.n_states
+    if labels.complete:
+        block = np.arange(graph.n_variables)
+        at = graph.variable_ptr[:-1] + labels.y
+    else:
+        at = np.flatnonzero(labels.allowed & np.repeat(counts, n_states))
+        block = np.repeat(np.arange(graph.n_variables), n_states)[at]
+    weight = np.where(counts, _variable_weights(graph, labels, weights), 0.0)
+    return Terms(graph.variable_ptr, at, block, weight)
+
+
+def factor_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None = None) -> Terms:
+    """A term for each factor none of whose variables is hidden."""
+    counts, single = factors_where(graph, ~labels.hidden), factors_where(graph, labels.observed)
+    y = labels.y[graph.scope_idx] * pair_strides(graph)
+    inside = np.bincount(graph.factor_of_pair, y, graph.n_factors).astype(np.int64)
+    block = np.flatnonzero(single)
+    at = graph.table_ptr[block] + inside[block]
+    if (counts & ~single).any():
+        set_at, set_block = _allowed_entries(graph, labels, np.flatnonzero(counts & ~single))
+        at, block = np.concatenate([at, set_at]), np.concatenate([block, set_block])
+    width = np.diff(graph.scope_ptr)
+    if weights is None:
+        weight = counts.astype(np.float64)
+    else:
+        of_pair = _variable_weights(graph, labels, weights)[graph.scope_idx]
+        total = np.bincount(graph.factor_of_pair, of_pair, graph.n_factors)
+        weight = np.where(counts, np.where(width > 0, total / np.maximum(width, 1), 1.0), 0.0)
+    return Terms(graph.table_ptr, at, block, weight)
+
+
+def factors_where(graph: FactorGraph, variables: np.ndarray) -> np.ndarray:
+    """Which factors have only variables that are marked."""
+    unmarked = np.bincount(graph.factor_of_pair, ~variables[graph.scope_idx], graph.n_factors)
+    return np.asarray(unmarked == 0)
+
+
+def pair_strides(graph: FactorGraph) -> IntArray:
+    """For each pair (factor, variable), the step in the factor's table from one state of the variable to the next."""
+    strides = np.ones(graph.scope_idx.size, dtype=np.int64)
+    at, first = graph.scope_ptr[1:] - 2, graph.scope_ptr[:-1]
+    while (at >= first).any():
+        here = at[at >= first]
+        strides[here] = strides[here + 1] * graph.n_states[graph.scope_idx[here + 1]]
+        at, first = at[at >= first] - 1, first[at >= first]
+    return strides
+
+
+def _allowed_entries(graph: FactorGraph, labels: TrainingLabels, factors: IntArray) -> tuple[IntArray, IntArray]:
+    """Position in theta, and factor, of each joint state that the labels allow."""
+    sizes = np.diff(graph.table_ptr)[factors]
+    ends = np.cumsum(sizes)
+    inside = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
+    factor = np.repeat(factors, sizes)
+    allowed = np.ones(inside.size, dtype=bool)
+    strides, width = pair_strides(graph), np.diff(graph.scope_ptr)
+    for k in range(int(width[factors].max())):
+        has = np.flatnonzero(width[factor] > k)
+        pair = graph.scope_ptr[factor[has]] + k
+        v = graph.scope_idx[pair]
+        state = inside[has] // strides[pair] % graph.n_states[v]
+        allowed[has] &= labels.allowed[graph.variable_ptr[v] + state]
+    return (graph.table_ptr[factor] + inside)[allowed], factor[allowed]
+
+
+def _variable_weights(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None) -> FloatArray:
+    """Mean weight of the allowed states of each variable."""
+    if weights is None or graph.n_variables == 0:
+        return np.ones(graph.n_variables)
+    values = as_float_array(weights, "weights").reshape(-1)
+    if values.size != labels.allowed.size:
+        raise InvalidInputError(
+            f"weights holds {values.size} numbers, but the {graph.n_variables} variables have {labels.allowed.size} "
+            f"states. Give one for each state of each variable."
+        )
+    bad = ~(values >= 0) | (values == np.inf)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"weights[{at}] ({graph.locate(at)}) is {values[at]}. Weights are finite and at least 0."
+        )
+    total = np.add.reduceat(np.where(labels.allowed, values, 0.0), graph.variable_ptr[:-1])
+    return np.asarray(total / labels.n_allowed)
