@@ -30,14 +30,11 @@ LOG_RANGE = 600.0
 NOT_NEGATIVE = 2**47 - 1
 
 
-@fast_kernel
-def _log_add(a, b):
-    high, low = max(a, b), min(a, b)
-    return high if low == -np.inf else high + np.log1p(np.exp(low - high))
-
-
 def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, maximise: bool) -> Callable[..., int]:
-    """Make the pass for one kind of arithmetic: how values are multiplied and summed, and the neutral elements."""
+    """Make the pass for one kind of arithmetic: how values are multiplied and summed, and the neutral elements.
+
+    Only functions of Python and NumPy can be given: Numba's cache would not know a compiled one in the next process.
+    """
     convert = np.log if in_log else np.exp
 
     @fast_kernel
@@ -228,5 +225,5 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
 
 
 sum_buckets = _pass_kernel(operator.mul, operator.add, 1.0, 0.0, False, False)
-sum_buckets_in_log = _pass_kernel(operator.add, _log_add, 0.0, -np.inf, True, False)
+sum_buckets_in_log = _pass_kernel(operator.add, np.logaddexp, 0.0, -np.inf, True, False)
 maximise_buckets = _pass_kernel(operator.add, max, 0.0, -np.inf, True, True)
