@@ -114,19 +114,29 @@ def pair_strides(graph: FactorGraph) -> IntArray:
 
 def _allowed_entries(graph: FactorGraph, labels: TrainingLabels, factors: IntArray) -> tuple[IntArray, IntArray]:
     """Position in theta, and factor, of each joint state that the labels allow."""
-    sizes = np.diff(graph.table_ptr)[factors]
-    ends = np.cumsum(sizes)
-    inside = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
-    factor = np.repeat(factors, sizes)
-    allowed = np.ones(inside.size, dtype=bool)
-    strides, width = pair_strides(graph), np.diff(graph.scope_ptr)
-    for k in range(int(width[factors].max())):
-        has = np.flatnonzero(width[factor] > k)
-        pair = graph.scope_ptr[factor[has]] + k
-        v = graph.scope_idx[pair]
-        state = inside[has] // strides[pair] % graph.n_states[v]
-        allowed[has] &= labels.allowed[graph.variable_ptr[v] + state]
-    return (graph.table_ptr[factor] + inside)[allowed], factor[allowed]
+    found = []
+    for shape, members in _by_shape(graph, factors):
+        allowed = np.ones((members.size,) + (1,) * len(shape), dtype=bool)
+        for k, n_states in enumerate(shape):
+            v = graph.scope_idx[graph.scope_ptr[members] + k]
+            states = labels.allowed[graph.variable_ptr[v][:, None] + np.arange(n_states)]
+            allowed = allowed & states.reshape((members.size,) + (1,) * k + (-1,) + (1,) * (len(shape) - 1 - k))
+        row, inside = np.nonzero(allowed.reshape(members.size, -1))
+        found.append((graph.table_ptr[members[row]] + inside, members[row]))
+    return np.concatenate([at for at, _ in found]), np.concatenate([factor for _, factor in found])
+
+
+def _by_shape(graph: FactorGraph, factors: IntArray) -> list[tuple[list[int], IntArray]]:
+    """Factors in groups of equal table shapes."""
+    groups = []
+    width = np.diff(graph.scope_ptr)[factors]
+    for w in np.unique(width):
+        here = factors[width == w]
+        shapes = graph.n_states[graph.scope_idx[graph.scope_ptr[here][:, None] + np.arange(w)]]
+        distinct, group = np.unique(shapes, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        groups += [(shape.tolist(), here[group == k]) for k, shape in enumerate(distinct)]
+    return groups
 
 
 def _variable_weights(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None) -> FloatArray:

@@ -1,0 +1,62 @@
+"""Likelihoods of labels in plain Python: what the losses claim to compute, from the definitions.
+
+`allowed` is a list with the set of allowed states of each variable.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from tests.oracles.enumeration import enumerate_model
+
+
+def log_sum(values) -> float:
+    top = max(values, default=-math.inf)
+    return top if top == -math.inf else top + math.log(math.fsum(math.exp(v - top) for v in values))
+
+
+def negative_log_likelihood(graph, theta, allowed) -> float:
+    """log Z minus log Z over the labellings that are allowed."""
+    truth = enumerate_model(graph, theta)
+    inside = [
+        score
+        for y, score in zip(truth.labellings.tolist(), truth.scores.tolist(), strict=True)
+        if all(state in states for state, states in zip(y, allowed, strict=True))
+    ]
+    return log_sum(truth.scores.tolist()) - log_sum(inside)
+
+
+def conditional_negative_log_likelihood(graph, theta, allowed, patches) -> float:
+    """Sum over patches whose neighbours are observed of -log p(allowed in the patch | neighbours)."""
+    total = 0.0
+    for patch in patches:
+        factors = [c for c in range(graph.n_factors) if set(graph.scope(c).tolist()) & set(patch)]
+        border = {int(v) for c in factors for v in graph.scope(c)} - set(patch)
+        if any(len(allowed[v]) > 1 for v in border):
+            continue
+        everything, inside = [], []
+        for states in itertools.product(*(range(int(graph.n_states[v])) for v in patch)):
+            y = {v: next(iter(allowed[v])) for v in border} | dict(zip(patch, states, strict=True))
+            terms = [float(graph.variable(theta, v)[y[v]]) for v in patch]
+            terms += [float(graph.factor_table(theta, c)[tuple(y[int(v)] for v in graph.scope(c))]) for c in factors]
+            everything.append(sum(terms))
+            if all(y[v] in allowed[v] for v in patch):
+                inside.append(everything[-1])
+        total += log_sum(everything) - log_sum(inside)
+    return total
+
+
+def piecewise_negative_log_likelihood(graph, theta, allowed) -> float:
+    """Each variable and each factor on its own; those with a hidden variable are left out."""
+    hidden = [1 < len(states) == k for states, k in zip(allowed, graph.n_states.tolist(), strict=True)]
+    pieces = [((v,), graph.variable(theta, v)) for v in range(graph.n_variables)]
+    pieces += [(tuple(graph.scope(c).tolist()), graph.factor_table(theta, c)) for c in range(graph.n_factors)]
+    total = 0.0
+    for scope, table in pieces:
+        if not any(hidden[v] for v in scope):
+            inside = [float(table[states]) for states in itertools.product(*(sorted(allowed[v]) for v in scope))]
+            total += log_sum(np.ravel(table).tolist()) - log_sum(inside)
+    return total
