@@ -1,0 +1,101 @@
+"""The reverse pass of coordinate ascent on factorised distributions (Domke2013 Algorithm 2), any scope.
+
+Adjoints are those of the variables' marginals. Going back through the update of j, its adjoint, the normalisation taken
+out, belongs to its field: to theta_j, times the other marginals to each table at j, and through the tables to the other
+marginals. Everywhere 0 * -inf is 0: a state without probability has no adjoint and passes nothing on.
+"""
+
+from __future__ import annotations
+
+from intarsia._jit import kernel
+
+
+@kernel
+def _spread(pair, theta, weights, mu, pulled, adjoint, n_axes, first, start, size, variable_ptr, scope_idx, digits):
+    """Pass on what arrived at a factor whose entry e counts `weights` of its state at `pair` times the other marginals.
+
+    With `pair` < 0 the entry counts `theta[e]` times all marginals; then only the marginals receive.
+    """
+    for a in range(n_axes):
+        digits[a] = 0
+    target = pair - first if pair >= 0 else -1
+    for e in range(start, start + size):
+        nu = weights[digits[target]] if target >= 0 else 1.0
+        if nu != 0.0:
+            product = nu
+            for a in range(n_axes):
+                if a != target:
+                    product *= mu[variable_ptr[scope_idx[first + a]] + digits[a]]
+            # The adjoint of a state of probability 0 is never used, so such products need no care.
+            if product != 0.0:
+                if target >= 0:
+                    pulled[e] += product
+                for a in range(n_axes):
+                    if a != target:
+                        at = variable_ptr[scope_idx[first + a]] + digits[a]
+                        adjoint[at] += theta[e] * product / mu[at]
+        a = n_axes - 1
+        while a >= 0:
+            digits[a] += 1
+            if digits[a] < variable_ptr[scope_idx[first + a] + 1] - variable_ptr[scope_idx[first + a]]:
+                break
+            digits[a] = 0
+            a -= 1
+
+
+@kernel
+def back_sweep_mean_field(
+    theta, mu, before, adjoint, pulled, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr,
+    scope_idx, table_ptr,
+):  # fmt: skip
+    """Undo one sweep: `mu` becomes `before`, adjoints those of `before`; returns the largest one met."""
+    largest = 0.0
+    for v in range(variable_ptr.shape[0] - 2, -1, -1):
+        start, end = variable_ptr[v], variable_ptr[v + 1]
+        mean = 0.0
+        for a in range(start, end):
+            mean += adjoint[a] * mu[a]
+        some = False
+        for a in range(start, end):
+            nu[a - start] = mu[a] * (adjoint[a] - mean)
+            pulled[a] += nu[a - start]
+            some = some or nu[a - start] != 0.0
+            largest = max(largest, abs(nu[a - start]))
+            mu[a] = before[a]
+            adjoint[a] = 0.0
+        if not some:
+            continue
+        for k in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[k]
+            c = factor_of_pair[pair]
+            first, last = scope_ptr[c], scope_ptr[c + 1]
+            if last - first > 2:
+                _spread(
+                    pair, theta, nu, mu, pulled, adjoint, last - first, first, table_ptr[c],
+                    table_ptr[c + 1] - table_ptr[c], variable_ptr, scope_idx, digits,
+                )  # fmt: skip
+                continue
+            u = scope_idx[first + last - 1 - pair]
+            other = variable_ptr[u]
+            n_other = variable_ptr[u + 1] - other
+            stride, own_stride = (1, n_other) if pair == first else (end - start, 1)
+            for x in range(end - start):
+                weight = nu[x]
+                if weight == 0.0:
+                    continue
+                at = table_ptr[c] + x * own_stride
+                for y in range(n_other):
+                    if mu[other + y] > 0.0:
+                        pulled[at + y * stride] += weight * mu[other + y]
+                        adjoint[other + y] += weight * theta[at + y * stride]
+    return largest
+
+
+@kernel
+def fold_factor_gradient(gradient, mu, adjoint, digits, variable_ptr, scope_ptr, scope_idx, table_ptr):
+    """A factor's marginals are products: pass the gradient in them on to the variables' marginals."""
+    for c in range(scope_ptr.shape[0] - 1):
+        _spread(
+            -1, gradient, mu, mu, mu, adjoint, scope_ptr[c + 1] - scope_ptr[c], scope_ptr[c], table_ptr[c],
+            table_ptr[c + 1] - table_ptr[c], variable_ptr, scope_idx, digits,
+        )  # fmt: skip

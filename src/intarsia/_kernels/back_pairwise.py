@@ -1,0 +1,210 @@
+"""The reverse pass of `pairwise_messages.py`; see there for slots and ranks, and `back_messages.py` for the idea.
+
+Adjoints are those of log messages, by slot. When variable i sends, the messages at it that come from variables which
+sent before it in this sweep are new, the others old; so a half-sweep is undone from the messages after and before the
+sweep alone, and nothing is put back. What arrives at the belief of i belongs to theta_i and, times rho, to all messages
+at i.
+
+A table's gradient is the table times a sum of outer products of a cavity and of nu over the unnormalised message:
+`outer` holds that sum, and the tables come in once, at the end. No table has a hard zero here, so every message is
+positive and may be divided by.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import fast_kernel
+
+
+@fast_kernel
+def _power(value, rho, root):
+    """Power value ** rho; `root` square roots when rho is 1/2 or 1/4."""
+    if root == 1:
+        return np.sqrt(value)
+    if root == 2:
+        return np.sqrt(np.sqrt(value))
+    return value if rho == 1.0 else value**rho
+
+
+@fast_kernel
+def back_sweep_binary(
+    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, after, before, adjoint,
+    unary_gradient, outer, work,
+):  # fmt: skip
+    """Undo a half-sweep for two states; returns the largest adjoint met, normalisation taken out."""
+    n = middle.shape[0]
+    largest = 0.0
+    for step in range(n):
+        i = n - 1 - step if forward else step
+        start, end = slot_ptr[i], slot_ptr[i + 1]
+        a, b = (middle[i], end) if forward else (start, middle[i])
+        if a == b:
+            continue
+        mine = before if forward else after  # messages to i that the rest of this half-sweep changed, or not
+        p0, p1 = 1.0, 1.0
+        for q in range(start, middle[i]):
+            p0 *= after[q, 0]
+            p1 *= after[q, 1]
+        for q in range(middle[i], end):
+            p0 *= mine[q, 0]
+            p1 *= mine[q, 1]
+        p0 = unary[i, 0] * _power(p0, rho, root)
+        p1 = unary[i, 1] * _power(p1, rho, root)
+        sum0, sum1 = 0.0, 0.0
+        for q in range(a, b):
+            t, o = table_of_slot[q], opposite[q]
+            # One division for the two entries, here and below.
+            m0, m1 = mine[q, 0], mine[q, 1]
+            inverse = 1.0 / (m0 * m1)
+            c0, c1 = p0 * m1 * inverse, p1 * m0 * inverse
+            t00, t01, t10, t11 = tables[t, 0], tables[t, 1], tables[t, 2], tables[t, 3]
+            if not forward:
+                t01, t10 = t10, t01
+            raw0 = t00 * c0 + t10 * c1
+            raw1 = t01 * c0 + t11 * c1
+            g0, g1 = adjoint[o, 0], adjoint[o, 1]
+            inverse = 1.0 / ((raw0 + raw1) * raw0 * raw1)
+            share0 = raw0 * raw0 * raw1 * inverse
+            if damping > 0.0:
+                keep0, keep1 = g0 / after[o, 0], g1 / after[o, 1]
+                adjoint[o, 0] = damping * before[o, 0] * keep0
+                adjoint[o, 1] = damping * before[o, 1] * keep1
+                g0 = (1.0 - damping) * share0 * keep0
+                g1 = (1.0 - damping) * (1.0 - share0) * keep1
+            else:
+                adjoint[o, 0] = adjoint[o, 1] = 0.0
+            nu = g0 - share0 * (g0 + g1)  # that of state 1 is -nu
+            largest = max(largest, abs(nu))
+            inverse = nu * inverse * (raw0 + raw1)
+            w0, w1 = raw1 * inverse, -raw0 * inverse
+            if forward:
+                outer[t, 0] += c0 * w0
+                outer[t, 1] += c0 * w1
+                outer[t, 2] += c1 * w0
+                outer[t, 3] += c1 * w1
+            else:
+                outer[t, 0] += c0 * w0
+                outer[t, 1] += c1 * w0
+                outer[t, 2] += c0 * w1
+                outer[t, 3] += c1 * w1
+            r0 = c0 * (t00 * w0 + t01 * w1)
+            r1 = c1 * (t10 * w0 + t11 * w1)
+            adjoint[q, 0] -= r0
+            adjoint[q, 1] -= r1
+            sum0 += r0
+            sum1 += r1
+        unary_gradient[i, 0] += sum0
+        unary_gradient[i, 1] += sum1
+        sum0 *= rho
+        sum1 *= rho
+        for q in range(start, end):
+            adjoint[q, 0] += sum0
+            adjoint[q, 1] += sum1
+    return largest
+
+
+@fast_kernel
+def back_sweep_equal(
+    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, after, before, adjoint,
+    unary_gradient, outer, work,
+):  # fmt: skip
+    """The same for k states; `work` is (5, k)."""
+    n, k = unary.shape
+    common, cavity, raw, w, arrived = work[0], work[1], work[2], work[3], work[4]
+    largest = 0.0
+    for step in range(n):
+        i = n - 1 - step if forward else step
+        start, end = slot_ptr[i], slot_ptr[i + 1]
+        a, b = (middle[i], end) if forward else (start, middle[i])
+        if a == b:
+            continue
+        mine = before if forward else after
+        for x in range(k):
+            common[x] = 1.0
+            arrived[x] = 0.0
+        for q in range(start, end):
+            message = after[q] if q < middle[i] else mine[q]
+            for x in range(k):
+                common[x] *= message[x]
+        own = unary[i]
+        for x in range(k):
+            common[x] = own[x] * _power(common[x], rho, root)
+        for q in range(a, b):
+            t, o = table_of_slot[q], opposite[q]
+            message, table = mine[q], tables[t]
+            for x in range(k):
+                cavity[x] = common[x] / message[x]
+            if forward:
+                for y in range(k):
+                    raw[y] = 0.0
+                for x in range(k):
+                    c, row = cavity[x], table[x * k : x * k + k]
+                    for y in range(k):
+                        raw[y] += c * row[y]
+            else:
+                for x in range(k):
+                    row = table[x * k : x * k + k]
+                    total = 0.0
+                    for y in range(k):
+                        total += row[y] * cavity[y]
+                    raw[x] = total
+            norm = 0.0
+            for y in range(k):
+                norm += raw[y]
+            norm = 1.0 / norm
+            gradient, fresh, old = adjoint[o], after[o], before[o]
+            mean = 0.0
+            for y in range(k):
+                w[y] = gradient[y]
+                gradient[y] = 0.0
+                if damping > 0.0:
+                    keep = w[y] / fresh[y]
+                    gradient[y] = damping * old[y] * keep
+                    w[y] = (1.0 - damping) * raw[y] * norm * keep
+                mean += w[y]
+            mean *= norm
+            for y in range(k):
+                w[y] = w[y] / raw[y] - mean
+                largest = max(largest, abs(w[y] * raw[y]))
+            given, total_outer = adjoint[q], outer[t]
+            if forward:
+                for x in range(k):
+                    c = cavity[x]
+                    row, sums = table[x * k : x * k + k], total_outer[x * k : x * k + k]
+                    total = 0.0
+                    for y in range(k):
+                        sums[y] += c * w[y]
+                        total += row[y] * w[y]
+                    given[x] -= c * total
+                    arrived[x] += c * total
+            else:
+                for y in range(k):
+                    raw[y] = 0.0
+                for x in range(k):
+                    c = w[x]
+                    row, sums = table[x * k : x * k + k], total_outer[x * k : x * k + k]
+                    for y in range(k):
+                        sums[y] += c * cavity[y]
+                        raw[y] += c * row[y]
+                for y in range(k):
+                    given[y] -= cavity[y] * raw[y]
+                    arrived[y] += cavity[y] * raw[y]
+        for x in range(k):
+            unary_gradient[i, x] += arrived[x]
+            arrived[x] *= rho
+        for q in range(start, end):
+            given = adjoint[q]
+            for x in range(k):
+                given[x] += arrived[x]
+    return largest
+
+
+@fast_kernel
+def start_adjoints(slot_ptr, rho, unary_gradient, adjoint):
+    """What arrived at the beliefs belongs, times rho, to all messages there."""
+    n, k = unary_gradient.shape
+    for i in range(n):
+        for q in range(slot_ptr[i], slot_ptr[i + 1]):
+            for x in range(k):
+                adjoint[q, x] += rho * unary_gradient[i, x]

@@ -1,0 +1,97 @@
+"""The gradient through inference at convergence, without a stack."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import numpy as np
+
+from intarsia._validation import FloatArray, check_number
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.gradients.appearance import check_schedule
+from intarsia.gradients.reversal import converge, reversal_of
+from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible
+from intarsia.graph import FactorGraph
+from intarsia.inference.method import InferenceMethod
+from intarsia.inference.result import Status
+
+
+class BackPropagation(GradientRule):
+    """Gradient of a loss of converged marginals, by undoing sweeps at the fixed point until nothing more comes back.
+
+    Choose it when memory is short: there is no stack, since every sweep before the last leaves the messages where they
+    are. It needs inference that converges; the way back then converges at the same rate. Where sweeps are few,
+    `TruncatedGradient` is faster and exact for what is actually computed.
+
+    Parameters
+    ----------
+    tol : float
+        Inference runs until no message (or marginal) changes by more, for at most its own `max_iter` sweeps; the way
+        back until the adjoint has fallen to this share of the first.
+    max_iter : int
+        Most sweeps back.
+
+    References
+    ----------
+    Domke2013, section 7.2, end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from intarsia.graph import chain_graph
+    >>> class FirstState:
+    ...     needs, uses_factors = "marginals", False
+    ...     def value_and_gradient(self, graph, mu, labels):
+    ...         return mu[0], np.eye(mu.size)[0]
+    >>> graph = chain_graph(2, 2)
+    >>> found = BackPropagation().value_and_gradient(graph, graph.zeros(), None, FirstState(), "tree_reweighted")
+    >>> found.gradient[:2].tolist()
+    [0.25, -0.25]
+    """
+
+    name: ClassVar[str] = "back_propagation"
+    summary: ClassVar[str] = "converged inference with little memory"
+    differentiates: ClassVar[tuple[str, ...]] = ("mean_field", "belief_propagation", "tree_reweighted")
+
+    def __init__(self, *, tol: float = 1e-10, max_iter: int = 1000) -> None:
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def check_settings(self) -> None:
+        """Raise for settings that cannot be meant."""
+        check_number(self.tol, "BackPropagation: tol", low=0.0)
+        check_number(self.max_iter, "BackPropagation: max_iter", low=0, integer=True)
+
+    def check_fits(self, inference: InferenceMethod) -> None:
+        """Raise if the inference cannot be undone."""
+        super().check_fits(inference)
+        check_schedule(inference, type(self).__name__)
+
+    def _differentiate(
+        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
+    ) -> GradientResult:
+        run = reversal_of(graph, theta, inference)
+        loop = converge(run, inference, float(self.tol))
+        mu = None if loop.status is Status.INFEASIBLE else run.marginals()
+        if mu is None:
+            return infeasible(graph)
+        value, slope = judge.evaluate(mu)
+        run.stand_at(run.position())
+        run.pull_beliefs(mu, np.ascontiguousarray(slope, dtype=np.float64), judge.uses_factors)
+        residual, first = np.inf, 0.0
+        for _ in range(int(self.max_iter)):
+            residual = run.back(-1)
+            first = max(first, residual)
+            if residual <= self.tol * first:
+                break
+        status = loop.status
+        if residual > self.tol * first:
+            status = Status.MAX_ITER
+            warnings.warn(
+                f"BackPropagation: after {self.max_iter} sweeps back the adjoint is {residual:.2e}, against "
+                f"{self.tol:g} x {first:.2e}. Raise max_iter, or use TruncatedGradient.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return GradientResult(float(value), run.gradient(), mu, status, loop.n_iter, float(residual))

@@ -1,0 +1,87 @@
+"""Message passing on any graph, forward with a stack of messages and back; see `_kernels/back_messages.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
+from intarsia._validation import FloatArray
+from intarsia.graph import FactorGraph
+from intarsia.inference.general_messages import GeneralMessages, sweep_order
+
+
+class GeneralReversal:
+    """Sweeps that can be undone.
+
+    `forward` runs them and keeps the messages before each; `pull_beliefs` takes in the gradient in the marginals;
+    `back` undoes a sweep; `gradient` gives what has come back to theta.
+    """
+
+    def __init__(self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, damping: float) -> None:
+        self.graph = graph
+        self.rho = rho
+        self.damping = damping
+        self.state = GeneralMessages(graph, theta, rho, False)
+        self.stack: FloatArray = np.empty((0, self.state.messages.size))
+        self.log_partition = np.nan
+
+    def forward(self, n_iter: int) -> bool:
+        """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
+        self.stack = np.empty((n_iter, self.state.messages.size))
+        for n in range(n_iter):
+            self.stack[n] = self.state.messages
+            if np.isnan(self.state.sweep("forward_backward", self.damping)):
+                return False
+        return True
+
+    def sweep(self) -> float:
+        """One sweep more, nothing kept; returns the largest change, NaN if no state is left somewhere."""
+        return self.state.sweep("forward_backward", self.damping)
+
+    def position(self) -> FloatArray:
+        """Where the run stands: the log messages."""
+        return self.state.log_messages().copy()
+
+    def stand_at(self, position: FloatArray) -> None:
+        """Take a `position`. If sweeps change nothing there, `back(-1)` undoes one of infinitely many."""
+        self.state.messages[:] = position
+        self.stack = self.state.messages[None].copy()
+
+    def marginals(self) -> FloatArray | None:
+        """The marginals that the messages give; None when the model is infeasible."""
+        beliefs = self.state.beliefs()
+        if beliefs is None:
+            return None
+        self.log_partition = beliefs.objective
+        return beliefs.mu
+
+    def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
+        """Start the way back from the gradient in mu."""
+        graph, state = self.graph, self.state
+        self.pulled = graph.zeros()
+        self.total = self.pulled[: graph.variable_ptr[-1]]
+        self.adjoint = np.zeros(state.messages.size)
+        pull_variable_beliefs(mu, gradient, graph.variable_ptr, self.total)
+        if uses_factors:
+            pull_factor_beliefs(
+                mu, gradient, state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
+                state.message_ptr, *state._counters, self.total, self.adjoint, self.pulled,
+            )  # fmt: skip
+
+    def back(self, n: int) -> float:
+        """Undo sweep n, or -1 for the last; returns the largest adjoint met."""
+        graph, state = self.graph, self.state
+        state._gather()
+        return float(
+            back_sweep_messages(
+                sweep_order(graph), float(self.damping), state.theta, state.exp_tables, state.exp_ptr,
+                state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
+                graph.factor_of_pair, state.message_ptr, state.messages, self.stack[n], state.finite,
+                state.n_impossible, *state._counters, state._logs, state._weights, *state._rows,
+                np.empty_like(state._logs), self.total, self.adjoint, self.pulled,
+            )
+        )  # fmt: skip
+
+    def gradient(self) -> FloatArray:
+        """Gradient in theta of what has come back so far."""
+        return self.pulled

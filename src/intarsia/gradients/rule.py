@@ -1,0 +1,177 @@
+"""What every gradient rule is: settings, the inference it can differentiate, and one function to value and gradient."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.graph import FactorGraph
+from intarsia.inference.method import InferenceMethod
+from intarsia.inference.registry import method_class, resolve_method
+from intarsia.inference.result import Status
+
+
+class LossOfMarginals(Protocol):
+    """What a rule reads of a loss: a function of the marginals, with its gradient in them."""
+
+    needs: ClassVar[str]
+    uses_factors: ClassVar[bool]
+
+    def value_and_gradient(
+        self, graph: FactorGraph, mu: FloatArray, labels: Any, *weights: Any
+    ) -> tuple[float, FloatArray]:
+        """Value, and gradient in the layout of mu."""
+
+
+@dataclass(frozen=True, eq=False)
+class GradientResult:
+    """A loss, its gradient in theta, and how they were reached.
+
+    Attributes
+    ----------
+    value : float
+        The loss; +inf when the model is infeasible.
+    gradient : (n_theta,) array
+        Derivative of the value in every entry of theta; 0 at impossible states.
+    mu : (n_theta,) array or None
+        The marginals that were judged; None when the model is infeasible.
+    status : Status
+        How the inference ended, or what came first of it and the way back. A truncated run is CONVERGED by definition.
+    n_iter : int
+        Sweeps forward.
+    residual : float
+        What was left of the adjoint when the way back stopped; 0 where the gradient is exact.
+    """
+
+    value: float
+    gradient: FloatArray
+    mu: FloatArray | None
+    status: Status
+    n_iter: int = 0
+    residual: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A loss with its labels: from marginals to value and gradient."""
+
+    evaluate: Callable[[FloatArray], tuple[float, FloatArray]]
+    uses_factors: bool
+
+
+class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of all gradient rules: how a loss of marginals flows back to theta.
+
+    A rule is a settings object (scikit-learn conventions). Everything it is given is in learning form, see
+    `intarsia.graph.learning_form`.
+    """
+
+    name: ClassVar[str]
+    """Name in the registry."""
+    summary: ClassVar[str]
+    """When to choose it, in one line."""
+    differentiates: ClassVar[tuple[str, ...]]
+    """Names of the inference methods it fits."""
+
+    @abstractmethod
+    def check_settings(self) -> None:
+        """Raise InvalidInputError for settings that cannot be meant."""
+
+    @abstractmethod
+    def _differentiate(
+        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
+    ) -> GradientResult:
+        """Value and gradient for theta already divided by the temperature."""
+
+    def value_and_gradient(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: Any,
+        loss: LossOfMarginals,
+        inference: str | InferenceMethod,
+        weights: FloatArray | None = None,
+    ) -> GradientResult:
+        """Loss of the marginals that the inference gives for theta, and its gradient in theta.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            In learning form.
+        theta : (graph.n_theta,) array
+            Scores; -inf marks the impossible.
+        labels : object
+            What the loss compares with, handed on to it.
+        loss : MarginalLoss
+            With `needs = "marginals"`.
+        inference : str or InferenceMethod
+            One of those in `differentiates`.
+        weights : float array over the variables' states, optional
+            Handed on to the loss.
+
+        Raises
+        ------
+        NotSupportedError
+            If loss, inference and rule do not fit; the message names those that do.
+        """
+        method = resolve_method(inference, {}) if isinstance(inference, str) else inference
+        if getattr(loss, "needs", None) != "marginals":
+            raise NotSupportedError(
+                f"{type(self).__name__} differentiates losses of marginals, but {type(loss).__name__} needs "
+                f"{getattr(loss, 'needs', 'something else')}; it has a gradient of its own. Fitting: losses with "
+                f"needs = 'marginals', such as the univariate and clique logistic ones."
+            )
+        more = () if weights is None else (weights,)
+        judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels, *more), bool(loss.uses_factors))
+        return self.differentiate(graph, theta, judge, method)
+
+    def differentiate(
+        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
+    ) -> GradientResult:
+        """Check that everything fits, take the temperature out of theta, and differentiate."""
+        here = type(self).__name__
+        self.check_settings()
+        self.check_fits(inference)
+        inference.check_settings()
+        if graph.n_tables != graph.n_factors or graph.table_kind.any():
+            raise InvalidInputError(
+                f"{here}: the graph shares tables or has parametric ones. Give the graph of learning_form(graph)."
+            )
+        temperature = 1.0 if inference.temperature is None else float(inference.temperature)
+        if temperature == 0.0:
+            raise NotSupportedError(
+                f"{here}: at temperature 0 marginals are a labelling, which does not change smoothly. "
+                f"Use a temperature above 0."
+            )
+        scores = graph.check_theta(theta)
+        split = int(graph.variable_ptr[-1])
+        if split == 0:
+            return GradientResult(float(judge.evaluate(graph.zeros())[0]), graph.zeros(), graph.zeros(), Status.EXACT)
+        if np.maximum.reduceat(scores[:split], graph.variable_ptr[:-1]).min() == -np.inf:
+            return infeasible(graph)
+        if temperature == 1.0:
+            return self._differentiate(graph, scores, judge, inference)
+        found = self._differentiate(graph, scores / temperature, judge, inference)
+        return GradientResult(
+            found.value, found.gradient / temperature, found.mu, found.status, found.n_iter, found.residual
+        )
+
+    def check_fits(self, inference: InferenceMethod) -> None:
+        """Raise NotSupportedError if this rule cannot differentiate the inference."""
+        if not isinstance(inference, InferenceMethod) or inference.name not in self.differentiates:
+            able = ", ".join(method_class(name).__name__ for name in self.differentiates)
+            raise NotSupportedError(
+                f"{type(self).__name__} cannot differentiate {type(inference).__name__}. Differentiable: {able}."
+            )
+
+
+def infeasible(graph: FactorGraph) -> GradientResult:
+    """What comes back for a model that nothing satisfies."""
+    return GradientResult(np.inf, graph.zeros(), None, Status.INFEASIBLE)

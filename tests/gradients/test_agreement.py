@@ -1,0 +1,156 @@
+"""At convergence all rules give one gradient; each rule says what it cannot do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.gradients.marginal_losses import RandomQuadratic, lowered
+from tests.oracles.enumeration import enumerate_model
+from tests.oracles.finite_differences import central_differences, relative_error
+from tests.zoo import FORESTS, HARD_ZEROS, INFEASIBLE, ZOO
+
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.gradients import gradient_class, gradient_names, resolve_gradient
+from intarsia.gradients.back_propagation import BackPropagation
+from intarsia.gradients.implicit import ImplicitGradient
+from intarsia.gradients.perturbation import PerturbationGradient
+from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.inference.belief_propagation import BeliefPropagation
+from intarsia.inference.mean_field import MeanField
+from intarsia.inference.result import Status
+from intarsia.inference.tree_reweighted import TreeReweighted
+
+FEASIBLE = [name for name in ZOO if name not in INFEASIBLE and name not in ("no_variables", "huge_potentials")]
+# Belief propagation is stable and quick on these; on the others it may need hundreds of sweeps or not settle at all.
+CALM = [name for name in FEASIBLE if name not in ("hard_zeros", "complete")]
+# Mean field starts on a saddle of these symmetric models: a fixed point, but no optimum.
+SADDLES = {"ties", "tied_tree"}
+RULES = [BackPropagation(), PerturbationGradient(), ImplicitGradient()]
+
+
+def check_agreement(graph, theta, inference, uses_factors, rules):
+    loss = RandomQuadratic(graph, uses_factors)
+    expected = TruncatedGradient(n_iter=300).value_and_gradient(graph, theta, None, loss, inference)
+    for rule in rules:
+        found = rule.value_and_gradient(graph, theta, None, loss, inference)
+        assert found.status is Status.CONVERGED
+        assert found.value == pytest.approx(expected.value, abs=1e-8)
+        assert relative_error(found.gradient, expected.gradient) < 1e-5, type(rule).__name__
+
+
+@pytest.mark.parametrize("uses_factors", [False, True])
+@pytest.mark.parametrize("name", FEASIBLE)
+def test_tree_reweighted(name, uses_factors):
+    graph, theta = lowered(name)
+    check_agreement(graph, theta, TreeReweighted(), uses_factors, RULES)
+
+
+@pytest.mark.parametrize("uses_factors", [False, True])
+@pytest.mark.parametrize("name", CALM)
+def test_belief_propagation(name, uses_factors):
+    graph, theta = lowered(name)
+    check_agreement(graph, theta, BeliefPropagation(damping=0.2), uses_factors, RULES)
+
+
+@pytest.mark.parametrize("uses_factors", [False, True])
+@pytest.mark.parametrize("name", [name for name in FEASIBLE if name not in HARD_ZEROS | SADDLES])
+def test_mean_field(name, uses_factors):
+    graph, theta = lowered(name)
+    check_agreement(graph, theta, MeanField(), uses_factors, RULES[:2])
+
+
+@pytest.mark.parametrize("rule", [TruncatedGradient(n_iter=20), *RULES])
+@pytest.mark.parametrize("name", [name for name in FORESTS if name in FEASIBLE])
+def test_forests_have_the_gradient_of_the_exact_marginals(name, rule):
+    graph, theta = lowered(name)
+    loss = RandomQuadratic(graph, True)
+    found = rule.value_and_gradient(graph, theta, None, loss, "belief_propagation")
+    along = np.where(np.isfinite(theta), np.random.default_rng(1).standard_normal(theta.size), 0.0)
+
+    def exact(h):
+        return loss.value_and_gradient(graph, enumerate_model(graph, theta + h[0] * along).mu, None)[0]
+
+    expected = central_differences(exact, np.zeros(1), 1e-3)[0]
+    assert found.gradient @ along == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_perturbation_shows_its_order():
+    graph, theta = lowered("grid")
+    loss = RandomQuadratic(graph, True)
+    exact = BackPropagation(tol=1e-13).value_and_gradient(graph, theta, None, loss, "tree_reweighted").gradient
+    for sides in (1, 2, 4):
+        errors = [
+            relative_error(
+                PerturbationGradient(sides=sides, multiplier=m)
+                .value_and_gradient(graph, theta, None, loss, "tree_reweighted")
+                .gradient,
+                exact,
+            )
+            for m in (2000.0, 1000.0)
+        ]
+        assert np.log2(errors[0] / errors[1]) == pytest.approx(sides, abs=0.5)
+
+
+def test_a_stop_before_convergence_is_told():
+    graph, theta = lowered("grid")
+    loss = RandomQuadratic(graph, False)
+    for rule in RULES:
+        with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+            found = rule.value_and_gradient(graph, theta, None, loss, TreeReweighted(max_iter=2))
+        assert found.status is Status.MAX_ITER
+    with pytest.warns(ConvergenceWarning, match="sweeps back"):
+        found = BackPropagation(max_iter=1).value_and_gradient(graph, theta, None, loss, "tree_reweighted")
+    assert found.status is Status.MAX_ITER
+    assert found.residual > 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_infeasible(rule):
+    graph, theta = lowered("infeasible_variable")
+    found = rule.value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), "belief_propagation")
+    assert found.status is Status.INFEASIBLE
+    assert found.mu is None
+    assert not found.gradient.any()
+
+
+def test_temperature_scales_the_gradient():
+    graph, theta = lowered("grid")
+    for rule in RULES:
+        check_agreement(graph, theta, TreeReweighted(temperature=1.7), True, [rule])
+
+
+def test_nothing_to_learn_gives_zero():
+    graph, theta = lowered("grid")
+    loss = RandomQuadratic(graph, False)
+    loss.a[:], loss.b[:] = 0.0, 0.0
+    for rule in RULES:
+        assert not rule.value_and_gradient(graph, theta, None, loss, "tree_reweighted").gradient.any()
+
+
+def test_registry():
+    for name in gradient_names():
+        rule = gradient_class(name)()
+        assert rule.name == name
+        assert rule.summary
+        assert clone(rule).get_params() == rule.get_params()
+        assert resolve_gradient(rule) is rule
+    assert resolve_gradient(PerturbationGradient(), {"sides": 4}).sides == 4
+    with pytest.raises(InvalidInputError, match="Did you mean 'truncated'"):
+        gradient_class("truncate")
+    with pytest.raises(InvalidInputError, match="n_iter"):
+        resolve_gradient("truncated", {"niter": 3})
+    with pytest.raises(InvalidInputError, match="got int"):
+        resolve_gradient(3)
+
+
+def test_refusals():
+    graph, theta = lowered("grid")
+    loss = RandomQuadratic(graph, False)
+    with pytest.raises(NotSupportedError, match=r"MeanField\. Differentiable: BeliefPropagation, TreeReweighted"):
+        ImplicitGradient().value_and_gradient(graph, theta, None, loss, "mean_field")
+    for rule in RULES:
+        with pytest.raises(NotSupportedError, match="cannot differentiate JunctionTree"):
+            rule.value_and_gradient(graph, theta, None, loss, "junction_tree")
+    with pytest.raises(InvalidInputError, match="sides is 3"):
+        PerturbationGradient(sides=3).value_and_gradient(graph, theta, None, loss, "tree_reweighted")

@@ -1,0 +1,199 @@
+"""The truncated gradient is that of the truncated map, entry by entry; and the truncated map is the inference's own."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.gradients.marginal_losses import NeedsLogZ, RandomQuadratic, lowered, mixed_rho
+from tests.oracles.finite_differences import central_differences, relative_error
+from tests.random_models import random_models
+from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
+
+import intarsia
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.gradients.general_reversal import GeneralReversal
+from intarsia.gradients.pairwise_reversal import PairwiseReversal
+from intarsia.gradients.reversal import reversal_of
+from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.graph import grid_graph, learning_form
+from intarsia.inference.belief_propagation import BeliefPropagation
+from intarsia.inference.gibbs import Gibbs
+from intarsia.inference.mean_field import MeanField
+from intarsia.inference.result import Status
+from intarsia.inference.tree_reweighted import TreeReweighted
+
+FEASIBLE = [name for name in ZOO if name not in INFEASIBLE and name != "no_variables"]
+METHODS = {
+    "bp": lambda graph: BeliefPropagation(),
+    "bp_damped": lambda graph: BeliefPropagation(damping=0.4),
+    "trw_half": lambda graph: TreeReweighted(rho=0.5),
+    "trw_mixed": lambda graph: TreeReweighted(rho=mixed_rho(graph), damping=0.2),
+}
+
+
+def check(graph, theta, inference, loss, n_iter=3, tolerance=1e-6):
+    rule = TruncatedGradient(n_iter=n_iter)
+    found = rule.value_and_gradient(graph, theta, None, loss, inference)
+    assert np.isfinite(found.gradient).all()
+    assert not found.gradient[~np.isfinite(theta)].any()
+    expected = central_differences(
+        lambda moved: rule.value_and_gradient(graph, moved, None, loss, inference).value, theta
+    )
+    assert relative_error(found.gradient, expected) < tolerance
+    return found
+
+
+@pytest.mark.parametrize("uses_factors", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", FEASIBLE)
+def test_messages_on_the_zoo(name, method, uses_factors):
+    graph, theta = lowered(name)
+    check(graph, theta, METHODS[method](graph), RandomQuadratic(graph, uses_factors))
+
+
+@pytest.mark.parametrize("uses_factors", [False, True])
+@pytest.mark.parametrize("name", [name for name in FEASIBLE if name not in HARD_ZEROS])
+def test_mean_field_on_the_zoo(name, uses_factors):
+    graph, theta = lowered(name)
+    check(graph, theta, MeanField(), RandomQuadratic(graph, uses_factors))
+
+
+@pytest.mark.parametrize("method", ["bp", "bp_damped", "trw_half"])
+@pytest.mark.parametrize("name", ["grid", "grid_three_states", "complete", "star"])
+def test_general_and_fast_path_agree(name, method):
+    graph, theta = lowered(name)
+    inference = METHODS[method](graph)
+    rho = np.full(graph.n_factors, 0.5 if method == "trw_half" else 1.0)
+    loss = RandomQuadratic(graph, True)
+    assert isinstance(reversal_of(graph, theta, inference), PairwiseReversal)
+    gradients = []
+    for kind in (GeneralReversal, PairwiseReversal):
+        run = kind(graph, theta, rho, inference.damping)
+        assert run.forward(7)
+        mu = run.marginals()
+        run.pull_beliefs(mu, loss.value_and_gradient(graph, mu, None)[1], True)
+        for n in range(6, -1, -1):
+            run.back(n)
+        gradients.append(run.gradient())
+    assert np.allclose(*gradients, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["grid", "grid_three_states", "four_way_factor", "hard_zeros", "huge_potentials"])
+def test_forward_is_the_inference_itself(name, method):
+    graph, theta = lowered(name)
+    inference = METHODS[method](graph).set_params(max_iter=4, tol=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        there = intarsia.infer(graph, theta, inference)
+    here = TruncatedGradient(n_iter=4).value_and_gradient(graph, theta, None, RandomQuadratic(graph, True), inference)
+    assert np.allclose(here.mu, there.mu, rtol=0, atol=1e-12)
+
+
+def test_mean_field_reaches_the_same_optimum():
+    graph, theta = lowered("grid_three_states")
+    there = intarsia.infer(graph, theta, MeanField(tol=1e-13))
+    here = TruncatedGradient(n_iter=200).value_and_gradient(
+        graph, theta, None, RandomQuadratic(graph, True), MeanField()
+    )
+    assert np.allclose(here.mu, there.mu, atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(random_models(max_variables=5, max_factors=5, max_states=3, max_assignments=200))
+def test_random_models_with_zeros_never_give_nan(model):
+    form = learning_form(model[0])
+    graph, theta = form.graph, form.lower(model[1])
+    if graph.n_variables == 0:
+        return
+    for inference in (BeliefPropagation(), TreeReweighted(rho=0.7, damping=0.3)):
+        loss = RandomQuadratic(graph, True)
+        found = TruncatedGradient(n_iter=4).value_and_gradient(graph, theta, None, loss, inference)
+        assert np.isfinite(found.gradient).all()
+        if found.status is Status.INFEASIBLE:
+            assert found.value == np.inf
+            assert not found.gradient.any()
+            continue
+        # A direction, not every entry: the same derivative at a fraction of the cost.
+        along = np.where(np.isfinite(theta), np.random.default_rng(0).standard_normal(theta.size), 0.0)
+        values = [
+            TruncatedGradient(n_iter=4).value_and_gradient(graph, theta + h * along, None, loss, inference).value
+            for h in (-1e-4, 1e-4)
+        ]
+        assert found.gradient @ along == pytest.approx((values[1] - values[0]) / 2e-4, abs=2e-5, rel=2e-5)
+
+
+@pytest.mark.parametrize("inference", [BeliefPropagation(), MeanField()])
+def test_no_sweeps_and_many(inference):
+    graph, theta = lowered("three_way_factor")
+    check(graph, theta, inference, RandomQuadratic(graph, True), n_iter=0)
+    check(graph, theta, inference, RandomQuadratic(graph, True), n_iter=25)
+
+
+def test_temperature():
+    graph, theta = lowered("grid")
+    for inference in (TreeReweighted(temperature=2.0), MeanField(temperature=0.7)):
+        check(graph, theta, inference, RandomQuadratic(graph, True))
+    with pytest.raises(NotSupportedError, match="temperature 0"):
+        check(graph, theta, TreeReweighted(temperature=0.0), RandomQuadratic(graph, True))
+
+
+@pytest.mark.parametrize("inference", [BeliefPropagation(), MeanField()])
+def test_infeasible_variable(inference):
+    graph, theta = lowered("infeasible_variable")
+    found = TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), inference)
+    assert found.status is Status.INFEASIBLE
+    assert found.value == np.inf
+    assert not found.gradient.any()
+
+
+def test_no_variables():
+    graph, theta = lowered("no_variables")
+    found = TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, True), "mean_field")
+    assert found.value == 0.0
+    assert found.gradient.shape == (0,)
+
+
+def test_mean_field_on_hard_tables_is_refused():
+    graph, theta = lowered("hard_zeros")
+    with pytest.raises(NotSupportedError, match="hard zeros in tables"):
+        TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), "mean_field")
+
+
+def test_memory_is_a_stack_of_messages():
+    graph = grid_graph(20, 20, 8)
+    theta = np.random.default_rng(0).standard_normal(graph.n_theta)
+    loss = RandomQuadratic(graph, False)
+    peaks = []
+    for n_iter in (1, 41):
+        rule = TruncatedGradient(n_iter=n_iter)
+        rule.value_and_gradient(graph, theta, None, loss, "tree_reweighted")
+        tracemalloc.start()
+        rule.value_and_gradient(graph, theta, None, loss, "tree_reweighted")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    messages = 8 * 8 * graph.scope_idx.size
+    assert peaks[1] - peaks[0] == pytest.approx(40 * messages, rel=0.1)
+
+
+def test_refusals():
+    graph, theta = lowered("grid")
+    loss = RandomQuadratic(graph, False)
+    rule = TruncatedGradient()
+    with pytest.raises(NotSupportedError, match=r"cannot differentiate Gibbs\. Differentiable: MeanField, Belief"):
+        rule.value_and_gradient(graph, theta, None, loss, Gibbs())
+    with pytest.raises(NotSupportedError, match="needs log_partition"):
+        rule.value_and_gradient(graph, theta, None, NeedsLogZ(), "tree_reweighted")
+    with pytest.raises(NotSupportedError, match="schedule='parallel'"):
+        rule.value_and_gradient(graph, theta, None, loss, BeliefPropagation(schedule="parallel"))
+    shared, scores = ZOO["shared_chain"]()
+    with pytest.raises(InvalidInputError, match="learning_form"):
+        rule.value_and_gradient(shared, scores, None, loss, "belief_propagation")
+    with pytest.raises(InvalidInputError, match="n_iter"):
+        TruncatedGradient(n_iter=-1).value_and_gradient(graph, theta, None, loss, "belief_propagation")
+    with pytest.raises(InvalidInputError, match=r"rho has shape \(3,\)"):
+        rule.value_and_gradient(graph, theta, None, loss, TreeReweighted(rho=[0.5, 0.5, 0.5]))
