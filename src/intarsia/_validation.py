@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from intarsia.exceptions import InvalidInputError
 
+# Finite scores stay below this, so that sums of many of them, and their quotients by rho, are finite as well.
+LARGEST_SCORE = 1e200
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -30,9 +33,18 @@ def as_int_array(values: ArrayLike, where: str) -> IntArray:
 def as_float_array(values: ArrayLike, where: str) -> FloatArray:
     """Return `values` as a contiguous float64 array."""
     try:
+        if np.asarray(values).dtype.kind not in "fiub":
+            raise TypeError(f"Their type is {np.asarray(values).dtype}.")
         return np.asarray(values, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{where}: expected numbers, got {_brief(values)}. {error}") from None
+
+
+def too_large(scores: FloatArray) -> bool:
+    """Whether a finite score exceeds `LARGEST_SCORE`, or +inf is among them."""
+    if not scores.size or (scores.max() <= LARGEST_SCORE and scores.min() >= -LARGEST_SCORE):
+        return False
+    return bool((scores > LARGEST_SCORE).any() or ((scores < -LARGEST_SCORE) & (scores > -np.inf)).any())
 
 
 def frozen(array: NDArray[Any], given: Any = None) -> NDArray[Any]:
@@ -68,9 +80,20 @@ def check_choice(value: str, choices: Iterable[str], name: str) -> str:
     if value in known:
         return value
     listed = ", ".join(repr(k) for k in known)
-    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = max(known, key=lambda name: _likeness(str(value), name), default="")
+    hint = f" Did you mean {near!r}?" if near and _likeness(str(value), near) > 0.4 else ""
     raise InvalidInputError(f"{name}={value!r} is not known. Known: {listed}.{hint}")
+
+
+def _likeness(given: str, name: str) -> float:
+    """How likely `given` is a misspelling of `name` (shared letters) or short for it ("trw", "jt")."""
+    taken, at = 0, 0
+    for letter in given.lower():
+        at = name.find(letter, at) + 1
+        if at == 0:
+            break
+        taken += 1
+    return 0.5 * difflib.SequenceMatcher(None, given.lower(), name).ratio() + 0.5 * taken / max(len(given), 1)
 
 
 def check_number(

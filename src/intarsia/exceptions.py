@@ -26,6 +26,10 @@ class TooLargeError(IntarsiaError):
     """The work would exceed a limit on memory or on the number of assignments; nothing was allocated."""
 
 
+class TimeLimitError(IntarsiaError):
+    """An exact method could not finish within `time_limit`; it has no partial answer to give."""
+
+
 class MissingDependencyError(IntarsiaError, ImportError):
     """An optional package is not installed; the message gives the command that installs it."""
 

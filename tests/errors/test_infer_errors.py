@@ -168,7 +168,10 @@ def test_counts_are_whole_and_not_negative(chain, name, count):
 
 
 def test_samples_of_a_labelling(chain):
-    with refuses("n_samples needs task='marginals': samples are drawn from the distribution.", NotSupportedError):
+    with refuses(
+        "n_samples needs task='marginals' and a temperature above 0: samples are drawn from the distribution.",
+        NotSupportedError,
+    ):
         intarsia.infer(*chain, "brute_force", task="map", n_samples=3)
 
 

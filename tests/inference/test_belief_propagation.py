@@ -213,3 +213,14 @@ def test_no_single_change_improves_the_labelling(name):
             other = best.assignment.copy()
             other[v] = x
             assert graph.score(theta, other) <= best.score + 1e-12
+
+
+@pytest.mark.parametrize("damping", [0.9, 0.999999])
+def test_damping_does_not_feign_convergence(damping):
+    graph = intarsia.chain_graph(10, 2)
+    theta = random_theta(graph, 2, 2.0)
+    truth = enumerate_model(graph, theta)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = intarsia.infer(graph, theta, "belief_propagation", damping=damping, tol=1e-6)
+    assert not result.converged or np.abs(result.mu - truth.mu).max() < 1e-4

@@ -6,7 +6,7 @@ from tests.random_models import random_models
 from tests.zoo import FORESTS, ZOO
 
 import intarsia
-from intarsia.exceptions import NotSupportedError, TooLargeError
+from intarsia.exceptions import NotSupportedError, TimeLimitError
 
 
 @pytest.mark.parametrize("name", sorted(FORESTS))
@@ -106,5 +106,5 @@ def test_all_labellings_come_once_in_falling_order():
 
 def test_time_limit_is_said():
     graph = intarsia.chain_graph(1000, 2)
-    with pytest.raises(TooLargeError, match=r"Tree: not finished at time_limit=1e-09 s.*Raise time_limit"):
+    with pytest.raises(TimeLimitError, match=r"Tree: not finished at time_limit=1e-09 s.*Raise time_limit"):
         intarsia.infer(graph, graph.zeros(), "tree", time_limit=1e-9)

@@ -2,13 +2,13 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.oracles.convex import solve_tree_reweighted
+from tests.oracles.enumeration import enumerate_model
+from tests.zoo import INFEASIBLE, ZOO, random_theta
 
 import intarsia
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.graph.spanning_trees import appearance_probabilities
-from tests.oracles.convex import solve_tree_reweighted
-from tests.oracles.enumeration import enumerate_model
-from tests.zoo import INFEASIBLE, ZOO, random_theta
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -89,3 +89,40 @@ def test_given_rho_survives_evidence_and_merging():
     result = intarsia.infer(graph, theta, "tree_reweighted", rho=np.array([0.3, 0.3, 0.5, 0.3]), evidence={2: 1})
     assert result.log_partition_is in ("upper bound", "exact")
     assert result.log_partition >= truth - 1e-9
+
+
+def test_the_bound_survives_scores_of_any_size():
+    """Ratios of marginals beyond exp(700) must not be cut off inside an upper bound."""
+    graph = intarsia.chain_graph(3, 2)
+    inf = np.inf
+    theta = np.array([-400, 100, 500, -1000, -inf, -600, -inf, 100, -inf, 0, -400, -inf, -600, -1000.0])
+    truth = enumerate_model(graph, theta).log_partition
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for max_iter in range(4):
+            for damping in (0.0, 0.7):
+                result = intarsia.infer(graph, theta, "tree_reweighted", max_iter=max_iter, damping=damping)
+                assert result.upper_bound >= truth - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("scale", [10.0, 30.0])
+def test_converged_is_a_bound_also_for_strong_couplings(seed, scale):
+    graph = intarsia.grid_graph(2, 2, 2)
+    theta = random_theta(graph, seed, scale)
+    truth = enumerate_model(graph, theta).log_partition
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = intarsia.infer(graph, theta, "tree_reweighted")
+    if result.converged:
+        assert result.log_partition_is == "upper bound"
+        assert truth - 1e-9 * abs(truth) <= result.log_partition
+
+
+def test_the_rho_it_computes_can_be_given_back():
+    graph = intarsia.from_edges(2, [[0, 1], [1, 0], [1, 2], [0, 2]])
+    theta = random_theta(graph, 4)
+    rho = appearance_probabilities(graph)
+    own, given = (intarsia.infer(graph, theta, "tree_reweighted", rho=r) for r in (None, rho))
+    assert given.log_partition_is == "upper bound"
+    assert given.log_partition == pytest.approx(own.log_partition, rel=1e-9)

@@ -107,22 +107,20 @@ def factor_beliefs(
                 marginal[a, digits[a]] += joint[e]
             _advance(digits, sizes, n_axes)
         log_total = top + np.log(total)
-        worst = 0.0
+        worst = -np.inf
         for a in range(n_axes):
             start = variable_ptr[scope_idx[first + a]]
             for x in range(sizes[a]):
                 if marginal[a, x] > 0.0:
                     objective -= rho[c] * marginal[a, x] * (logs[a, x] - log_mu[start + x])
                 checks[0] = max(checks[0], abs(marginal[a, x] - mu[start + x]))
-                ratio = 0.0
                 if mu[start + x] > TINY:
-                    ratio = marginal[a, x] / mu[start + x]
-                elif n_impossible[start + x] == 0:  # of two underflowing numbers, from logarithms
+                    worst = max(worst, np.log(marginal[a, x] / mu[start + x]))
+                elif n_impossible[start + x] == 0:  # the ratio of two underflowing numbers
                     score = _log_marginal(theta, table_start[c], rho[c], sizes, n_axes, size, logs, digits, a, x)
-                    ratio = np.exp(min(score - log_total - log_mu[start + x], 700.0))
-                worst = max(worst, ratio)
+                    worst = max(worst, score - log_total - log_mu[start + x])
         objective += rho[c] * log_total
-        checks[1] += rho[c] * (log_total + np.log(worst))
+        checks[1] += rho[c] * (log_total + worst)
     return objective
 
 

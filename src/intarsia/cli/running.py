@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
+from intarsia.exceptions import InvalidInputError, NotSupportedError, TimeLimitError, TooLargeError
 
 if TYPE_CHECKING:
     from intarsia._validation import FloatArray
@@ -110,7 +110,7 @@ def run_auto(request: Request) -> InferenceResult:
             turn = replace(request, time_limit=max(left if position == len(able) - 1 else left / 2, 1e-3))
         try:
             return run(turn, name, settings)
-        except (TooLargeError, NotSupportedError) as error:
+        except (TooLargeError, TimeLimitError, NotSupportedError) as error:
             refusal = error
     raise refusal
 

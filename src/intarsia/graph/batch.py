@@ -34,7 +34,7 @@ class GraphBatch:
     shared: bool
 
     def pack(self, thetas: Sequence[FloatArray]) -> FloatArray:
-        """Theta of the union from one theta per member; shared tables are taken from the first."""
+        """Theta of the union from one theta per member; shared tables must be the same in all."""
         if len(thetas) != len(self.graphs):
             raise InvalidInputError(
                 f"GraphBatch.pack: {len(thetas)} thetas for {len(self.graphs)} graphs. Give one per graph."
@@ -42,6 +42,12 @@ class GraphBatch:
         parts = [graph.check_theta(theta) for graph, theta in zip(self.graphs, thetas, strict=True)]
         variables = [part[: graph.variable_ptr[-1]] for graph, part in zip(self.graphs, parts, strict=True)]
         tables = [part[graph.variable_ptr[-1] :] for graph, part in zip(self.graphs, parts, strict=True)]
+        other = [k for k, table in enumerate(tables) if self.shared and not np.array_equal(table, tables[0])]
+        if other:
+            raise InvalidInputError(
+                f"GraphBatch.pack: the members share tables, but thetas[{other[0]}] has other scores for them than "
+                f"thetas[0]."
+            )
         return np.concatenate([*variables, *(tables[:1] if self.shared else tables)])
 
     def unpack(self, mu: FloatArray) -> list[FloatArray]:

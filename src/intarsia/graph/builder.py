@@ -45,7 +45,7 @@ class GraphBuilder:
             raise InvalidInputError(f"GraphBuilder: there is a variable {name!r} already. Names must be unique.")
         check_number(n_states, f"GraphBuilder: n_states of {name!r}", low=1, integer=True)
         n_states = int(n_states)
-        block = np.zeros(n_states) if scores is None else as_float_array(scores, f"scores of {name!r}")
+        block = np.zeros(n_states) if scores is None else as_float_array(scores, f"scores of {name!r}").copy()
         if block.shape != (n_states,):
             raise InvalidInputError(
                 f"GraphBuilder: variable {name!r} has {n_states} states but scores of shape {block.shape}. "
@@ -73,6 +73,7 @@ class GraphBuilder:
         """
         if isinstance(scope, str):
             raise InvalidInputError(f"GraphBuilder.factor: scope is the text {scope!r}. Give a list: [{scope!r}].")
+        check_number(truncation, "GraphBuilder.factor: truncation", low=0)
         missing = [name for name in scope if name not in self._index]
         if missing:
             check_choice(missing[0], self._names, "GraphBuilder.factor: variable")
@@ -93,7 +94,7 @@ class GraphBuilder:
             which = kinds[check_choice(kind, kinds, "kind")]
             if which != FactorKind.TABLE:
                 shape = (1,)
-            table = np.zeros(shape) if scores is None else as_float_array(scores, f"scores of factor {number}")
+            table = np.zeros(shape) if scores is None else as_float_array(scores, f"scores of factor {number}").copy()
             if which != FactorKind.TABLE:
                 table = table.reshape(-1)
             if table.shape != shape:

@@ -9,7 +9,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen, read_only
+from intarsia._validation import (
+    LARGEST_SCORE,
+    FloatArray,
+    IntArray,
+    as_float_array,
+    as_int_array,
+    frozen,
+    read_only,
+    too_large,
+)
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
 from intarsia.graph.factor_kinds import FactorKind, parametric_statistic
@@ -256,9 +265,10 @@ class FactorGraph:
         Parameters
         ----------
         variables : array, optional
-            Scores of all variables: (n_variables, k), or flat for unequal state counts. Default zero.
+            Scores of all variables: (..., k) with n_variables rows in all, such as (height, width, k) for an image; or
+            flat. Default zero.
         tables : array, optional
-            Scores of all tables: (n_tables, ...) or flat. Default zero.
+            Scores of all tables: (n_tables, k, k), or the weights of parametric ones; or flat. Default zero.
         """
         theta = self.zeros()
         split = int(self.variable_ptr[-1])
@@ -272,8 +282,24 @@ class FactorGraph:
                     raise InvalidInputError(
                         f"FactorGraph.pack: {name} holds {flat.size} scores, but the graph needs {block.size}."
                     )
+                self._check_axes(np.shape(values), name)
                 block[:] = flat
         return theta
+
+    def _check_axes(self, shape: tuple[int, ...], name: str) -> None:
+        """Refuse scores whose last axes are not those of a block, such as a transposed array."""
+        if name == "variables":
+            blocks = {(int(k),) for k in np.unique(self.n_states)}
+        else:
+            blocks = {self.table(self.zeros(), t).shape for t in range(min(self.n_tables, 1))}
+            if np.unique(np.diff(self.table_ptr)).size > 1:
+                blocks = set()
+        if len(shape) > 1 and len(blocks) == 1:
+            block = next(iter(blocks))
+            if shape[len(shape) - len(block) :] != block and not (block == (1,) and np.prod(shape) == self.n_tables):
+                raise InvalidInputError(
+                    f"FactorGraph.pack: {name} has shape {shape}, but its last axes must be those of a block, {block}."
+                )
 
     # ---------------------------------------------------------------- scores
 
@@ -286,16 +312,13 @@ class FactorGraph:
                 f"{int(self.variable_ptr[-1])} entries for {self.n_variables} variables, then "
                 f"{self.n_theta - int(self.variable_ptr[-1])} for {self.n_tables} tables. Use graph.pack(...)."
             )
-        # One pass without a temporary: a sum is finite or -inf unless a NaN or +inf is in it.
-        with np.errstate(invalid="ignore", over="ignore"):
-            total = flat.sum()
-        if not total < np.inf:
-            bad = np.isnan(flat) | (flat == np.inf)
-            if bad.any():
-                at = int(np.argmax(bad))
-                raise InvalidInputError(
-                    f"theta[{at}] ({self.locate(at)}) is {flat[at]}. Scores are finite, or -inf for the impossible."
-                )
+        if (flat.size and not flat.max() <= LARGEST_SCORE) or too_large(flat):  # a NaN makes the largest one NaN
+            bad = np.isnan(flat) | ((np.abs(flat) > LARGEST_SCORE) & (flat > -np.inf))
+            at = int(np.argmax(bad))
+            large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[at]) else ""
+            raise InvalidInputError(
+                f"theta[{at}] ({self.locate(at)}) is {flat[at]}. Scores are finite{large}, or -inf for the impossible."
+            )
         smooth = self.table_kind >= FactorKind.TRUNCATED_LINEAR
         if smooth.any() and not np.isfinite(flat[self.table_ptr[:-1][smooth]]).all():
             at = int(self.table_ptr[:-1][smooth][~np.isfinite(flat[self.table_ptr[:-1][smooth]])][0])

@@ -13,6 +13,7 @@ from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.factor_kinds import FactorKind
 from intarsia.graph.reduction import declare_normal_form
 
+_MOST = 10**9  # variables or factors; more would not fit in memory
 _KINDS = {kind.name.lower(): kind for kind in FactorKind}
 
 
@@ -58,7 +59,7 @@ def from_edges(
     if counts.ndim == 0:
         if n_variables is None:
             n_variables = int(pairs.max()) + 1 if pairs.size else 0
-        check_number(n_variables, "from_edges: n_variables", low=0, integer=True)
+        check_number(n_variables, "from_edges: n_variables", low=0, high=_MOST, integer=True)
         counts = np.full(int(n_variables), int(counts))
     elif n_variables is not None and n_variables != counts.size:
         raise InvalidInputError(
@@ -85,7 +86,7 @@ def chain_graph(length: int, n_states: int, *, shared: bool = False, kind: str =
     >>> chain_graph(4, 3, shared=True).n_theta      # 4 * 3 + 3 * 3
     21
     """
-    check_number(length, "chain_graph: length", low=0, integer=True)
+    check_number(length, "chain_graph: length", low=0, high=_MOST, integer=True)
     check_number(n_states, "chain_graph: n_states", low=1, integer=True)
     length, n_states = int(length), int(n_states)
     first = np.arange(max(length - 1, 0))
@@ -128,7 +129,7 @@ def star_graph(n_leaves: int, n_states: int, *, shared: bool = False) -> FactorG
     >>> star_graph(3, 2).scope_idx.reshape(-1, 2).tolist()
     [[0, 1], [0, 2], [0, 3]]
     """
-    check_number(n_leaves, "star_graph: n_leaves", low=0, integer=True)
+    check_number(n_leaves, "star_graph: n_leaves", low=0, high=_MOST, integer=True)
     check_number(n_states, "star_graph: n_states", low=1, integer=True)
     leaves = np.arange(1, int(n_leaves) + 1)
     return from_edges(
@@ -144,7 +145,7 @@ def complete_graph(n_variables: int, n_states: int, *, shared: bool = False) -> 
     >>> complete_graph(3, 2).scope_idx.reshape(-1, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]
     """
-    check_number(n_variables, "complete_graph: n_variables", low=0, integer=True)
+    check_number(n_variables, "complete_graph: n_variables", low=0, high=int(np.sqrt(2 * _MOST)), integer=True)
     check_number(n_states, "complete_graph: n_states", low=1, integer=True)
     first, second = np.triu_indices(int(n_variables), 1)
     return from_edges(np.full(int(n_variables), int(n_states)), np.stack([first, second], axis=1), shared=shared)
@@ -184,7 +185,8 @@ def grid_graph(
     FactorGraph(12 variables with 2 states, 17 factors of scope <= 2, grid 3x4)
     """
     for value, name in ((height, "height"), (width, "width"), (n_states, "n_states")):
-        check_number(value, f"grid_graph: {name}", low=1, integer=True)
+        check_number(value, f"grid_graph: {name}", low=1, high=_MOST, integer=True)
+    check_number(height * width, "grid_graph: height * width", low=1, high=_MOST, integer=True)
     height, width, n_states = int(height), int(width), int(n_states)
     check_choice(kind, _KINDS, "kind")
     check_number(truncation, "grid_graph: truncation", low=0)

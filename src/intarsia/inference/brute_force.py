@@ -8,9 +8,11 @@ import numpy as np
 
 from intarsia._kernels.statistics import score_labellings
 from intarsia._validation import FloatArray, IntArray, check_number
-from intarsia.exceptions import TooLargeError
+from intarsia.exceptions import TimeLimitError, TooLargeError
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
+
+_HOPELESS = 30.0  # log2 of the number of assignments whose scores would not fit in memory
 
 
 class BruteForce(InferenceMethod):
@@ -67,10 +69,17 @@ class BruteForce(InferenceMethod):
                 f"BruteForce: 2**{log_count:.0f} assignments exceed max_assignments={self.max_assignments:g}. "
                 f"Use JunctionTree, or raise the limit."
             )
+        if log_count > _HOPELESS:
+            raise TooLargeError(f"BruteForce: 2**{log_count:.0f} assignments are out of reach. Use JunctionTree.")
         count = int(np.prod(graph.n_states, dtype=np.int64))
         block = 1 << 14
         scores = np.empty(count)
         for start in range(0, count, block):
+            if problem.clock.expired:
+                raise TimeLimitError(
+                    f"BruteForce: {start} of {count} assignments were visited in time_limit={problem.clock.limit:g} s. "
+                    f"Allow more time, or use JunctionTree."
+                )
             labels = self._labels(problem, np.arange(start, min(start + block, count)))
             scores[start : start + block] = score_labellings(labels, problem.theta, *graph.statistics_arguments)
         top = scores.max()

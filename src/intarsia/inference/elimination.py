@@ -12,7 +12,7 @@ from intarsia._kernels.elimination_labels import complete_best, sample_buckets
 from intarsia._kernels.elimination_plan import find_separators, lay_out
 from intarsia._kernels.symbolic import run_loops
 from intarsia._validation import FloatArray, IntArray
-from intarsia.exceptions import TooLargeError
+from intarsia.exceptions import TimeLimitError
 from intarsia.graph import FactorGraph
 from intarsia.inference.full_tables import FullTables
 from intarsia.inference.method import Answer, Clock, Problem
@@ -264,7 +264,7 @@ def _chunks(entries: FloatArray, clock: Clock, name: str) -> Iterator[tuple[int,
 
 def _check_clock(clock: Clock, name: str) -> None:
     if clock.expired:
-        raise TooLargeError(
+        raise TimeLimitError(
             f"{name}: not finished at time_limit={clock.limit:g} s, and an exact method has nothing to show before its "
             f"end. Raise time_limit, or use 'tree_reweighted', 'belief_propagation' or 'mean_field'."
         )

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._progress import sweep_progress
-from intarsia._validation import FloatArray, as_generator, check_choice, check_number, frozen, read_only
+from intarsia._validation import (
+    LARGEST_SCORE,
+    FloatArray,
+    as_generator,
+    check_choice,
+    check_number,
+    read_only,
+    too_large,
+)
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem
+from intarsia.inference.presentation import Rerun, present
 from intarsia.inference.registry import method_class, method_names, resolve_method
 from intarsia.inference.result import InferenceResult, Status
 
@@ -95,31 +104,54 @@ def infer(
             f"{type(chosen).__name__} takes factors of at most {chosen.max_scope} variables, but one joins "
             f"{reduction.graph.max_scope}. These take any: {', '.join(able)}."
         )
-    default_temperature = 1.0 if task == "marginals" else 0.0
-    temperature = default_temperature if chosen.temperature is None else float(chosen.temperature)
-    scale = temperature if temperature > 0 else 1.0
+    temperature = _temperature(chosen, task)
+    rng = as_generator(random_state)
+    again = Rerun(graph, scores, chosen, evidence, warm_start, rng, n_samples)
     problem = Problem(
         graph=reduction.graph,
         original=graph,
         factor_of=reduction.factor_of,
-        theta=read_only(reduction.lower(scores) if scale == 1.0 else reduction.lower(scores) / scale),
+        theta=read_only(_divided(reduction.lower(scores), temperature)),
         task="marginals" if temperature > 0 else "map",
-        rng=as_generator(random_state),
+        rng=rng,
         clock=clock,
-        n_samples=n_samples,
-        n_best=n_best,
+        n_samples=int(n_samples),
+        n_best=int(n_best),
     )
     _put_warm_start(problem, warm_start, reduction)
     constant = reduction.constant(scores)
     with sweep_progress(type(chosen).__name__, verbose) as report:
         problem.report = report
         answer = _solve(chosen, problem, constant)
-    result = _present(
-        answer, chosen, task, reduction, scores, constant, scale, clock,
-        lambda: infer(*_unshared(graph, scores), chosen, task, evidence=evidence, random_state=random_state),
-    )  # fmt: skip
+    result = present(answer, chosen, task, reduction, scores, constant, temperature, clock, again)
     _warn_if_not_converged(result)
     return result
+
+
+def _temperature(method: InferenceMethod, task: str) -> float:
+    """The temperature asked for, or the task's own."""
+    if method.temperature is None:
+        return 1.0 if task == "marginals" else 0.0
+    if task == "map" and method.temperature > 0:
+        raise InvalidInputError(
+            f"task='map' is temperature 0, got temperature={method.temperature}. Leave it out; or use "
+            "task='marginals', where the assignment is the most probable state of each variable at that temperature."
+        )
+    return float(method.temperature)
+
+
+def _divided(theta: FloatArray, temperature: float) -> FloatArray:
+    """Scores over the temperature; refused where they leave the range in which sums of them are safe."""
+    if temperature in (0.0, 1.0):
+        return theta
+    with np.errstate(over="ignore"):
+        scaled = theta / temperature
+    if too_large(scaled):
+        raise InvalidInputError(
+            f"temperature={temperature} is too small for these scores: divided by it they exceed {LARGEST_SCORE:g}. "
+            f"Use temperature=0, or a larger one."
+        )
+    return scaled
 
 
 def _check_request(method: InferenceMethod, task: str, n_samples: int, n_best: int, time_limit: float | None) -> None:
@@ -139,16 +171,20 @@ def _check_request(method: InferenceMethod, task: str, n_samples: int, n_best: i
         if asked and not getattr(method, ability):
             able = [name for name in method_names() if getattr(method_class(name), ability)]
             raise NotSupportedError(f"{type(method).__name__} does not offer {words}. These do: {', '.join(able)}.")
-    if n_samples and task == "map":
-        raise NotSupportedError("n_samples needs task='marginals': samples are drawn from the distribution.")
+    if n_samples and (task == "map" or method.temperature == 0):
+        raise NotSupportedError(
+            "n_samples needs task='marginals' and a temperature above 0: samples are drawn from the distribution."
+        )
 
 
 def _put_warm_start(problem: Problem, earlier: InferenceResult | None, reduction: Reduction) -> None:
     if earlier is None:
         return
-    same = earlier.graph is reduction.original or (
-        np.array_equal(earlier.graph.n_states, reduction.original.n_states)
-        and np.array_equal(earlier.graph.scope_idx, reduction.original.scope_idx)
+    if not isinstance(earlier, InferenceResult):
+        raise InvalidInputError(f"warm_start must be an earlier result of infer, got {type(earlier).__name__}.")
+    same = earlier.graph is reduction.original or all(
+        np.array_equal(getattr(earlier.graph, name), getattr(reduction.original, name))
+        for name in ("n_states", "scope_ptr", "scope_idx")
     )
     if not same:
         raise InvalidInputError("warm_start: the earlier result is from another graph. Give one from the same graph.")
@@ -157,8 +193,8 @@ def _put_warm_start(problem: Problem, earlier: InferenceResult | None, reduction
         blocks = [earlier.mu[a:b] for a, b in zip(starts, ends, strict=True)]
         problem.start_mu = np.concatenate(blocks) if blocks else np.empty(0)
     if earlier.messages is not None:
-        needed = int(problem.graph.n_states[problem.graph.scope_idx].sum())
-        if earlier.messages.size != needed:
+        observed = np.flatnonzero(reduction.states >= 0)
+        if earlier.observed != {int(v): int(reduction.states[v]) for v in observed}:
             raise InvalidInputError(
                 "warm_start: the earlier result has other evidence. Start afresh, or give the same."
             )
@@ -186,113 +222,6 @@ def _every_variable_possible(graph: FactorGraph, theta: FloatArray) -> bool:
     if split == 0:
         return True
     return bool(np.maximum.reduceat(theta[:split], graph.variable_ptr[:-1]).min() > -np.inf)
-
-
-def _present(
-    answer: Answer,
-    method: InferenceMethod,
-    task: str,
-    reduction: Reduction,
-    theta: FloatArray,
-    constant: float,
-    scale: float,
-    clock: Clock,
-    rerun_unshared: Callable[[], InferenceResult],
-) -> InferenceResult:
-    """Put an answer into the layout of the graph that the user gave."""
-    graph = reduction.original
-    fields: dict[str, Any] = {
-        "graph": graph,
-        "method": method,
-        "task": task,
-        "status": answer.status,
-        "n_iter": answer.n_iter,
-        "residual": answer.residual,
-        "history": {key: frozen(values) for key, values in answer.history.items()},
-        "note": answer.note,
-        "r_hat": answer.r_hat,
-        "messages": None if answer.messages is None else frozen(answer.messages),
-    }
-    if answer.status is Status.INFEASIBLE:
-        fields |= {"lower_bound": -np.inf, "upper_bound": -np.inf}
-        if task == "marginals":
-            fields |= {"log_partition": -np.inf, "log_partition_is": "exact"}
-        return InferenceResult(**fields, seconds=clock.seconds)
-    if "log_partition" in answer.history:
-        fields["history"] = answer.history | {"log_partition": scale * answer.history["log_partition"] + constant}
-    assignment = answer.assignment
-    if assignment is None and answer.mu is not None:
-        assignment = _most_probable_states(reduction.graph, answer.mu)
-    if assignment is not None:
-        fields["assignment"] = frozen(reduction.raise_labelling(assignment))
-        fields["score"] = graph.score(theta, fields["assignment"])
-    fields["lower_bound"] = scale * answer.lower_bound + constant
-    fields["upper_bound"] = scale * answer.upper_bound + constant
-    if task == "map":
-        fields["lower_bound"] = max(fields["lower_bound"], fields.get("score", -np.inf))
-        if assignment is not None:
-            fields["mu"] = frozen(graph.statistics(fields["assignment"]))
-        if scale != 1.0 or answer.log_partition is not None:  # decoded from marginals: log Z bounds say nothing here
-            fields["lower_bound"], fields["upper_bound"] = fields.get("score", -np.inf), np.inf
-    else:
-        if answer.mu is not None:
-            fields["mu"] = frozen(reduction.raise_mu(answer.mu))
-        elif assignment is not None:  # temperature 0: the objective is the best score
-            fields["mu"] = frozen(graph.statistics(fields["assignment"]))
-            answer.log_partition = (fields["score"] - constant) / scale
-            answer.log_partition_is = "exact" if answer.status is Status.EXACT else "lower bound"
-        if answer.log_partition is not None:
-            fields["log_partition"] = scale * answer.log_partition + constant
-            fields["log_partition_is"] = answer.log_partition_is
-    if answer.samples is not None:
-        fields["samples"] = frozen(reduction.raise_labelling(answer.samples))
-    if answer.best is not None:
-        fields["best"] = frozen(reduction.raise_labelling(answer.best))
-        fields["best_scores"] = frozen(np.asarray(graph.score(theta, fields["best"])))
-    if answer.mu_error is not None:
-        fields["mu_error"] = frozen(_raise_error(reduction, answer.mu_error))
-    fields["_factor_marginals"] = _SingleFactors(rerun_unshared)
-    return InferenceResult(**fields, seconds=clock.seconds)
-
-
-def _raise_error(reduction: Reduction, error: FloatArray) -> FloatArray:
-    """Standard errors in the original layout; those of several sources add up, which is the worst case."""
-    if reduction.is_identity:
-        return error
-    parts = np.abs(error[reduction.rows] * reduction.coef)
-    return np.bincount(reduction.columns, parts, reduction.original.n_theta).astype(np.float64, copy=False)
-
-
-class _SingleFactors:
-    """Marginals of single factors when tables are shared: one more run, with a table for each factor."""
-
-    def __init__(self, rerun: Callable[[], InferenceResult]) -> None:
-        self._rerun = rerun
-        self._result: InferenceResult | None = None
-
-    def __call__(self, factor: int) -> FloatArray:
-        if self._result is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                self._result = self._rerun()
-        return self._result.factor_marginals(factor)
-
-
-def _unshared(graph: FactorGraph, theta: FloatArray) -> tuple[FactorGraph, FloatArray]:
-    """The same model with a full table for each factor."""
-    alone = FactorGraph(
-        graph.n_states, graph.scope_ptr, graph.scope_idx, names=graph.names, grid_shape=graph.grid_shape
-    )
-    tables = [graph.factor_table(theta, c).reshape(-1) for c in range(graph.n_factors)]
-    return alone, np.concatenate([theta[: graph.variable_ptr[-1]], *tables])
-
-
-def _most_probable_states(graph: FactorGraph, mu: FloatArray) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """First state of highest marginal, for each variable."""
-    if graph.n_variables and (graph.n_states == graph.n_states[0]).all():
-        block = mu[: graph.variable_ptr[-1]].reshape(graph.n_variables, -1)
-        return block.argmax(axis=1).astype(np.int64)
-    return np.array([int(graph.variable(mu, v).argmax()) for v in range(graph.n_variables)], dtype=np.int64)
 
 
 def _warn_if_not_converged(result: InferenceResult) -> None:

@@ -37,7 +37,7 @@ def iterate(
     residuals: list[float] = []
     status = Status.MAX_ITER
     try:
-        for k in range(max_iter):
+        for k in range(int(max_iter)):
             residual = sweep()
             if np.isnan(residual):
                 status = Status.INFEASIBLE

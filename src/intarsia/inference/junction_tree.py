@@ -44,8 +44,9 @@ class JunctionTree(InferenceMethod):
     Raises
     ------
     TooLargeError
-        If more than `max_memory` is needed (nothing is allocated then), or `time_limit` ends before the
-        answer is complete.
+        If more than `max_memory` is needed; nothing is allocated then.
+    TimeLimitError
+        If `time_limit` ends before the answer is complete.
 
     Examples
     --------

@@ -87,8 +87,14 @@ class MessagePassing(InferenceMethod):
         maximise = problem.task == "map"
         start = None if problem.start_messages is None else problem.start_messages.copy()
         state = self._state(graph, theta, appearance.rho, maximise, start)
+        # Damping shortens every step; what counts is how far the messages still have to go.
+        reach = 1.0 - self.damping
         loop = iterate(
-            lambda: state.sweep(self.schedule, self.damping), self.max_iter, self.tol, problem.clock, problem.report
+            lambda: state.sweep(self.schedule, self.damping) / reach,
+            self.max_iter,
+            self.tol,
+            problem.clock,
+            problem.report,
         )
         if graph.n_factors == 0:
             loop.status, loop.residual = Status.CONVERGED, 0.0
@@ -97,14 +103,21 @@ class MessagePassing(InferenceMethod):
         if maximise or isinstance(state, PairwiseMaxMessages):
             return self._label(problem, state.general(), loop, feasible)
         beliefs = state.beliefs()
-        disagree = beliefs is not None and beliefs.inconsistency > max(CONSISTENT, 100 * self.tol)
-        if disagree and loop.status is Status.CONVERGED:
+        if loop.status is Status.CONVERGED and self._disagree(beliefs, appearance):
             state = state.general()
             loop = self._sweep_on(state, loop, problem)
             beliefs = state.beliefs()
         if beliefs is None or loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
         return self._conclude(problem, state.log_messages(), loop, beliefs, appearance)
+
+    def _disagree(self, beliefs: Beliefs | None, appearance: Appearance) -> bool:
+        """Whether beliefs belie that the messages have arrived: marginals differ, or the bound is above the value."""
+        if beliefs is None:
+            return False
+        gap = beliefs.upper_bound - beliefs.objective if appearance.is_mixture else 0.0
+        slack = max(CONSISTENT, 100 * self.tol)
+        return beliefs.inconsistency > slack or gap > slack * (1.0 + abs(beliefs.objective))
 
     def _state(
         self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None
@@ -127,7 +140,8 @@ class MessagePassing(InferenceMethod):
                 answer.assignment = feasible
                 answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
             climb(graph, theta, answer.assignment)
-        if loop.status is Status.CONVERGED and graph.is_forest:
+        exact = graph.is_forest and self.decode == "sequential" and bool((state.rho == 1.0).all())
+        if exact and loop.status is Status.CONVERGED:
             answer.upper_bound = float(graph.score(theta, answer.assignment))
         return answer
 
@@ -146,7 +160,7 @@ class MessagePassing(InferenceMethod):
         if exact and abs(bound - value) <= EXACT * (1.0 + abs(value)):
             answer.log_partition_is = "exact"
             answer.lower_bound = answer.upper_bound = value
-        elif appearance.is_valid and bound - value <= CONSISTENT * (1.0 + abs(value)):
+        elif appearance.is_valid and bound - value <= max(CONSISTENT, 100 * self.tol) * (1.0 + abs(value)):
             # The two are one number at the optimum; this side of it is the bound.
             answer.log_partition_is = "upper bound"
             answer.log_partition = answer.upper_bound = max(bound, value)
@@ -156,7 +170,7 @@ class MessagePassing(InferenceMethod):
         """Messages stand still but the marginals disagree: states of tiny probability still move, so watch those."""
         schedule = "forward_backward" if self.schedule == "residual" else self.schedule
         more = iterate(
-            lambda: state.sweep(schedule, self.damping, strict=True),
+            lambda: state.sweep(schedule, self.damping, strict=True) / (1.0 - self.damping),
             self.max_iter - loop.n_iter,
             self.tol,
             problem.clock,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from intarsia._validation import FloatArray, IntArray
-from intarsia.exceptions import NotSupportedError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
 
 
@@ -75,6 +75,10 @@ class InferenceResult:
         Largest split R-hat over the variables' states, for sampling methods.
     messages : float array or None
         State of message passing, for `warm_start`.
+    note : str
+        Anything else worth knowing of this run, in words.
+    observed : dict
+        States that were known, by evidence or because a variable has only one, by index of the variable.
 
     Examples
     --------
@@ -110,7 +114,8 @@ class InferenceResult:
     r_hat: float | None = None
     messages: FloatArray | None = None
     note: str = ""
-    _factor_marginals: Callable[[int], FloatArray] | None = None
+    observed: dict[int, int] = field(default_factory=dict)
+    _single_factors: Callable[[int], FloatArray] | None = None
 
     @property
     def converged(self) -> bool:
@@ -128,13 +133,18 @@ class InferenceResult:
         for each factor.
         """
         mu = self._require_mu()
-        table = int(self.graph.table_of_factor[factor])
-        alone = self.graph.table_kind[table] == 0 and not self.graph.shares_tables
-        if alone:
-            return self.graph.table(mu, table)
-        if self._factor_marginals is None:
-            raise NotSupportedError(f"{type(self.method).__name__} gives no marginals of single factors.")
-        return self._factor_marginals(factor)
+        table = int(self.graph.table_of_factor[factor]) if 0 <= factor < self.graph.n_factors else -1
+        if table < 0:
+            raise InvalidInputError(
+                f"factor_marginals: there is no factor {factor}; they are numbered 0..{self.graph.n_factors - 1}."
+            )
+        if self._single_factors is not None:
+            return self._single_factors(factor)
+        if self.graph.shares_tables or self.graph.table_kind[table]:  # statistics of a labelling
+            joint = np.zeros(self.graph.factor_shape(factor))
+            joint[tuple(self.assignment[self.graph.scope(factor)])] = 1.0  # type: ignore[index]
+            return joint
+        return self.graph.table(mu, table)
 
     def _require_mu(self) -> FloatArray:
         if self.mu is None:

@@ -37,7 +37,7 @@ class Tree(InferenceMethod):
     ------
     NotSupportedError
         If the factor graph has a cycle.
-    TooLargeError
+    TimeLimitError
         If `time_limit` ends before the answer is complete.
 
     Examples

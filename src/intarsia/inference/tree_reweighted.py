@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._validation import as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.appearance_check import check_appearance, is_valid_appearance
 from intarsia.graph.spanning_trees import appearance_probabilities
@@ -97,7 +98,7 @@ class TreeReweighted(MessagePassing):
         graph = problem.graph
         if self.rho is None:
             return Appearance(appearance_probabilities(graph), is_valid=True, is_mixture=True)
-        given = np.asarray(self.rho, dtype=float)
+        given = as_float_array(self.rho, "TreeReweighted: rho")
         if given.ndim == 0:
             rho = check_appearance(graph, np.full(graph.n_factors, float(given)))
         else:
@@ -105,11 +106,10 @@ class TreeReweighted(MessagePassing):
                 raise InvalidInputError(
                     f"TreeReweighted: rho has shape {given.shape}, but the graph has {problem.factor_of.size} factors."
                 )
-            # Factors merged into one are parallel: a tree holds at most one of them, so probabilities add up.
-            into = problem.factor_of >= 0
-            merged = np.bincount(problem.factor_of[into], given[into], minlength=graph.n_factors)
             check_appearance(problem.original, given)
-            rho = np.minimum(merged, 1.0)
+            into = problem.factor_of >= 0
+            rho = np.zeros(graph.n_factors)  # factors over equal sets count as one, with the largest of their weights
+            np.maximum.at(rho, problem.factor_of[into], given[into])
         valid = is_valid_appearance(graph, rho) is True
         # Of weights on edges, the valid ones are just the means of forests; of larger factors that is not known.
         return Appearance(rho, is_valid=valid, is_mixture=valid and graph.max_scope <= 2)

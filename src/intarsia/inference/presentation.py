@@ -1,0 +1,183 @@
+"""The way back: what a method found, in the layout and the units of the model that the user gave."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray, frozen
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.graph import FactorGraph, Reduction
+from intarsia.inference.method import Answer, Clock, InferenceMethod
+from intarsia.inference.result import InferenceResult, Status
+
+
+def present(
+    answer: Answer,
+    method: InferenceMethod,
+    task: str,
+    reduction: Reduction,
+    theta: FloatArray,
+    constant: float,
+    temperature: float,
+    clock: Clock,
+    again: Rerun,
+) -> InferenceResult:
+    """Make a result of an answer: undo the reduction, the temperature and the constant."""
+    graph = reduction.original
+    fields: dict[str, Any] = {
+        "graph": graph,
+        "method": method,
+        "task": task,
+        "status": answer.status,
+        "observed": {int(v): int(reduction.states[v]) for v in np.flatnonzero(reduction.states >= 0)},
+        "n_iter": answer.n_iter,
+        "residual": answer.residual,
+        "history": _history(answer, temperature, constant),
+        "note": answer.note,
+        "r_hat": answer.r_hat,
+        "messages": None if answer.messages is None else frozen(answer.messages),
+    }
+    if answer.status is Status.INFEASIBLE:
+        fields |= {"lower_bound": -np.inf, "upper_bound": -np.inf}
+        if task == "marginals":
+            fields |= {"log_partition": -np.inf, "log_partition_is": "exact"}
+        return InferenceResult(**fields, seconds=clock.seconds)
+    assignment = answer.assignment
+    if assignment is None and answer.mu is not None:
+        assignment = _most_probable_states(reduction.graph, answer.mu)
+    if assignment is not None:
+        fields["assignment"] = frozen(reduction.raise_labelling(assignment))
+        fields["score"] = graph.score(theta, fields["assignment"])
+    fields |= _values(answer, reduction, task, temperature, constant, fields)
+    if answer.samples is not None:
+        fields["samples"] = frozen(reduction.raise_labelling(answer.samples))
+    if answer.best is not None:
+        fields["best"] = frozen(reduction.raise_labelling(answer.best))
+        fields["best_scores"] = frozen(np.asarray(graph.score(theta, fields["best"])))
+    if answer.mu_error is not None:
+        fields["mu_error"] = frozen(_error(reduction, answer.mu_error))
+    if temperature > 0 and (graph.shares_tables or graph.table_kind.any()):
+        fields["_single_factors"] = again.keep(answer.n_iter)
+    return InferenceResult(**fields, seconds=clock.seconds)
+
+
+def _values(
+    answer: Answer, reduction: Reduction, task: str, temperature: float, constant: float, found: dict[str, Any]
+) -> dict[str, Any]:
+    """Marginals, log Z and bounds; at temperature 0 they are those of the labelling."""
+    if temperature > 0:
+        values: dict[str, Any] = {
+            "lower_bound": temperature * answer.lower_bound + constant,
+            "upper_bound": temperature * answer.upper_bound + constant,
+        }
+        if answer.mu is not None:
+            values["mu"] = frozen(reduction.raise_mu(answer.mu))
+        if answer.log_partition is not None:
+            values["log_partition"] = temperature * answer.log_partition + constant
+            values["log_partition_is"] = answer.log_partition_is
+        return values
+    score = found.get("score", -np.inf)
+    values = {"lower_bound": max(answer.lower_bound + constant, score), "upper_bound": answer.upper_bound + constant}
+    if "assignment" in found:
+        values["mu"] = frozen(reduction.original.statistics(found["assignment"]))
+        if task == "marginals":  # the objective without its entropy is the best score
+            values["log_partition"] = score
+            values["log_partition_is"] = "exact" if answer.status is Status.EXACT else "lower bound"
+    return values
+
+
+def _history(answer: Answer, temperature: float, constant: float) -> dict[str, FloatArray]:
+    history = dict(answer.history)
+    if "log_partition" in history:
+        history["log_partition"] = temperature * history["log_partition"] + constant
+    return {key: frozen(values) for key, values in history.items()}
+
+
+def _error(reduction: Reduction, error: FloatArray) -> FloatArray:
+    """Standard errors in the original layout; those of several sources add up, which is the worst case."""
+    if reduction.is_identity:
+        return error
+    parts = np.abs(error[reduction.rows] * reduction.coef)
+    return np.bincount(reduction.columns, parts, reduction.original.n_theta).astype(np.float64, copy=False)
+
+
+def _most_probable_states(graph: FactorGraph, mu: FloatArray) -> IntArray:
+    """First state of highest marginal, for each variable."""
+    if graph.n_variables and (graph.n_states == graph.n_states[0]).all():
+        block = mu[: graph.variable_ptr[-1]].reshape(graph.n_variables, -1)
+        return block.argmax(axis=1).astype(np.int64)
+    return np.array([int(graph.variable(mu, v).argmax()) for v in range(graph.n_variables)], dtype=np.int64)
+
+
+class Rerun:
+    """Marginals of single factors when tables are shared: the same run once more, with a table for each factor.
+
+    It starts where the first run did (the same warm start, the same state of the generator) and makes as many sweeps.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        method: InferenceMethod,
+        evidence: Mapping[int | str, int] | None,
+        warm_start: InferenceResult | None,
+        rng: np.random.Generator,
+        n_samples: int,
+    ) -> None:
+        self.graph, self.theta, self.method = graph, theta, method
+        self.evidence, self.warm_start, self.n_samples = evidence, warm_start, n_samples
+        self.needed = graph.shares_tables or bool(graph.table_kind.any())
+        self.rng = copy.deepcopy(rng) if self.needed else None
+        self.n_iter = 0
+        self._result: InferenceResult | None = None
+
+    def keep(self, n_iter: int) -> Rerun:
+        """Remember how many sweeps were made, and theta as it is now: the caller may go on to change it."""
+        self.n_iter = n_iter
+        self.theta = self.theta.copy()
+        return self
+
+    def __call__(self, factor: int) -> FloatArray:
+        """Joint marginal of one factor of the original graph."""
+        from intarsia.inference.infer import infer
+
+        if self._result is None:
+            graph, theta = self._with_own_tables()
+            settings: dict[str, Any] = (
+                {"max_iter": self.n_iter} if self.n_iter and hasattr(self.method, "max_iter") else {}
+            )
+            start = None if self.warm_start is None else self._start(graph)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                self._result = infer(
+                    graph, theta, self.method, evidence=self.evidence, warm_start=start, random_state=self.rng,
+                    n_samples=self.n_samples, **settings,
+                )  # fmt: skip
+        return self._result.factor_marginals(factor)
+
+    def _start(self, graph: FactorGraph) -> InferenceResult | None:
+        """The first run's warm start; messages and the marginals of variables do not depend on who shares what."""
+        earlier = self.warm_start
+        if earlier is None or earlier.mu is None:
+            return earlier
+        mu = np.zeros(graph.n_theta)
+        mu[: graph.variable_ptr[-1]] = earlier.mu[: graph.variable_ptr[-1]]
+        return InferenceResult(
+            graph, earlier.method, earlier.task, earlier.status, observed=earlier.observed, mu=mu,
+            messages=earlier.messages,
+        )  # fmt: skip
+
+    def _with_own_tables(self) -> tuple[FactorGraph, FloatArray]:
+        """The same model with a full table for each factor."""
+        graph = self.graph
+        alone = FactorGraph(
+            graph.n_states, graph.scope_ptr, graph.scope_idx, names=graph.names, grid_shape=graph.grid_shape
+        )
+        tables = [graph.factor_table(self.theta, c).reshape(-1) for c in range(graph.n_factors)]
+        return alone, np.concatenate([self.theta[: graph.variable_ptr[-1]], *tables])
