@@ -22,22 +22,26 @@ SORTS = ["observed", "hidden", "sets", "mixed", "all_hidden"]
 
 @functools.cache
 def learning_model(name):
-    """(graph, theta) of the zoo with tables of their own for all factors, in plain NumPy."""
-    graph, theta = ZOO[name]()
+    """(graph, theta) of the zoo with tables of their own for all factors."""
+    return unshared(*ZOO[name]())
+
+
+def unshared(graph, theta):
+    """The same model with a full table for each factor, in plain NumPy."""
     alone = FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx, grid_shape=graph.grid_shape)
     tables = [graph.factor_table(theta, c).reshape(-1) for c in range(graph.n_factors)]
     return alone, read_only(np.concatenate([theta[: graph.variable_ptr[-1]], *tables]))
 
 
 @functools.cache
-def possible_labellings(name):
-    return enumerate_model(*learning_model(name)).labellings
+def enumerated(name):
+    return enumerate_model(*learning_model(name))
 
 
 def some_labels(name, sort, seed=0):
     """Labels of a possible labelling: all known, some hidden, as sets, or a mixture."""
     rng = np.random.default_rng(seed)
-    graph, possible = learning_model(name)[0], possible_labellings(name)
+    graph, possible = learning_model(name)[0], enumerated(name).labellings
     y = possible[rng.integers(len(possible))]
     allowed = np.zeros(int(graph.variable_ptr[-1]), dtype=bool)
     allowed[graph.variable_ptr[:-1] + y] = True

@@ -18,9 +18,9 @@ def log_sum(values) -> float:
     return top if top == -math.inf else top + math.log(math.fsum(math.exp(v - top) for v in values))
 
 
-def negative_log_likelihood(graph, theta, allowed) -> float:
-    """log Z minus log Z over the labellings that are allowed."""
-    truth = enumerate_model(graph, theta)
+def negative_log_likelihood(graph, theta, allowed, truth=None) -> float:
+    """log Z minus log Z over the labellings that are allowed; `truth` is the enumerated model, if at hand."""
+    truth = truth or enumerate_model(graph, theta)
     inside = [
         score
         for y, score in zip(truth.labellings.tolist(), truth.scores.tolist(), strict=True)

@@ -69,8 +69,7 @@ class SmoothedClassificationError(MarginalLoss):
         check_pair(self, graph, labels)
         marginals = check_mu(self, graph, mu)
         terms = variable_terms(graph, labels, weights)
-        # A variable with one state cannot be wrong.
-        used = np.flatnonzero((terms.weight > 0) & (graph.n_states > 1))
+        used = np.flatnonzero(terms.weight > 0)
         wrong = terms.part(marginals).copy()
         wrong[terms.at] = -np.inf
         right = np.full(wrong.size, -np.inf)

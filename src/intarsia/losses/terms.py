@@ -1,7 +1,8 @@
 """The terms that a loss sums over: blocks of mu, which of their entries are true, and the weight of each.
 
 A block is a variable's marginal or a factor's table. Its true entries are the states, or joint states, that the labels
-allow: one where the labels are single, several under label sets. A block with a hidden variable is no term.
+allow: one where the labels are single, several under label sets. A block with a hidden variable is no term, nor is
+one with a single entry, which cannot be wrong.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ class Terms:
 
 def variable_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None = None) -> Terms:
     """A term for each variable that is not hidden."""
-    counts = ~labels.hidden
     n_states = graph.n_states
-    if labels.complete:
+    counts = ~labels.hidden & (n_states > 1)
+    if labels.complete and counts.all():
         block = np.arange(graph.n_variables)
         at = graph.variable_ptr[:-1] + labels.y
     else:
@@ -77,7 +78,9 @@ def variable_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLik
 
 def factor_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None = None) -> Terms:
     """A term for each factor none of whose variables is hidden."""
-    counts, single = factors_where(graph, ~labels.hidden), factors_where(graph, labels.observed)
+    several = np.diff(graph.table_ptr) > 1
+    counts = factors_where(graph, ~labels.hidden) & several
+    single = factors_where(graph, labels.observed) & several
     y = labels.y[graph.scope_idx] * pair_strides(graph)
     inside = np.bincount(graph.factor_of_pair, y, graph.n_factors).astype(np.int64)
     block = np.flatnonzero(single)
@@ -85,13 +88,12 @@ def factor_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike 
     if (counts & ~single).any():
         set_at, set_block = _allowed_entries(graph, labels, np.flatnonzero(counts & ~single))
         at, block = np.concatenate([at, set_at]), np.concatenate([block, set_block])
-    width = np.diff(graph.scope_ptr)
     if weights is None:
         weight = counts.astype(np.float64)
     else:
         of_pair = _variable_weights(graph, labels, weights)[graph.scope_idx]
         total = np.bincount(graph.factor_of_pair, of_pair, graph.n_factors)
-        weight = np.where(counts, np.where(width > 0, total / np.maximum(width, 1), 1.0), 0.0)
+        weight = np.where(counts, total / np.maximum(np.diff(graph.scope_ptr), 1), 0.0)
     return Terms(graph.table_ptr, at, block, weight)
 
 

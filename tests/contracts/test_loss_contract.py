@@ -1,0 +1,132 @@
+"""What every loss of the registry promises: its declarations hold on every awkward model, with every sort of labels."""
+
+import inspect
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.losses.labelled_models import FEASIBLE, SORTS, learning_model, some_labels
+
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.graph import chain_graph
+from intarsia.losses import DirectLoss, Loss, MarginalLoss, loss_class, loss_names, resolve_loss, training_labels
+
+SEED = 11
+
+
+def evaluate(name, model, labels, **more):
+    """Value and gradient at the model's scores, or at marginals that need not agree with each other."""
+    graph, theta = learning_model(model)
+    loss = settings_of(name, graph)
+    if isinstance(loss, MarginalLoss):
+        mu = np.random.default_rng(SEED).random(graph.n_theta)
+        return loss.value_and_gradient(graph, mu, labels, **more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return loss.value_and_gradient_theta(graph, theta, labels, random_state=SEED, **more)
+
+
+def settings_of(name, graph):
+    loss = loss_class(name)()
+    if name == "patch_pseudo_likelihood" and graph.grid_shape is None:
+        loss.set_params(patch=np.arange(graph.n_variables) // 2)
+    return loss
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("name", loss_names())
+def test_finite_and_repeatable(name, sort):
+    for k, model in enumerate(FEASIBLE):
+        labels = some_labels(model, sort, seed=k)
+        if not loss_class(name).handles_hidden and not labels.complete:
+            with pytest.raises(NotSupportedError, match="These handle hidden labels: univariate_logistic"):
+                evaluate(name, model, labels)
+            continue
+        value, gradient = evaluate(name, model, labels)
+        assert isinstance(value, float)
+        assert np.isfinite(value)
+        assert gradient.shape == (learning_model(model)[0].n_theta,)
+        assert gradient.dtype == np.float64
+        assert np.isfinite(gradient).all()
+        again, same = evaluate(name, model, labels)
+        assert again == value
+        np.testing.assert_array_equal(same, gradient)
+
+
+@pytest.mark.parametrize("name", loss_names())
+def test_hidden_labels_say_nothing(name):
+    if not loss_class(name).handles_hidden or name == "surrogate_em":  # two methods need not agree
+        return
+    for model in FEASIBLE:
+        value, gradient = evaluate(name, model, some_labels(model, "all_hidden"))
+        assert abs(value) <= 1e-6
+        assert np.abs(gradient).max(initial=0.0) <= 1e-5
+
+
+@pytest.mark.parametrize("name", loss_names())
+def test_weights_are_taken_as_declared(name):
+    labels = some_labels("grid", "observed")
+    weights = np.full(18, 2.0)
+    if not loss_class(name).takes_weights:
+        with pytest.raises(NotSupportedError, match=r"takes no weights by label. These do: univariate_logistic"):
+            evaluate(name, "grid", labels, weights=weights)
+        return
+    value, gradient = evaluate(name, "grid", labels)
+    twice, double = evaluate(name, "grid", labels, weights=weights)
+    assert twice == pytest.approx(2 * value)
+    np.testing.assert_allclose(double, 2 * gradient)
+
+
+@pytest.mark.parametrize("name", loss_names())
+def test_declarations(name):
+    found = loss_class(name)
+    assert found.name == name
+    assert found.__name__.lower() == name.replace("_", "")
+    assert found.summary
+    assert found.needs in ("marginals", "log_partition", "map", "labels only")
+    assert issubclass(found, MarginalLoss) == (found.needs == "marginals")
+    assert issubclass(found, (MarginalLoss, DirectLoss))
+    loss = found()
+    assert clone(loss).get_params() == loss.get_params()
+    if isinstance(loss, DirectLoss):
+        for promise in (loss.bound_is, loss.bound_is_when_observed):
+            assert promise in ("exact", "upper bound", "lower bound", "estimate")
+    text = inspect.getdoc(found) or ""
+    assert ">>> " in text
+    for setting in found._get_param_names():
+        assert re.search(rf"^(\w+, )*{setting}(, \w+)* : ", text, flags=re.M), setting
+
+
+@pytest.mark.parametrize("name", loss_names())
+def test_shared_tables_and_other_labels_are_refused(name):
+    shared = chain_graph(3, 2, shared=True)
+    alone = chain_graph(3, 2)
+    loss = settings_of(name, alone)
+    call = loss.value_and_gradient if isinstance(loss, MarginalLoss) else loss.value_and_gradient_theta
+    with pytest.raises(InvalidInputError, match=r"full table for each factor.*learning_form"):
+        call(shared, shared.zeros(), training_labels(shared, [0, 0, 0]))
+    with pytest.raises(InvalidInputError, match=r"the labels are of 2 variables"):
+        call(alone, alone.zeros(), training_labels(chain_graph(2, 2), [0, 0]))
+    with pytest.raises(InvalidInputError, match=r"has shape \(1,\), but this graph needs \(14,\)"):
+        call(alone, np.zeros(1), training_labels(alone, [0, 0, 0]))
+
+
+def test_names_are_resolved():
+    assert isinstance(resolve_loss("clique_logistic"), Loss)
+    loss = resolve_loss("smoothed_classification_error", {"alpha": 2.0})
+    assert loss.alpha == 2.0
+    assert resolve_loss(loss) is loss
+    assert resolve_loss(loss, {"alpha": 3.0}).alpha == 3.0
+    assert loss.alpha == 2.0
+    with pytest.raises(
+        InvalidInputError, match=r"loss='clique_logistics' is not known.*Did you mean 'clique_logistic'"
+    ):
+        resolve_loss("clique_logistics")
+    with pytest.raises(InvalidInputError, match="SmoothedClassificationError: setting='beta' is not known"):
+        resolve_loss("smoothed_classification_error", {"beta": 2.0})
+    with pytest.raises(InvalidInputError, match="SmoothedClassificationError: setting='beta' is not known"):
+        resolve_loss(loss, {"beta": 2.0})
+    with pytest.raises(InvalidInputError, match=r"loss must be a name .* got int"):
+        resolve_loss(3)
