@@ -183,10 +183,13 @@ def _store(p, v, weight, variable_ptr, message_ptr, messages, source, start, fin
     for x in range(message_ptr[p + 1] - message_ptr[p]):
         old, new = messages[message_ptr[p] + x], source[start + x]
         state = variable_ptr[v] + x
-        n_impossible[state] += (new == -np.inf) - (old == -np.inf)
-        if old > -np.inf:
+        if old == -np.inf:
+            n_impossible[state] -= 1
+        else:
             finite[state] -= weight * old
-        if new > -np.inf:
+        if new == -np.inf:
+            n_impossible[state] += 1
+        else:
             finite[state] += weight * new
         messages[message_ptr[p] + x] = new
 
