@@ -62,7 +62,7 @@ def infer(
     warm_start : InferenceResult, optional
         An earlier result on the same graph with the same evidence, to start from.
     time_limit : float, optional
-        Seconds after which an iterative method returns what it has.
+        Seconds after which an iterative method returns what it has; exact methods raise TimeLimitError.
     random_state : int or Generator, optional
         Seed for everything random.
     verbose : bool
@@ -228,7 +228,10 @@ def _warn_if_not_converged(result: InferenceResult) -> None:
     if result.converged or result.status is Status.INFEASIBLE:
         return
     settings = result.method.get_params()
-    advice = [f"{key} (now {settings[key]})" for key in ("max_iter", "damping") if key in settings]
+    changeable = ("max_iter", "damping") if result.status is not Status.TIME_LIMIT else ("damping",)
+    advice = [f"{key} (now {settings[key]})" for key in changeable if key in settings]
+    if result.status is Status.TIME_LIMIT:
+        advice.insert(0, "time_limit")
     remedy = f" Consider changing {' or '.join(advice)}." if advice else ""
     tol = f" against tol={settings['tol']:g}" if "tol" in settings else ""
     warnings.warn(
