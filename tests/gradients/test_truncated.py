@@ -197,3 +197,15 @@ def test_refusals():
         TruncatedGradient(n_iter=-1).value_and_gradient(graph, theta, None, loss, "belief_propagation")
     with pytest.raises(InvalidInputError, match=r"rho has shape \(3,\)"):
         rule.value_and_gradient(graph, theta, None, loss, TreeReweighted(rho=[0.5, 0.5, 0.5]))
+
+
+def test_mean_field_with_zeros_that_it_keeps_clear_of():
+    """A table forbids what the forbidden state of a variable rules out anyway: no 0 * -inf on the way back."""
+    graph, theta = lowered("chain")
+    theta = theta.copy()
+    graph.variable(theta, 2)[0] = -np.inf
+    for c in range(graph.n_factors):
+        at = graph.scope(c).tolist().index(2) if 2 in graph.scope(c) else None
+        if at is not None:
+            np.moveaxis(graph.table(theta, c), at, 0)[0] = -np.inf
+    check(graph, theta, MeanField(), RandomQuadratic(graph, True))

@@ -7,7 +7,7 @@ marginals. Everywhere 0 * -inf is 0: a state without probability has no adjoint 
 
 from __future__ import annotations
 
-from intarsia._jit import kernel
+from intarsia._jit import fast_kernel, kernel
 
 
 @kernel
@@ -43,12 +43,35 @@ def _spread(pair, theta, weights, mu, pulled, adjoint, n_axes, first, start, siz
             a -= 1
 
 
+@fast_kernel
+def _spread_pair(first, table, nu, other, pulled, adjoint):
+    """The same for two variables and a table without hard zeros; rows are slices so that loops vectorise."""
+    k, n = nu.shape[0], other.shape[0]
+    if first:
+        for x in range(k):
+            weight, row, sums = nu[x], table[x * n : x * n + n], pulled[x * n : x * n + n]
+            for y in range(n):
+                sums[y] += weight * other[y]
+                adjoint[y] += weight * row[y]
+    else:
+        for y in range(n):
+            weight, row, sums = other[y], table[y * k : y * k + k], pulled[y * k : y * k + k]
+            total = 0.0
+            for x in range(k):
+                sums[x] += weight * nu[x]
+                total += nu[x] * row[x]
+            adjoint[y] += total
+
+
 @kernel
 def back_sweep_mean_field(
-    theta, mu, before, adjoint, pulled, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr,
+    hard, theta, mu, before, adjoint, pulled, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr,
     scope_idx, table_ptr,
 ):  # fmt: skip
-    """Undo one sweep: `mu` becomes `before`, adjoints those of `before`; returns the largest one met."""
+    """Undo one sweep: `mu` becomes `before`, adjoints those of `before`; returns the largest one met.
+
+    `hard` says that some table has a hard zero.
+    """
     largest = 0.0
     for v in range(variable_ptr.shape[0] - 2, -1, -1):
         start, end = variable_ptr[v], variable_ptr[v + 1]
@@ -69,25 +92,19 @@ def back_sweep_mean_field(
             pair = pair_idx[k]
             c = factor_of_pair[pair]
             first, last = scope_ptr[c], scope_ptr[c + 1]
-            if last - first > 2:
+            if hard or last - first > 2:
                 _spread(
                     pair, theta, nu, mu, pulled, adjoint, last - first, first, table_ptr[c],
                     table_ptr[c + 1] - table_ptr[c], variable_ptr, scope_idx, digits,
                 )  # fmt: skip
                 continue
             u = scope_idx[first + last - 1 - pair]
-            other = variable_ptr[u]
-            n_other = variable_ptr[u + 1] - other
-            stride, own_stride = (1, n_other) if pair == first else (end - start, 1)
-            for x in range(end - start):
-                weight = nu[x]
-                if weight == 0.0:
-                    continue
-                at = table_ptr[c] + x * own_stride
-                for y in range(n_other):
-                    if mu[other + y] > 0.0:
-                        pulled[at + y * stride] += weight * mu[other + y]
-                        adjoint[other + y] += weight * theta[at + y * stride]
+            size, n_other = table_ptr[c + 1] - table_ptr[c], variable_ptr[u + 1] - variable_ptr[u]
+            _spread_pair(
+                pair == first, theta[table_ptr[c] : table_ptr[c] + size], nu[: end - start],
+                mu[variable_ptr[u] : variable_ptr[u] + n_other], pulled[table_ptr[c] : table_ptr[c] + size],
+                adjoint[variable_ptr[u] : variable_ptr[u] + n_other],
+            )  # fmt: skip
     return largest
 
 

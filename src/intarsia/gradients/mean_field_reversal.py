@@ -32,7 +32,8 @@ class MeanFieldReversal:
         self._left, self._right = np.empty(largest), np.empty(largest)
         self._digits = np.empty(max(graph.max_scope, 1), np.int64)
         self._field = np.empty(int(graph.n_states.max(initial=1)))
-        self._pairwise = graph.max_scope == 2 and bool(np.isfinite(theta[split:]).all())
+        self._hard = not bool(np.isfinite(theta[split:]).all())
+        self._pairwise = graph.max_scope == 2 and not self._hard
         self._active, self._drift = np.ones(graph.n_variables, np.bool_), np.zeros(graph.n_variables)
         self._fields, self._spare = np.empty(split), np.empty(2 * self._field.size)
         self._fields_hold = False  # whether the fields belong to the marginals
@@ -101,7 +102,7 @@ class MeanFieldReversal:
         graph = self.graph
         return float(
             back_sweep_mean_field(
-                self.theta, self.mu, self.stack[n], self.adjoint, self.pulled, self._field, self._digits,
+                self._hard, self.theta, self.mu, self.stack[n], self.adjoint, self.pulled, self._field, self._digits,
                 graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
                 graph.table_ptr,
             )

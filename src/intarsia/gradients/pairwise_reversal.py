@@ -60,7 +60,7 @@ class PairwiseReversal:
         k, split = state.k, int(graph.variable_ptr[-1])
         self.adjoint = np.zeros_like(state.messages)
         self.outer = np.zeros_like(state.tables)
-        self.direct = np.zeros((graph.n_factors, k, k))  # what reaches the tables straight from the factors' marginals
+        self.direct: FloatArray | None = None  # what reaches the tables straight from the factors' marginals
         arrived = _backnorm(mu[:split].reshape(-1, k), gradient[:split].reshape(-1, k))
         if uses_factors:
             nu = _backnorm(mu[split:].reshape(-1, k * k), gradient[split:].reshape(-1, k * k)).reshape(-1, k, k)
@@ -68,7 +68,8 @@ class PairwiseReversal:
             for x in range(k):
                 arrived[:, x] += np.bincount(graph.scope_idx, at[:, x], minlength=graph.n_variables)
             self.adjoint -= at[layout.pair_of_slot]
-            self.direct = nu / state.rho
+            nu /= state.rho
+            self.direct = nu
         self.arrived = arrived[layout.variable_of_rank]
         start_adjoints(layout.slot_ptr, state.rho, self.arrived, self.adjoint)
 
@@ -93,12 +94,14 @@ class PairwiseReversal:
         k, split = state.k, int(graph.variable_ptr[-1])
         pulled = np.empty(graph.n_theta)
         pulled[:split].reshape(-1, k)[layout.variable_of_rank] = self.arrived
-        laid = (self.outer * state.tables / state.rho).reshape(-1, k, k)
+        laid = (self.outer * state.tables).reshape(-1, k, k)
+        laid /= state.rho
         if layout.flipped.any():
             laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
         tables = pulled[split:].reshape(-1, k, k)
         tables[layout.factor_of_edge] = laid
-        tables += self.direct
+        if self.direct is not None:
+            tables += self.direct
         return pulled
 
 
