@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-from intarsia._validation import check_choice
-from intarsia.exceptions import InvalidInputError
+from intarsia._registry import Registry
 from intarsia.inference.method import InferenceMethod
 
-# Name (also that of the module) -> class; modules are imported at first use.
-_METHODS = {
-    "brute_force": "BruteForce",
-    "tree": "Tree",
-    "junction_tree": "JunctionTree",
-    "mean_field": "MeanField",
-    "belief_propagation": "BeliefPropagation",
-    "tree_reweighted": "TreeReweighted",
-    "gibbs": "Gibbs",
-    "icm": "ICM",
-}
+METHODS: Registry[InferenceMethod] = Registry(
+    "method",
+    "intarsia.inference",
+    {
+        "brute_force": "BruteForce",
+        "tree": "Tree",
+        "junction_tree": "JunctionTree",
+        "mean_field": "MeanField",
+        "belief_propagation": "BeliefPropagation",
+        "tree_reweighted": "TreeReweighted",
+        "gibbs": "Gibbs",
+        "icm": "ICM",
+    },
+    InferenceMethod,  # type: ignore[type-abstract]
+)
 
 
 def method_names() -> list[str]:
@@ -30,7 +32,7 @@ def method_names() -> list[str]:
     >>> method_names()[:2]
     ['brute_force', 'tree']
     """
-    return list(_METHODS)
+    return METHODS.names
 
 
 def method_class(name: str) -> type[InferenceMethod]:
@@ -41,33 +43,15 @@ def method_class(name: str) -> type[InferenceMethod]:
     >>> method_class("brute_force").log_partition_is
     'exact'
     """
-    check_choice(name, _METHODS, "method")
-    module = import_module(f"intarsia.inference.{name}")
-    found: type[InferenceMethod] = getattr(module, _METHODS[name])
-    return found
+    return METHODS.get(name)
 
 
-def resolve_method(method: str | InferenceMethod, settings: dict[str, Any]) -> InferenceMethod:
-    """Return a settings object from a name or an object, with further settings put in."""
-    if isinstance(method, str):
-        found = method_class(method)
-        known = found._get_param_names()
-        for key in settings:
-            if key not in known:
-                check_choice(key, known, f"{found.__name__}: setting")
-        return found(**settings)
-    if not isinstance(method, InferenceMethod):
-        raise InvalidInputError(
-            f"method must be a name ({', '.join(map(repr, _METHODS))}) or a settings object, "
-            f"got {type(method).__name__}."
-        )
-    if not settings:
-        return method
-    from sklearn.base import clone
+def resolve_method(method: str | InferenceMethod, settings: dict[str, Any] | None = None) -> InferenceMethod:
+    """Return a settings object from a name or an object, with further settings put in.
 
-    changed: InferenceMethod = clone(method)
-    for key in settings:
-        if key not in changed.get_params():
-            check_choice(key, changed.get_params(), f"{type(method).__name__}: setting")
-    changed.set_params(**settings)
-    return changed
+    Examples
+    --------
+    >>> resolve_method("tree_reweighted", {"max_iter": 5}).max_iter
+    5
+    """
+    return METHODS.resolve(method, settings)
