@@ -1,3 +1,5 @@
+import gc
+
 import numpy as np
 import pytest
 from tests.losses.labelled_models import (
@@ -16,7 +18,9 @@ from tests.zoo import HARD_ZEROS
 
 from intarsia import BeliefPropagation, MeanField, TreeReweighted, chain_graph, grid_graph, infer
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.losses import Likelihood, SurrogateEM, training_labels
+from intarsia.inference import Status
+from intarsia.inference.method import Answer
+from intarsia.losses import Likelihood, SurrogateEM, kept, training_labels
 from intarsia.losses.clamping import _REDUCTIONS
 
 SURROGATES = {
@@ -111,11 +115,9 @@ def test_the_models_inference_is_used_where_none_is_named():
     labels = some_labels("grid", "mixed")
     named = Likelihood(inference="mean_field").value_and_gradient_theta(graph, theta, labels)[0]
     given = Likelihood().value_and_gradient_theta(graph, theta, labels, inference="mean_field")[0]
-    kept = Likelihood(inference="mean_field").value_and_gradient_theta(
-        graph, theta, labels, inference="tree_reweighted"
-    )
+    own = Likelihood(inference="mean_field").value_and_gradient_theta(graph, theta, labels, inference="tree_reweighted")
     em = SurrogateEM(free=None, clamped=None).value_and_gradient_theta(graph, theta, labels, inference=MeanField())
-    assert named == given == kept[0] == em[0]
+    assert named == given == own[0] == em[0]
 
 
 def test_all_hidden_is_nothing_to_learn_from():
@@ -131,15 +133,38 @@ def test_reduced_graph_is_kept_while_the_labels_live():
     labels = some_labels("grid", "mixed")
     loss = Likelihood(inference="junction_tree")
     first = loss.value_and_gradient_theta(graph, theta, labels)[0]
-    kept = _REDUCTIONS[labels]
+    assert labels in _REDUCTIONS
     assert loss.value_and_gradient_theta(graph, theta, labels)[0] == first
-    assert _REDUCTIONS[labels] is kept
     twin = grid_graph(3, 3, 2)  # equal, but another graph: the labels fit, what is kept does not
     assert loss.value_and_gradient_theta(twin, theta, labels)[0] == pytest.approx(first)
-    assert _REDUCTIONS[labels].original is twin
-    before = len(_REDUCTIONS)
+    before = len(_REDUCTIONS), _REDUCTIONS.n_bytes
+    assert before[1] > 0
     del labels
-    assert len(_REDUCTIONS) == before - 1
+    gc.collect()
+    assert len(_REDUCTIONS) < before[0]
+    assert _REDUCTIONS.n_bytes < before[1]
+
+
+def test_nothing_is_kept_beyond_the_limit(monkeypatch):
+    monkeypatch.setattr(kept, "MAX_BYTES", 0)
+    graph, theta = learning_model("grid")
+    labels = some_labels("grid", "mixed")
+    loss = Likelihood(inference="junction_tree")
+    first = loss.value_and_gradient_theta(graph, theta, labels)[0]
+    assert labels not in _REDUCTIONS
+    assert loss.value_and_gradient_theta(graph, theta, labels)[0] == first
+
+
+class Interrupted(MeanField):
+    def run(self, problem):
+        return Answer(Status.INTERRUPTED, mu=np.full(problem.graph.n_theta, 0.5), log_partition=1.0)
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_an_interrupted_inference_gives_no_gradient():
+    graph, theta = learning_model("grid")
+    with pytest.raises(KeyboardInterrupt):
+        Likelihood(inference=Interrupted()).value_and_gradient_theta(graph, theta, some_labels("grid", "observed"))
 
 
 def test_methods_without_log_z_are_refused():

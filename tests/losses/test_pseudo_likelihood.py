@@ -148,8 +148,17 @@ def test_huge_potentials_do_not_underflow():
 def test_what_is_kept_goes_with_the_labels():
     graph = chain_graph(3, 2)
     labels = training_labels(graph, [0, 1, 0])
-    PseudoLikelihood().value_and_gradient_theta(graph, graph.zeros(), labels)
+    by_pairs = PatchPseudoLikelihood(patch=[0, 0, 1]).value_and_gradient_theta(graph, graph.zeros(), labels)
     assert labels in _CONDITIONED
+    # Other patches of the same labels are not mistaken for them.
+    theta = graph.pack(tables=np.ones((2, 2, 2)).cumsum().reshape(2, 2, 2))
+    for patch in ([0, 1, 1], [0, 0, 1]):
+        loss = PatchPseudoLikelihood(patch=patch)
+        value, _ = loss.value_and_gradient_theta(graph, theta, labels)
+        patches = lists_of(loss.patches(graph))
+        expected = conditional_negative_log_likelihood(graph, theta, as_sets(graph, labels), patches)
+        assert value == pytest.approx(expected)
+    assert by_pairs[0] == pytest.approx(3 * np.log(2))
     before = len(_CONDITIONED)
     del labels
     gc.collect()

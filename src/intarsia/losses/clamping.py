@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
 from intarsia._validation import FloatArray
@@ -12,11 +10,11 @@ from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference import InferenceMethod, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
+from intarsia.losses.kept import Kept
 from intarsia.losses.labels import TrainingLabels
 
-# What stays when the observed variables are fixed. Learning asks again for the same labels at every step, and
-# methods remember their preparations by graph, so it must be the same graph each time.
-_REDUCTIONS: WeakKeyDictionary[TrainingLabels, Reduction] = WeakKeyDictionary()
+# What stays of a graph when the observed variables are fixed.
+_REDUCTIONS: Kept[Reduction] = Kept()
 
 
 def choose_method(where: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
@@ -40,6 +38,8 @@ def solve(
 ) -> tuple[float, FloatArray] | None:
     """Log Z with marginals, or the best score with its statistics; None when no labelling is possible."""
     result = infer(graph, theta, method, task, random_state=rng)
+    if result.status is Status.INTERRUPTED:  # half a gradient must not look like one; the learner keeps its weights
+        raise KeyboardInterrupt
     if result.status is Status.INFEASIBLE or result.mu is None:
         return None
     value = result.score if task == "map" else result.log_partition
@@ -60,10 +60,7 @@ def solve_clamped(
     if labels.complete:
         score = float(graph.score(theta, labels.y))
         return (score, graph.statistics(labels.y)) if score > -np.inf else None
-    reduction = _REDUCTIONS.get(labels)
-    if reduction is None or reduction.original is not graph:
-        evidence: dict[int | str, int] = {int(v): int(labels.y[v]) for v in np.flatnonzero(labels.observed)}
-        reduction = _REDUCTIONS[labels] = reduce_graph(graph, evidence)
+    reduction = _REDUCTIONS.get(labels, graph, b"", lambda: _without_observed(graph, labels), _bytes_of)
     constant = reduction.constant(theta)
     if constant == -np.inf:
         return None
@@ -74,6 +71,22 @@ def solve_clamped(
         clamped[: forbidden.size][forbidden] = -np.inf
     found = solve(reduction.graph, clamped, method, task, rng)
     return None if found is None else (found[0] + constant, reduction.raise_mu(found[1]))
+
+
+def _without_observed(graph: FactorGraph, labels: TrainingLabels) -> Reduction:
+    return reduce_graph(graph, {int(v): int(labels.y[v]) for v in np.flatnonzero(labels.observed)})
+
+
+def _bytes_of(reduction: Reduction) -> int:
+    if reduction.is_identity:
+        return 0
+    own = (reduction.rows, reduction.columns, reduction.coef, reduction.fixed, reduction.kept, reduction.states)
+    return sum(array.nbytes for array in own) + graph_bytes(reduction.graph)
+
+
+def graph_bytes(graph: FactorGraph) -> int:
+    """Memory of a graph's arrays."""
+    return sum(array.nbytes for array in vars(graph).values() if isinstance(array, np.ndarray))
 
 
 def free_minus_clamped(

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, as_generator, as_int_array, check_number
+from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
+from intarsia._validation import FloatArray, IntArray, as_generator, as_int_array, check_number, read_only
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
-from intarsia.losses.clamping import choose_method, free_minus_clamped
-from intarsia.losses.conditioning import Conditioned, condition_on_rest
+from intarsia.losses.clamping import choose_method, free_minus_clamped, graph_bytes
+from intarsia.losses.conditioning import Conditioned, condition_on_rest, patches_with_observed_border
+from intarsia.losses.kept import Kept
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
-from intarsia.losses.piecewise_likelihood import add_local_likelihoods
 from intarsia.losses.terms import variable_terms
 
-# Learning asks again for the same labels at every step; the graph is held so that its identity is sure.
-_CONDITIONED: WeakKeyDictionary[TrainingLabels, tuple[FactorGraph, IntArray, Conditioned]] = WeakKeyDictionary()
+_CONDITIONED: Kept[Conditioned] = Kept()
 
 
 class PseudoLikelihood(DirectLoss):
@@ -66,13 +65,24 @@ class PseudoLikelihood(DirectLoss):
     ) -> tuple[float, FloatArray]:
         """Loss and its derivative by theta; see `DirectLoss`."""
         scores = self._check(graph, theta, labels, weights)
-        given = _conditioned(graph, labels, np.arange(graph.n_variables))
-        terms = variable_terms(given.graph, given.labels, weights)
-        gradient = np.zeros(given.graph.n_theta)
-        value = add_local_likelihoods(terms, given.lower(scores), gradient)
-        if value is None:
+        weight = variable_terms(graph, labels, weights).weight
+        if not labels.complete:
+            alone = np.arange(graph.n_variables)
+            weight = np.where(patches_with_observed_border(graph, labels, alone), weight, 0.0)
+        gradient = np.zeros(graph.n_theta)
+        pair_ptr, pair_idx = graph.pairs_by_variable
+        most_factors = int(np.diff(pair_ptr).max(initial=0))
+        value = float(
+            add_pseudo_likelihood(
+                read_only(scores), gradient, labels.y, read_only(labels.allowed), weight, graph.n_states,
+                graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
+                graph.table_ptr, *np.empty((2, int(graph.n_states.max(initial=0)))),
+                *np.empty((2, most_factors), np.int64),
+            )
+        )  # fmt: skip
+        if value == np.inf:
             raise self._impossible()
-        return value, given.pull_back(gradient)
+        return value, gradient
 
 
 class PatchPseudoLikelihood(DirectLoss):
@@ -141,7 +151,11 @@ class PatchPseudoLikelihood(DirectLoss):
         """Loss and its derivative by theta; see `DirectLoss`. `inference` is not used: the patches have their own."""
         scores = self._check(graph, theta, labels, weights)
         method = choose_method("PatchPseudoLikelihood", "marginals", self.inference)
-        given = _conditioned(graph, labels, self.patches(graph))
+        patch_of = self.patches(graph)
+        given = _CONDITIONED.get(
+            labels, graph, patch_of.tobytes(), lambda: condition_on_rest(graph, labels, patch_of),
+            lambda made: made.rows.nbytes + made.columns.nbytes + graph_bytes(made.graph),
+        )  # fmt: skip
         value, gradient = free_minus_clamped(
             "PatchPseudoLikelihood", given.graph, given.lower(scores), given.labels, method, method, "marginals",
             as_generator(random_state),
@@ -167,10 +181,3 @@ class PatchPseudoLikelihood(DirectLoss):
                     f"variables. Give the number of each variable's patch."
                 )
         return np.unique(number, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _conditioned(graph: FactorGraph, labels: TrainingLabels, patch_of: IntArray) -> Conditioned:
-    known = _CONDITIONED.get(labels)
-    if known is None or known[0] is not graph or not np.array_equal(known[1], patch_of):
-        known = _CONDITIONED[labels] = graph, patch_of, condition_on_rest(graph, labels, patch_of)
-    return known[2]

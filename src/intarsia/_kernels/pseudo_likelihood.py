@@ -1,0 +1,62 @@
+"""Negative log-probabilities of single variables given all others, and their gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+
+@kernel
+def add_pseudo_likelihood(
+    theta, gradient, y, allowed, weight, n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr,
+    scope_idx, table_ptr, field, inside, start, step,
+):  # fmt: skip
+    """Value, with its derivative added to `gradient`; infinite when theta forbids all allowed states of a variable.
+
+    Variables of weight 0 are left out; the others' neighbours must be labelled in y. `field` and `inside` have room
+    for the states of a variable, `start` and `step` for the factors at one.
+    """
+    value = 0.0
+    for v in range(n_states.shape[0]):
+        if weight[v] == 0.0:
+            continue
+        first = variable_ptr[v]
+        for x in range(n_states[v]):
+            field[x] = theta[first + x]
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            c = factor_of_pair[pair]
+            at, stride, own = table_ptr[c], 1, 1
+            for s in range(scope_ptr[c + 1] - 1, scope_ptr[c] - 1, -1):
+                if s == pair:
+                    own = stride
+                else:
+                    at += stride * y[scope_idx[s]]
+                stride *= n_states[scope_idx[s]]
+            start[q - pair_ptr[v]], step[q - pair_ptr[v]] = at, own
+            for x in range(n_states[v]):
+                field[x] += theta[at + x * own]
+        top, true_top = -np.inf, -np.inf
+        for x in range(n_states[v]):
+            top = max(top, field[x])
+            if allowed[first + x]:
+                true_top = max(true_top, field[x])
+        if true_top == -np.inf:
+            return np.inf
+        total, true_total = 0.0, 0.0
+        for x in range(n_states[v]):
+            inside[x] = 0.0
+            if allowed[first + x]:  # with a maximum of its own, since far below the best state it would underflow
+                inside[x] = np.exp(field[x] - true_top)
+                true_total += inside[x]
+            field[x] = np.exp(field[x] - top)
+            total += field[x]
+        value += weight[v] * (top + np.log(total) - true_top - np.log(true_total))
+        for x in range(n_states[v]):
+            field[x] = weight[v] * (field[x] / total - inside[x] / true_total)
+            gradient[first + x] += field[x]
+        for q in range(pair_ptr[v + 1] - pair_ptr[v]):
+            for x in range(n_states[v]):
+                gradient[start[q] + x * step[q]] += field[x]
+    return value
