@@ -75,6 +75,16 @@ def test_forests_have_the_gradient_of_the_exact_marginals(name, rule):
     assert found.gradient @ along == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
+def test_an_unstable_fixed_point_is_told():
+    """Mean field stays on the saddle of a symmetric model, from which sweeps would lead away."""
+    graph, theta = lowered("ties")
+    with pytest.warns(ConvergenceWarning, match="not stable"):
+        found = BackPropagation().value_and_gradient(
+            graph, 3.0 * theta, None, RandomQuadratic(graph, False), "mean_field"
+        )
+    assert found.status is Status.STALLED
+
+
 def test_perturbation_shows_its_order():
     graph, theta = lowered("grid")
     loss = RandomQuadratic(graph, True)

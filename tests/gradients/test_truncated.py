@@ -23,6 +23,7 @@ from intarsia.graph import grid_graph, learning_form
 from intarsia.inference.belief_propagation import BeliefPropagation
 from intarsia.inference.gibbs import Gibbs
 from intarsia.inference.mean_field import MeanField
+from intarsia.inference.pairwise_messages import fits_pairwise
 from intarsia.inference.result import Status
 from intarsia.inference.tree_reweighted import TreeReweighted
 
@@ -80,6 +81,30 @@ def test_general_and_fast_path_agree(name, method):
             run.back(n)
         gradients.append(run.gradient())
     assert np.allclose(*gradients, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rho", [1.0, 0.5, 0.8])
+@pytest.mark.parametrize("n_states", [2, 3])
+def test_fast_path_up_to_the_end_of_its_range(n_states, rho):
+    """Products of messages reach down to 1e-200 here; nothing may underflow on the way back."""
+    graph = grid_graph(3, 4, n_states)
+    scale = 1.0
+    draw = np.random.default_rng(5).choice([-1.0, 0.0, 1.0], graph.n_theta)
+    weights = np.full(graph.n_factors, rho)
+    while fits_pairwise(graph, 1.1 * scale * draw, weights):
+        scale *= 1.1
+    assert scale > 20
+    loss, gradients = RandomQuadratic(graph, True), []
+    for kind in (GeneralReversal, PairwiseReversal):
+        run = kind(graph, scale * draw, weights, 0.1)
+        assert run.forward(5)
+        mu = run.marginals()
+        run.pull_beliefs(mu, loss.value_and_gradient(graph, mu, None)[1], True)
+        for n in range(4, -1, -1):
+            run.back(n)
+        gradients.append(run.gradient())
+    assert np.isfinite(gradients[1]).all()
+    assert relative_error(gradients[1], gradients[0]) < 1e-8
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -64,20 +64,20 @@ def back_sweep_binary(
             raw0 = t00 * c0 + t10 * c1
             raw1 = t01 * c0 + t11 * c1
             g0, g1 = adjoint[o, 0], adjoint[o, 1]
-            inverse = 1.0 / ((raw0 + raw1) * raw0 * raw1)
-            share0 = raw0 * raw0 * raw1 * inverse
+            inverse = 1.0 / (raw0 + raw1)
+            share0, share1 = raw0 * inverse, raw1 * inverse
             if damping > 0.0:
                 keep0, keep1 = g0 / after[o, 0], g1 / after[o, 1]
                 adjoint[o, 0] = damping * before[o, 0] * keep0
                 adjoint[o, 1] = damping * before[o, 1] * keep1
                 g0 = (1.0 - damping) * share0 * keep0
-                g1 = (1.0 - damping) * (1.0 - share0) * keep1
+                g1 = (1.0 - damping) * share1 * keep1
             else:
                 adjoint[o, 0] = adjoint[o, 1] = 0.0
-            nu = g0 - share0 * (g0 + g1)  # that of state 1 is -nu
+            nu = share1 * g0 - share0 * g1  # that of state 1 is -nu
             largest = max(largest, abs(nu))
-            inverse = nu * inverse * (raw0 + raw1)
-            w0, w1 = raw1 * inverse, -raw0 * inverse
+            inverse *= nu / (share0 * share1)
+            w0, w1 = share1 * inverse, -share0 * inverse  # nu over the unnormalised message
             if forward:
                 outer[t, 0] += c0 * w0
                 outer[t, 1] += c0 * w1

@@ -16,6 +16,9 @@ from intarsia.graph import FactorGraph
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.result import Status
 
+# An adjoint that has grown by this factor will not come down again.
+GROWTH = 1e6
+
 
 class BackPropagation(GradientRule):
     """Gradient of a loss of converged marginals, by undoing sweeps at the fixed point until nothing more comes back.
@@ -79,18 +82,20 @@ class BackPropagation(GradientRule):
         value, slope = judge.evaluate(mu)
         run.stand_at(run.position())
         run.pull_beliefs(mu, np.ascontiguousarray(slope, dtype=np.float64), judge.uses_factors)
-        residual, first = np.inf, 0.0
-        for _ in range(int(self.max_iter)):
+        residual, first, largest = np.inf, 0.0, 0.0
+        for sweep in range(int(self.max_iter)):
             residual = run.back(-1)
-            first = max(first, residual)
-            if residual <= self.tol * first:
+            first = residual if sweep == 0 else first
+            largest = max(largest, residual)
+            if residual <= self.tol * largest or not residual <= GROWTH * first:
                 break
         status = loop.status
-        if residual > self.tol * first:
-            status = Status.MAX_ITER
+        if not residual <= self.tol * largest:
+            status = Status.MAX_ITER if residual <= GROWTH * first else Status.STALLED
             warnings.warn(
-                f"BackPropagation: after {self.max_iter} sweeps back the adjoint is {residual:.2e}, against "
-                f"{self.tol:g} x {first:.2e}. Raise max_iter, or use TruncatedGradient.",
+                f"BackPropagation: after at most {self.max_iter} sweeps back the adjoint is {residual:.2e}, against "
+                f"{self.tol:g} x {largest:.2e}. Raise max_iter, or use TruncatedGradient: one that grows belongs to a "
+                f"fixed point that is not stable.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

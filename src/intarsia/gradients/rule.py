@@ -16,6 +16,7 @@ from intarsia.graph import FactorGraph
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import method_class, resolve_method
 from intarsia.inference.result import Status
+from intarsia.losses.registry import loss_class, loss_names
 
 
 class LossOfMarginals(Protocol):
@@ -123,10 +124,11 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
         """
         method = resolve_method(inference, {}) if isinstance(inference, str) else inference
         if getattr(loss, "needs", None) != "marginals":
+            able = [name for name in loss_names() if loss_class(name).needs == "marginals"]
             raise NotSupportedError(
                 f"{type(self).__name__} differentiates losses of marginals, but {type(loss).__name__} needs "
-                f"{getattr(loss, 'needs', 'something else')}; it has a gradient of its own. Fitting: losses with "
-                f"needs = 'marginals', such as the univariate and clique logistic ones."
+                f"{getattr(loss, 'needs', 'something else')} and has a gradient of its own. These fit: "
+                f"{', '.join(able)}."
             )
         more = () if weights is None else (weights,)
         judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels, *more), bool(loss.uses_factors))
