@@ -13,6 +13,7 @@ from tests.zoo import ZOO
 
 import intarsia
 from intarsia.cli import main
+from intarsia.exceptions import TimeLimitError
 from intarsia.inference import method_class, method_names
 
 KEYS = [
@@ -60,6 +61,8 @@ def document(out):
 @pytest.mark.parametrize("method", method_names())
 def test_one_json_document_with_the_keys_of_the_contract(run, model, method, task):
     able = method_class(method).gives_map if task == "map" else method_class(method).gives_marginals
+    if task == "pr":
+        able = able and method_class(method).log_partition_is is not None
     code, out, err = run("infer", model("tree"), "--task", task, "--method", method, "--json")
     if not able:
         assert (code, out) == (2, "")
@@ -166,6 +169,25 @@ def test_auto_falls_back(run, tmp_path, task, expected):
     assert document(out)["method"] == expected
 
 
+def test_auto_falls_back_when_the_exact_method_runs_out_of_time(run, model, monkeypatch):
+    def too_slow(self, problem):
+        raise TimeLimitError("JunctionTree: not finished in time_limit.")
+
+    monkeypatch.setattr(method_class("junction_tree"), "run", too_slow)
+    code, out, _ = run("infer", model("grid"), "--time-limit", 5, "--json")
+    assert code == 0
+    assert document(out)["method"] == "tree_reweighted"
+
+
+def test_an_exact_method_out_of_time_is_one_line(run, tmp_path):
+    graph = intarsia.chain_graph(20, 2)
+    intarsia.write_uai(tmp_path / "m.uai", graph, graph.zeros())
+    code, out, err = run("infer", tmp_path / "m.uai", "--method", "brute_force", "--time-limit", "1e-9", "--json")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "time_limit=1e-09" in err
+
+
 # ---------------------------------------------------------------- files written
 
 
@@ -205,6 +227,20 @@ def test_readable_tables(run, model):
     assert "P(2)" in out
     code, out, _ = run("infer", model("grid"), "--task", "map", "--method", "brute_force")
     assert "assignment" in out
+
+
+def test_what_is_unknown_is_left_out(run, model):
+    code, out, _ = run("infer", model("grid"), "--method", "gibbs", "--seed", 1)
+    assert code == 0
+    assert "log Z" not in out
+    assert "None" not in out
+    code, out, _ = run("infer", model("grid"), "--method", "icm", "--task", "map")
+    assert code == 0
+    assert "score" in out
+    assert "inf" not in out.replace("infer", "")
+    assert "at most" not in out
+    _, out, _ = run("infer", model("grid"), "--method", "brute_force", "--task", "map")
+    assert "at most" in out
 
 
 def test_large_models_say_how_many_more(run, tmp_path):
@@ -268,6 +304,12 @@ def test_compare_where_exact_is_out_of_reach(run, tmp_path):
         (["infer", "{good}", "--method", "trwbp"], "method='trwbp' is not known."),
         (["infer", "{good}", "--method", "tree_reweigted"], "Did you mean 'tree_reweighted'?"),
         (["infer", "{good}", "--compare", "mean_feild"], "Did you mean 'mean_field'?"),
+        (["infer", "{good}", "--compare", ","], "--compare ',' names no method."),
+        (["infer", "{good}", "--compare", ""], "names no method."),
+        (["infer", "{good}", "--task", "pr", "--method", "gibbs"], "Gibbs gives no log Z. These do: "),
+        (["infer", "{good}", "--task", "map", "--temperature", "0.5"], "task='map' is temperature 0, got"),
+        (["infer", "{good}", "--task", "map", "--temperature", "0.5", "--compare", "icm,tree"], "is temperature 0"),
+        (["infer", "{good}", "--task", "map", "--temperature", "2", "--method", "icm"], "task='map' is temperature 0"),
         (["infer", "{good}", "--max-iter", "many"], "--max-iter"),
         (["infer", "{good}", "--max-itr", "5"], "--max-itr"),
         (["infer", "{good}", "--method", "mean_field", "--max-iter", "-1"], "max_iter"),

@@ -25,6 +25,14 @@ def test_help_has_an_example(capsys, command):
     assert f"Example: intarsia {command}" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("command", [[], ["infer"], ["methods"], ["tour"], ["bench"]])
+def test_flags_show_no_type(capsys, command):
+    code, out, _ = call(capsys, *command, "--help")
+    assert code == 0
+    assert "--help" in out
+    assert "bool" not in out.lower()
+
+
 def test_without_arguments_there_is_help(capsys):
     code, out, err = call(capsys)
     assert code == 0

@@ -1,3 +1,4 @@
+import codecs
 import contextlib
 import gzip
 import math
@@ -390,6 +391,29 @@ def _read_anything(path):
     for read in (intarsia.read_uai, intarsia.read_uai_evidence, intarsia.read_uai_solution):
         with contextlib.suppress(FileFormatError):
             read(path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
+    files = {"m.uai": CLINIC, "e.evid": "1 0 1", "s.MAP": "MAP\n2 0 1"}
+    read = {"m.uai": intarsia.read_uai, "e.evid": intarsia.read_uai_evidence, "s.MAP": intarsia.read_uai_solution}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / f"bom_{name}").write_bytes(pack(codecs.BOM_UTF8 + text.encode()))
+        plain, marked = (read[name](tmp_path / f"{head}{name}") for head in ("", "bom_"))
+        if name == "m.uai":
+            plain, marked = plain[1], marked[1]
+        np.testing.assert_array_equal(plain, marked)
+    (tmp_path / "bad.uai").write_bytes(codecs.BOM_UTF8 + b"MARKOV\n2\n2 two\n0")
+    with pytest.raises(FileFormatError, match="line 3: expected a number, got 'two'"):
+        intarsia.read_uai(tmp_path / "bad.uai")
+
+
+@pytest.mark.parametrize("evidence", [{"a": 1}, {0: "b"}, {0: None}, {0.5: 1}, {0: -1}, {-1: 0}, {0: 1.5}])
+def test_evidence_that_is_no_index_is_refused_and_nothing_written(tmp_path, evidence):
+    with pytest.raises(InvalidInputError, match="whole numbers counted from 0"):
+        intarsia.write_uai_evidence(tmp_path / "e.evid", evidence)
+    assert not (tmp_path / "e.evid").exists()
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

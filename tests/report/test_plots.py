@@ -68,7 +68,37 @@ def test_binary_grid_shows_the_probability_of_state_1():
 def test_more_labels_have_a_colour_each_and_a_legend():
     figure = plot_marginals(solve(intarsia.grid_graph(2, 3, 4)))
     assert figure.axes[0].images[0].get_array().shape == (2, 3, 3)
-    assert len(figure.legends[0].get_texts()) == 4
+    assert len(figure.axes[0].get_legend().get_texts()) == 4
+
+
+@pytest.mark.parametrize("n_states", [2, 3])
+def test_a_labelling_has_one_plain_colour_per_label_and_no_scale(n_states):
+    result = solve(intarsia.grid_graph(3, 3, n_states), task="map")
+    figure = plot_marginals(result)
+    (axes,) = figure.axes  # no colour bar
+    colours = np.asarray(axes.images[0].get_array()).reshape(9, 3)
+    legend = axes.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [f"state {k}" for k in range(n_states)]
+    patches = np.array([patch.get_facecolor()[:3] for patch in legend.get_patches()])
+    np.testing.assert_allclose(colours, patches[result.assignment])
+    assert "labelling" in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize(
+    "graph", [intarsia.chain_graph(3, 2), intarsia.chain_graph(3, 13), intarsia.grid_graph(4, 2, 3)]
+)
+@pytest.mark.parametrize("task", ["marginals", "map"])
+def test_title_and_legend_keep_apart_and_inside(graph, task):
+    figure = plot_marginals(solve(graph, task=task))
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    title = axes._left_title.get_window_extent()
+    legend = axes.get_legend().get_window_extent()
+    assert not title.overlaps(legend)
+    for box in (title, legend):
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y1 <= figure.bbox.y1
 
 
 def test_bars_are_the_marginals_and_their_number_is_limited():

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from intarsia._version import __version__
 from intarsia.cli.bench import bench_command
@@ -24,8 +25,28 @@ _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__na
 BAD_INPUT = 2
 INTERRUPTED = 130
 
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Flags take no value, so the help shows no type for them."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
 app = typer.Typer(
     name="intarsia",
+    cls=_Group,
     help="Structured prediction in which learning and inference are cut to fit each other.",
     no_args_is_help=True,
     add_completion=False,
@@ -50,10 +71,10 @@ def _program(
     """Structured prediction in which learning and inference are cut to fit each other."""
 
 
-app.command("infer")(infer_command)
-app.command("methods")(methods_command)
-app.command("tour")(tour_command)
-app.command("bench")(bench_command)
+app.command("infer", cls=_Command)(infer_command)
+app.command("methods", cls=_Command)(methods_command)
+app.command("tour", cls=_Command)(tour_command)
+app.command("bench", cls=_Command)(bench_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -18,7 +18,7 @@ from intarsia.cli.output import (
     write_json,
 )
 from intarsia.cli.running import Request, run, settings_by_method
-from intarsia.exceptions import IntarsiaError
+from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.inference.result import InferenceResult
@@ -33,8 +33,15 @@ def compare_methods(file: Path, request: Request, names: str, json: bool) -> Non
     ability = "gives_map" if request.task == "map" else "gives_marginals"
     if names.strip() == "all":
         wanted = [name for name in method_names() if getattr(method_class(name), ability)]
+        if request.task == "pr":
+            wanted = [name for name in wanted if method_class(name).log_partition_is is not None]
     else:
         wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not wanted:
+        raise InvalidInputError(
+            f"--compare {names!r} names no method. Give names from `intarsia methods`, such as "
+            f"--compare mean_field,tree_reweighted, or all."
+        )
     for name in wanted:
         method_class(name)  # an unknown name is refused before any work is done
     settings = settings_by_method([*wanted, EXACT], request.settings)
@@ -67,6 +74,8 @@ def compare_methods(file: Path, request: Request, names: str, json: bool) -> Non
 def _exact(request: Request, settings: dict[str, Any]) -> InferenceResult | None:
     try:
         return run(request, EXACT, settings)
+    except InvalidInputError:  # it has next to no settings of its own, so what was asked is wrong for every method
+        raise
     except IntarsiaError as error:
         note(f"no exact answer to compare with: {error}")
         return None

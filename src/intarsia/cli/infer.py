@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,10 @@ def infer_command(
     tol: Annotated[float | None, typer.Option(help="Largest change at which it has converged.")] = None,
     damping: Annotated[float | None, typer.Option(help="Share of the old message that is kept.")] = None,
     temperature: Annotated[float | None, typer.Option(help="T in <theta, mu> + T H(mu).")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds after which it returns what it has.")] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds after which an iterative method returns what it has; exact ones refuse."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed for everything random.")] = None,
     n_samples: Annotated[int, typer.Option(help="Draws from the model, with methods that can.")] = 0,
     n_best: Annotated[int, typer.Option(help="Best assignments, with methods that can.")] = 0,
@@ -145,8 +149,9 @@ def _show(out: Console, file: Path, request: Request, result: InferenceResult) -
     facts.add_row("method", result.method.name)
     facts.add_row("status", f"{result.status.name}: {result.status.message}")
     if request.task == "map":
-        facts.add_row("score", f"{number(result.score, 10)} (at most {number(result.upper_bound, 10)})")
-    else:
+        most = f" (at most {number(result.upper_bound, 10)})" if math.isfinite(result.upper_bound) else ""
+        facts.add_row("score", f"{number(result.score, 10)}{most}")
+    elif result.log_partition is not None:
         facts.add_row("log Z", f"{number(result.log_partition, 10)} ({result.log_partition_is})")
     sweeps = f", {result.n_iter} sweeps, residual {result.residual:.1e}" if result.n_iter else ""
     facts.add_row("time", f"{result.seconds:.3g} s{sweeps}")

@@ -69,8 +69,11 @@ def load_request(file: Path, evidence: Path | None, task: str, **more: Any) -> R
 
 def run(request: Request, method: str, settings: dict[str, Any] | None = None) -> InferenceResult:
     """Run one method by name."""
-    from intarsia.inference import infer
+    from intarsia.inference import infer, method_class, method_names
 
+    if request.task == "pr" and method_class(method).log_partition_is is None:
+        able = [name for name in method_names() if method_class(name).log_partition_is is not None]
+        raise NotSupportedError(f"{method_class(method).__name__} gives no log Z. These do: {', '.join(able)}.")
     return infer(
         request.graph,
         request.theta,

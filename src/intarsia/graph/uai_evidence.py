@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,6 +67,13 @@ def _check_single_sample(tokens: Tokens, n_samples: int) -> None:
         tokens.fail(0, f"the file holds {n_samples} samples of evidence. Give a file with exactly one.")
 
 
+def _is_index(value: object) -> bool:
+    try:
+        return operator.index(value) >= 0  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
 def write_uai_evidence(path: str | os.PathLike[str], evidence: Mapping[int, int]) -> None:
     r"""Write known states by variable as a UAI evidence file, without a leading number of samples.
 
@@ -79,9 +87,10 @@ def write_uai_evidence(path: str | os.PathLike[str], evidence: Mapping[int, int]
     '2 0 1 5 0\n'
     """
     for variable, state in evidence.items():
-        if int(variable) < 0 or int(state) < 0:
+        if not all(_is_index(value) for value in (variable, state)):
             raise InvalidInputError(
-                f"write_uai_evidence: variable {variable} in state {state}; both are counted from 0 in the file."
+                f"write_uai_evidence: variable {variable!r} in state {state!r}; both must be whole numbers counted "
+                f"from 0. Give the index of a variable instead of its name: graph.variable_index(name)."
             )
     pairs = [f"{int(variable)} {int(state)}" for variable, state in evidence.items()]
     Path(path).write_text(" ".join([str(len(pairs)), *pairs]) + "\n", encoding="ascii")

@@ -6,6 +6,7 @@ every count in the file is compared with how many numbers are really there befor
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import re
@@ -74,7 +75,8 @@ class Tokens:
 
     def __init__(self, path: str | os.PathLike[str], data: bytes, words: tuple[str, ...] = ()) -> None:
         self.name = Path(path).name
-        self.data = data
+        # Some editors put a byte order mark before the first word; it says nothing here.
+        self.data = data = data.removeprefix(codecs.BOM_UTF8)
         self.word = ""
         self._begin = 0
         if words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,8 @@ def plot_marginals(result: InferenceResult, *, title: str | None = None, max_var
     """Figure of a result's marginals (or, for MAP, of its assignment).
 
     On a grid with two labels the image shows P(state 1); with more labels each pixel has the colour of its most
-    probable label, paler where that label is less certain. Other graphs get one stacked bar per variable.
+    probable label, paler where that label is less certain. A labelling has one plain colour per label. Other graphs
+    get one stacked bar per variable.
 
     Parameters
     ----------
@@ -111,7 +113,7 @@ def plot_marginals(result: InferenceResult, *, title: str | None = None, max_var
 
 def _heading(result: InferenceResult) -> str:
     if result.task == "map":
-        return f"{type(result.method).__name__}: score {result.score:.6g}, {result.status.name}"
+        return f"{type(result.method).__name__}: labelling of score {result.score:.6g}, {result.status.name}"
     value = "" if result.log_partition is None else f" log Z = {result.log_partition:.6g} ({result.log_partition_is}),"
     return f"{type(result.method).__name__}:{value} {result.status.name}"
 
@@ -119,19 +121,22 @@ def _heading(result: InferenceResult) -> str:
 def _image_figure(result: InferenceResult, shape: tuple[int, int], title: str) -> Figure:
     height, width = shape
     scale = 5.2 / max(height, width)
-    figure = Figure(figsize=(max(width * scale, 2.0) + 1.9, max(height * scale, 1.6) + 0.9), layout="constrained")
+    figure = Figure(figsize=(max(width * scale, 2.0) + 2.0, max(height * scale, 1.6) + 0.9), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     block = _pixel_marginals(result, shape)
-    if block.shape[-1] == 2:
+    if result.task == "map":
+        axes.imshow(_palette(block.shape[-1])[block.argmax(axis=-1)], interpolation="nearest")
+        _label_legend(axes, block.shape[-1], None)
+    elif block.shape[-1] == 2:
         shown = axes.imshow(block[..., 1], vmin=0, vmax=1, cmap=PROBABILITY, interpolation="nearest")
         bar = figure.colorbar(shown, ax=axes, shrink=0.9, ticks=[0, 0.5, 1])
         bar.set_label("P(state 1)", color=INK)
         bar.outline.set_visible(False)
     else:
         axes.imshow(_label_colours(block), interpolation="nearest")
-        _label_legend(figure, block.shape[-1])
-    _plain(axes, title)
+        _label_legend(axes, block.shape[-1], "paler:\nless certain")
+    _plain(axes, _wrapped(title, figure))
     return figure
 
 
@@ -142,6 +147,8 @@ def _pixel_marginals(result: InferenceResult, shape: tuple[int, int]) -> FloatAr
 
 
 def _palette(n_states: int) -> FloatArray:
+    if n_states == 2:  # dark and light, for pictures
+        return np.asarray(colormaps[PROBABILITY]([0.0, 1.0]))[:, :3]
     if n_states <= 10:
         return np.asarray(colormaps["tab10"](np.arange(n_states)))[:, :3]
     return np.asarray(colormaps["turbo"](np.linspace(0.05, 0.95, n_states)))[:, :3]
@@ -156,13 +163,21 @@ def _label_colours(block: FloatArray) -> FloatArray:
     return strength * colours + (1 - strength)
 
 
-def _label_legend(figure: Figure, n_states: int) -> None:
+def _label_legend(axes: Any, n_states: int, title: str | None) -> None:
     from matplotlib.patches import Patch
 
     colours = _palette(n_states)
     shown = range(n_states) if n_states <= _MAX_STATES else np.linspace(0, n_states - 1, _MAX_STATES).astype(int)
     handles = [Patch(color=tuple(colours[k]), label=f"state {k}") for k in shown]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9, title="paler: less certain")
+    _legend_beside(axes, handles, title)
+
+
+def _legend_beside(axes: Any, handles: Sequence[Any], title: str | None = None) -> None:
+    """Legend right of the axes and not of the figure, so that a long title has the whole width above both."""
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, frameon=False, fontsize=9,
+        title=title, title_fontsize=9,
+    )  # fmt: skip
 
 
 def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figure:
@@ -186,8 +201,9 @@ def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figu
         bottom += blocks[:, k]
     axes.set_ylim(0, 1)
     axes.set_xlim(-0.7, shown - 0.3 if shown else 0.7)
-    axes.set_yticks([0, 0.5, 1])
-    axes.set_ylabel("probability", color=INK)
+    labelling = result.task == "map"
+    axes.set_yticks([] if labelling else [0, 0.5, 1])
+    axes.set_ylabel("" if labelling else "probability", color=INK)
     left = graph.n_variables - shown
     axes.set_xlabel("variable" + (f" (the first {shown}; {left} more are not shown)" if left else ""), color=INK)
     step = max(1, math.ceil(shown / 20))
@@ -198,19 +214,19 @@ def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figu
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.tick_params(colors=INK, length=0)
-    axes.set_title(title, loc="left", fontsize=10, color=INK)
-    _state_legend(figure, n_states, colours)
+    axes.set_title(_wrapped(title, figure), loc="left", fontsize=10, color=INK)
+    _state_legend(axes, n_states, colours)
     return figure
 
 
-def _state_legend(figure: Figure, n_states: int, colours: Sequence[Any]) -> None:
+def _state_legend(axes: Any, n_states: int, colours: Sequence[Any]) -> None:
     from matplotlib.patches import Patch
 
     shown = range(n_states) if n_states <= _MAX_STATES else [*range(_MAX_STATES - 1), n_states - 1]
     handles = [
         Patch(color=colours[k], alpha=0.35 if n_states == 2 and k == 0 else None, label=f"state {k}") for k in shown
     ]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
+    _legend_beside(axes, handles)
 
 
 @dataclass(frozen=True)
@@ -268,6 +284,12 @@ def plot_comparison(panels: Sequence[Panel], *, title: str = "", n_columns: int 
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK, fontweight="bold")
     return figure
+
+
+def _wrapped(title: str, figure: Figure) -> str:
+    """Title in as many lines as the figure's width needs; the layout engine does not look at it."""
+    per_inch = 12.0  # letters at 10 points
+    return textwrap.fill(title, max(int((figure.get_figwidth() - 0.8) * per_inch), 12))
 
 
 def _plain(axes: Any, title: str) -> None:
