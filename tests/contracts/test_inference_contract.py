@@ -5,6 +5,8 @@ A promise is checked against plain enumeration. A method may refuse a model (a f
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from tests.contracts.asking import (
@@ -144,6 +146,38 @@ def test_arrays_are_read_only(method, model, task):
     result = solve(method, model, task)
     for field, numbers in all_numbers(result):
         assert numbers.ndim == 0 or not numbers.flags.writeable, field
+
+
+def test_traces_are_read_only_too():
+    traced = [name for name in METHODS if "trace" in method_class(name)().get_params()]
+    assert "mean_field" in traced
+    for method in traced:
+        history = ask(*ZOO["grid"](), method, trace=True).history
+        assert len(history) > len(solve(method, "grid").history)
+        for field, numbers in history.items():
+            assert not numbers.flags.writeable, (method, field)
+
+
+@on(ZOO)
+@every_task
+def test_results_survive_pickle(method, model, task):
+    result = solve(method, model, task)
+    again = pickle.loads(pickle.dumps(result))
+    for (field, before), (_, after) in zip(all_numbers(result), all_numbers(again), strict=True):
+        np.testing.assert_array_equal(before, after, err_msg=field)
+    assert again.status is result.status
+    assert repr(again) == repr(result)
+    if result.mu is not None and result.graph.n_factors and result.mu_error is None:
+        np.testing.assert_allclose(again.factor_marginals(0), result.factor_marginals(0), atol=1e-12)
+
+
+@on(FEASIBLE)
+def test_assignment_is_the_most_probable_state_of_each_variable(method, model):
+    result = solve(method, model)
+    if result.task != "marginals":
+        return
+    expected = [int(np.argmax(result.marginals(v))) for v in range(result.graph.n_variables)]
+    assert result.assignment.tolist() == expected
 
 
 @on(FEASIBLE)
