@@ -142,8 +142,9 @@ def _common_states(graph: FactorGraph) -> int:
 
 def _check_features(given: Any, n_rows: int, name: str, what: str) -> Any:
     """Features as a float64 array or CSR matrix with one finite row for each of `n_rows`."""
+    matrix: Any = given
     if sparse.issparse(given):
-        matrix: Any = sparse.csr_array(given.tocsr()).astype(np.float64)
+        matrix = sparse.csr_array(matrix.tocsr()).astype(np.float64)
         values = matrix.data
     else:
         matrix = as_float_array(given, f"LinearScores: {name}")
