@@ -30,11 +30,11 @@ def _power(value, rho, root):
 @fast_kernel
 def back_sweep_binary(
     forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, after, before, adjoint,
-    unary_gradient, outer, work,
+    unary_gradient, outer, work, row_sums, states,
 ):  # fmt: skip
-    """Undo a half-sweep for two states; returns the largest adjoint met, normalisation taken out."""
+    """Undo a half-sweep for two states; returns the sum of squares of the adjoints met."""
     n = middle.shape[0]
-    largest = 0.0
+    met = 0.0
     for step in range(n):
         i = n - 1 - step if forward else step
         start, end = slot_ptr[i], slot_ptr[i + 1]
@@ -75,7 +75,7 @@ def back_sweep_binary(
             else:
                 adjoint[o, 0] = adjoint[o, 1] = 0.0
             nu = share1 * g0 - share0 * g1  # that of state 1 is -nu
-            largest = max(largest, abs(nu))
+            met += nu * nu
             inverse *= nu / (share0 * share1)
             w0, w1 = share1 * inverse, -share0 * inverse  # nu over the unnormalised message
             if forward:
@@ -101,18 +101,67 @@ def back_sweep_binary(
         for q in range(start, end):
             adjoint[q, 0] += sum0
             adjoint[q, 1] += sum1
-    return largest
+    return met
+
+
+@fast_kernel
+def _receive(table, k, forward, cavity, out):
+    """Table^T cavity going forward, else table cavity; four rows at a time, as slices, so that loops vectorise."""
+    whole = k // 4 * 4
+    if forward:
+        for y in range(k):
+            out[y] = 0.0
+        for x in range(0, whole, 4):
+            c0, c1, c2, c3 = cavity[x], cavity[x + 1], cavity[x + 2], cavity[x + 3]
+            row0, row1 = table[x * k : (x + 1) * k], table[(x + 1) * k : (x + 2) * k]
+            row2, row3 = table[(x + 2) * k : (x + 3) * k], table[(x + 3) * k : (x + 4) * k]
+            for y in range(k):
+                out[y] += (c0 * row0[y] + c1 * row1[y]) + (c2 * row2[y] + c3 * row3[y])
+        for x in range(whole, k):
+            c0, row0 = cavity[x], table[x * k : (x + 1) * k]
+            for y in range(k):
+                out[y] += c0 * row0[y]
+    else:
+        for x in range(0, whole, 4):
+            row0, row1 = table[x * k : (x + 1) * k], table[(x + 1) * k : (x + 2) * k]
+            row2, row3 = table[(x + 2) * k : (x + 3) * k], table[(x + 3) * k : (x + 4) * k]
+            t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+            for y in range(k):
+                c0 = cavity[y]
+                t0 += row0[y] * c0
+                t1 += row1[y] * c0
+                t2 += row2[y] * c0
+                t3 += row3[y] * c0
+            out[x], out[x + 1], out[x + 2], out[x + 3] = t0, t1, t2, t3
+        for x in range(whole, k):
+            row0 = table[x * k : (x + 1) * k]
+            t0 = 0.0
+            for y in range(k):
+                t0 += row0[y] * cavity[y]
+            out[x] = t0
+
+
+@fast_kernel
+def _add_outer(outer, k, left, right):
+    """Add the outer product of `left` and `right`."""
+    for x in range(k):
+        c, row = left[x], outer[x * k : (x + 1) * k]
+        for y in range(k):
+            row[y] += c * right[y]
 
 
 @fast_kernel
 def back_sweep_equal(
     forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, after, before, adjoint,
-    unary_gradient, outer, work,
+    unary_gradient, outer, work, row_sums, states,
 ):  # fmt: skip
-    """The same for k states; `work` is (5, k)."""
-    n, k = unary.shape
+    """The same for k states; `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis.
+
+    `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
+    """
+    n, k = unary.shape[0], len(states)
     common, cavity, raw, w, arrived = work[0], work[1], work[2], work[3], work[4]
-    largest = 0.0
+    met = 0.0
     for step in range(n):
         i = n - 1 - step if forward else step
         start, end = slot_ptr[i], slot_ptr[i + 1]
@@ -135,25 +184,19 @@ def back_sweep_equal(
             message, table = mine[q], tables[t]
             for x in range(k):
                 cavity[x] = common[x] / message[x]
-            if forward:
-                for y in range(k):
-                    raw[y] = 0.0
-                for x in range(k):
-                    c, row = cavity[x], table[x * k : x * k + k]
-                    for y in range(k):
-                        raw[y] += c * row[y]
-            else:
-                for x in range(k):
-                    row = table[x * k : x * k + k]
-                    total = 0.0
-                    for y in range(k):
-                        total += row[y] * cavity[y]
-                    raw[x] = total
-            norm = 0.0
-            for y in range(k):
-                norm += raw[y]
-            norm = 1.0 / norm
             gradient, fresh, old = adjoint[o], after[o], before[o]
+            norm = 0.0
+            if damping > 0.0:
+                _receive(table, k, forward, cavity, raw)
+                for y in range(k):
+                    norm += raw[y]
+            else:  # the message is there already, but for its normaliser
+                sums = row_sums[t, 0 if forward else 1]
+                for x in range(k):
+                    norm += sums[x] * cavity[x]
+                for y in range(k):
+                    raw[y] = norm * fresh[y]
+            norm = 1.0 / norm
             mean = 0.0
             for y in range(k):
                 w[y] = gradient[y]
@@ -166,30 +209,18 @@ def back_sweep_equal(
             mean *= norm
             for y in range(k):
                 w[y] = w[y] / raw[y] - mean
-                largest = max(largest, abs(w[y] * raw[y]))
-            given, total_outer = adjoint[q], outer[t]
+                nu = w[y] * raw[y]
+                met += nu * nu
+            given = adjoint[q]
             if forward:
-                for x in range(k):
-                    c = cavity[x]
-                    row, sums = table[x * k : x * k + k], total_outer[x * k : x * k + k]
-                    total = 0.0
-                    for y in range(k):
-                        sums[y] += c * w[y]
-                        total += row[y] * w[y]
-                    given[x] -= c * total
-                    arrived[x] += c * total
+                _add_outer(outer[t], k, cavity, w)
             else:
-                for y in range(k):
-                    raw[y] = 0.0
-                for x in range(k):
-                    c = w[x]
-                    row, sums = table[x * k : x * k + k], total_outer[x * k : x * k + k]
-                    for y in range(k):
-                        sums[y] += c * cavity[y]
-                        raw[y] += c * row[y]
-                for y in range(k):
-                    given[y] -= cavity[y] * raw[y]
-                    arrived[y] += cavity[y] * raw[y]
+                _add_outer(outer[t], k, w, cavity)
+            _receive(table, k, not forward, w, raw)
+            for x in range(k):
+                r = cavity[x] * raw[x]
+                given[x] -= r
+                arrived[x] += r
         for x in range(k):
             unary_gradient[i, x] += arrived[x]
             arrived[x] *= rho
@@ -197,7 +228,7 @@ def back_sweep_equal(
             given = adjoint[q]
             for x in range(k):
                 given[x] += arrived[x]
-    return largest
+    return met
 
 
 @fast_kernel

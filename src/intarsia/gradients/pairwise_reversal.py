@@ -9,6 +9,9 @@ from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference.pairwise_messages import PairwiseMessages
 
+# Up to this many states the loops over them are unrolled, at the price of compiling once for each number.
+UNROLLED = 16
+
 
 class PairwiseReversal:
     """Sweeps that can be undone, as in `GeneralReversal`, in the linear domain and by slot."""
@@ -60,6 +63,11 @@ class PairwiseReversal:
         k, split = state.k, int(graph.variable_ptr[-1])
         self.adjoint = np.zeros_like(state.messages)
         self.outer = np.zeros_like(state.tables)
+        self.row_sums = np.empty((len(state.tables), 2, k))
+        if k > 2:
+            square = state.tables.reshape(-1, k, k)
+            square.sum(axis=2, out=self.row_sums[:, 0])
+            square.sum(axis=1, out=self.row_sums[:, 1])
         self.direct: FloatArray | None = None  # what reaches the tables straight from the factors' marginals
         arrived = _backnorm(mu[:split].reshape(-1, k), gradient[:split].reshape(-1, k))
         if uses_factors:
@@ -74,19 +82,19 @@ class PairwiseReversal:
         start_adjoints(layout.slot_ptr, state.rho, self.arrived, self.adjoint)
 
     def back(self, n: int) -> float:
-        """Undo sweep n, or -1 for the last; returns the largest adjoint met."""
+        """Undo sweep n, or -1 for the last; returns the size of the adjoints met."""
         state, layout = self.state, self.state.layout
         undo = back_sweep_binary if state.k == 2 else back_sweep_equal
         after = self.stack[min(n + 1, len(self.stack) - 1)] if n >= 0 else self.stack[-1]
-        largest = 0.0
+        states = (0,) * state.k if 2 < state.k <= UNROLLED else state._work[0]
+        squares = 0.0
         for forward in (False, True):
-            met = undo(
+            squares += undo(
                 forward, layout.slot_ptr, layout.middle, layout.opposite, state.table_of_slot, state.tables,
                 state.unary, state.rho, state.root, self.damping, after, self.stack[n], self.adjoint, self.arrived,
-                self.outer, state._work,
+                self.outer, state._work, self.row_sums, states,
             )  # fmt: skip
-            largest = max(largest, met)
-        return largest
+        return float(np.sqrt(squares))
 
     def gradient(self) -> FloatArray:
         """Gradient in theta of what has come back so far."""

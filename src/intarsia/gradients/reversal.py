@@ -46,7 +46,7 @@ class Reversal(Protocol):
         """Start the way back."""
 
     def back(self, n: int) -> float:
-        """Undo sweep n, or at a fixed point any (-1); returns the largest adjoint met."""
+        """Undo sweep n, or at a fixed point any (-1); returns the size of the adjoints met."""
 
     def gradient(self) -> FloatArray:
         """What has come back to theta."""
