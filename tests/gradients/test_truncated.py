@@ -83,6 +83,24 @@ def test_general_and_fast_path_agree(name, method):
     assert np.allclose(*gradients, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("n_states", [5, 18])
+def test_fast_path_with_many_states(n_states, damping):
+    graph = grid_graph(2, 3, n_states, connectivity=8)
+    theta = np.random.default_rng(7).standard_normal(graph.n_theta)
+    rule, loss = TruncatedGradient(n_iter=4), RandomQuadratic(graph, True)
+    inference = TreeReweighted(rho=0.25, damping=damping)
+    assert isinstance(reversal_of(graph, theta, inference), PairwiseReversal)
+    found = rule.value_and_gradient(graph, theta, None, loss, inference)
+    for seed in range(3):
+        along = np.random.default_rng(seed).standard_normal(theta.size)
+        slope = central_differences(
+            lambda h, along=along: rule.value_and_gradient(graph, theta + h[0] * along, None, loss, inference).value,
+            np.zeros(1),
+        )
+        assert found.gradient @ along == pytest.approx(slope[0], rel=1e-7)
+
+
 @pytest.mark.parametrize("rho", [1.0, 0.5, 0.8])
 @pytest.mark.parametrize("n_states", [2, 3])
 def test_fast_path_up_to_the_end_of_its_range(n_states, rho):
