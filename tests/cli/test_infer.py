@@ -282,6 +282,19 @@ def test_compare_all_as_a_table(run, model, task):
         assert (name in out) == getattr(method_class(name), ability)
 
 
+def test_compare_all_for_log_z_leaves_out_methods_without_one(run, model):
+    code, out, _ = run("infer", model("tree"), "--compare", "all", "--task", "pr", "--json")
+    assert code == 0
+    rows = document(out)["rows"]
+    assert [row["method"] for row in rows] == [
+        n for n in method_names() if method_class(n).log_partition_is is not None
+    ]
+    assert all(row["log_partition"] is not None for row in rows)
+    code, out, _ = run("infer", model("tree"), "--compare", "gibbs,mean_field", "--task", "pr", "--json")
+    assert code == 0
+    assert "gives no log Z" in document(out)["rows"][0]["error"]
+
+
 def test_compare_where_exact_is_out_of_reach(run, tmp_path):
     graph = intarsia.grid_graph(60, 60, 2)
     intarsia.write_uai(tmp_path / "m.uai", graph, graph.zeros())

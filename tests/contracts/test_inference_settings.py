@@ -17,7 +17,7 @@ from tests.zoo import ZOO
 
 import intarsia
 from intarsia import Status, method_class
-from intarsia.exceptions import ConvergenceWarning, NotSupportedError, TooLargeError
+from intarsia.exceptions import ConvergenceWarning, NotSupportedError, TimeLimitError, TooLargeError
 
 # ---------------------------------------------------------------- settings, seeds, limits
 
@@ -77,6 +77,18 @@ def test_time_limit_is_kept(method):
     assert time.perf_counter() - start < 2.0
     assert result.status is Status.TIME_LIMIT
     assert result.mu is not None
+
+
+@every_method
+@every_task
+def test_exact_methods_out_of_time_have_no_half_answer(method, task):
+    if not method_class(method).exact:
+        return
+    graph = intarsia.chain_graph(12, 2)
+    with pytest.raises(TimeLimitError) as caught:
+        ask(graph, graph.zeros(), method, task, time_limit=1e-9)
+    assert method_class(method).__name__ in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 # ---------------------------------------------------------------- with and without compilation
