@@ -1,0 +1,16 @@
+"""Learners, optimisers and estimators."""
+
+from intarsia.learning.lbfgs import LBFGS, Minimum, Optimizer
+from intarsia.learning.registry import optimizer_names, resolve_optimizer
+from intarsia.learning.risk import Example, RiskMinimizer, example
+
+__all__ = [
+    "LBFGS",
+    "Example",
+    "Minimum",
+    "Optimizer",
+    "RiskMinimizer",
+    "example",
+    "optimizer_names",
+    "resolve_optimizer",
+]
