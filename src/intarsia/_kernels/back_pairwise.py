@@ -239,3 +239,20 @@ def start_adjoints(slot_ptr, rho, unary_gradient, adjoint):
         for q in range(slot_ptr[i], slot_ptr[i + 1]):
             for x in range(k):
                 adjoint[q, x] += rho * unary_gradient[i, x]
+
+
+@fast_kernel
+def sum_tables(tables, row_sums):
+    """Sums of every table over its second axis and over its first."""
+    k = row_sums.shape[2]
+    for t in range(tables.shape[0]):
+        rows, columns = row_sums[t, 0], row_sums[t, 1]
+        for y in range(k):
+            columns[y] = 0.0
+        for x in range(k):
+            row = tables[t, x * k : x * k + k]
+            total = 0.0
+            for y in range(k):
+                total += row[y]
+                columns[y] += row[y]
+            rows[x] = total

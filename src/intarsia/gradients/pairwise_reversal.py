@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._kernels.back_pairwise import back_sweep_binary, back_sweep_equal, start_adjoints
+from intarsia._kernels.back_pairwise import back_sweep_binary, back_sweep_equal, start_adjoints, sum_tables
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference.pairwise_messages import PairwiseMessages
@@ -65,11 +65,7 @@ class PairwiseReversal:
         self.outer = np.zeros_like(state.tables)
         self.row_sums = np.empty((len(state.tables), 2, k))
         if k > 2:
-            # Not by `sum`, which is slow along short axes.
-            self.row_sums[:, 0] = (state.tables.reshape(-1, k) @ np.ones(k)).reshape(-1, k)
-            self.row_sums[:, 1] = state.tables[:, :k]
-            for x in range(1, k):
-                self.row_sums[:, 1] += state.tables[:, x * k : (x + 1) * k]
+            sum_tables(state.tables, self.row_sums)
         self.direct: FloatArray | None = None  # what reaches the tables straight from the factors' marginals
         arrived = _backnorm(mu[:split].reshape(-1, k), gradient[:split].reshape(-1, k))
         if uses_factors:
