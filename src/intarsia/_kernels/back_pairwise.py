@@ -19,12 +19,17 @@ from intarsia._jit import fast_kernel
 
 @fast_kernel
 def _power(value, rho, root):
-    """Power value ** rho; `root` square roots when rho is 1/2 or 1/4."""
+    """Power value ** rho; `root` square roots when rho is 1/2 or 1/4, -1 when it is 1.
+
+    An integer tells, since the compiler takes such a test out of the loop, and would compute both sides of one on rho.
+    """
+    if root == -1:
+        return value
     if root == 1:
         return np.sqrt(value)
     if root == 2:
         return np.sqrt(np.sqrt(value))
-    return value if rho == 1.0 else value**rho
+    return value**rho
 
 
 @fast_kernel

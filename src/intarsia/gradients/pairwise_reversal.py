@@ -85,11 +85,12 @@ class PairwiseReversal:
         undo = back_sweep_binary if state.k == 2 else back_sweep_equal
         after = self.stack[min(n + 1, len(self.stack) - 1)] if n >= 0 else self.stack[-1]
         states = (0,) * state.k if 2 < state.k <= UNROLLED else state._work[0]
+        root = -1 if state.rho == 1.0 else state.root
         squares = 0.0
         for forward in (False, True):
             squares += undo(
                 forward, layout.slot_ptr, layout.middle, layout.opposite, state.table_of_slot, state.tables,
-                state.unary, state.rho, state.root, self.damping, after, self.stack[n], self.adjoint, self.arrived,
+                state.unary, state.rho, root, self.damping, after, self.stack[n], self.adjoint, self.arrived,
                 self.outer, state._work, self.row_sums, states,
             )  # fmt: skip
         return float(np.sqrt(squares))
