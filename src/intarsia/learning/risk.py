@@ -15,9 +15,11 @@ from sklearn.base import BaseEstimator
 from intarsia._validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients import GradientRule, resolve_gradient
+from intarsia.gradients.reversal import reversal_of
+from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.graph.learning_form import LearningForm, learning_form
-from intarsia.inference import InferenceMethod, Status
+from intarsia.inference import InferenceMethod, Status, infer
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.lbfgs import Minimum, Optimizer
 from intarsia.learning.registry import resolve_optimizer
@@ -162,6 +164,32 @@ class RiskMinimizer(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         return found
+
+    def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
+        """Marginals as the weights were fitted for: with the truncated gradient, after exactly its number of sweeps.
+
+        `infer` with that many sweeps is not always the same: mean field passes over variables that hardly move.
+
+        Examples
+        --------
+        >>> from intarsia.graph import chain_graph
+        >>> graph = chain_graph(2, 2)
+        >>> RiskMinimizer().marginals(graph, graph.zeros(), "tree_reweighted")[:2].tolist()
+        [0.5, 0.5]
+        """
+        method = resolve_method(inference, {})
+        rule = resolve_gradient(self.gradient) if isinstance(resolve_loss(self.loss), MarginalLoss) else None
+        if not isinstance(rule, TruncatedGradient):
+            return np.asarray(infer(graph, theta, method).mu)
+        form = learning_form(graph)
+        temperature = 1.0 if method.temperature is None else float(method.temperature)
+        run = reversal_of(form.graph, form.lower(graph.check_theta(theta)) / temperature, method)
+        for _ in range(int(rule.n_iter)):
+            run.sweep()
+        mu = run.marginals()
+        if mu is None:
+            raise InvalidInputError("RiskMinimizer: theta allows no labelling. Allow some, with scores above -inf.")
+        return form.raise_mu(mu)
 
     def risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
         """Regularised risk as a function of the weights.
