@@ -129,6 +129,15 @@ def test_bad_input_is_told():
     blank = [example(e.scores, np.full(e.scores.graph.n_variables, -1)) for e in examples]
     with pytest.raises(InvalidInputError, match="all labels of the 3 examples are hidden"):
         RiskMinimizer().minimize(blank, "tree_reweighted")
+    lonely = [example(e.scores, np.arange(e.scores.graph.n_variables) * 0 - 1) for e in examples[:2]]
+    corner = np.full(examples[2].scores.graph.n_variables, -1)
+    corner[0] = 1
+    lonely.append(example(examples[2].scores, corner))
+    with pytest.raises(InvalidInputError, match="CliqueLogistic reads labels of factors"):
+        RiskMinimizer().minimize(lonely, "tree_reweighted")
+    assert RiskMinimizer(loss="univariate_logistic").minimize(lonely, "tree_reweighted").n_iter > 0
+    with pytest.raises(InvalidInputError, match="LBFGS: max_iter"):
+        RiskMinimizer(optimizer=LBFGS(max_iter=-1)).risk(examples, "tree_reweighted")
     with pytest.raises(InvalidInputError, match="ridge must be"):
         RiskMinimizer(ridge=-1.0).minimize(examples, "tree_reweighted")
     with pytest.raises(InvalidInputError, match="Did you mean 'clique_logistic'"):

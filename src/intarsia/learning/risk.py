@@ -206,6 +206,10 @@ class RiskMinimizer(BaseEstimator):  # type: ignore[misc]
         if len(examples) == 0:
             raise InvalidInputError("RiskMinimizer: no examples. Give at least one labelled graph.")
         counts = [e.scores.n_weights for e in examples]
+        if not any(e.n_labelled for e in examples):
+            raise InvalidInputError(
+                f"RiskMinimizer: all labels of the {len(examples)} examples are hidden. Label some variables."
+            )
         if len(set(counts)) > 1:
             odd = next(i for i, count in enumerate(counts) if count != counts[0])
             raise InvalidInputError(
@@ -215,11 +219,17 @@ class RiskMinimizer(BaseEstimator):  # type: ignore[misc]
         loss, method = resolve_loss(self.loss), resolve_method(inference, {})
         loss.check_settings()
         method.check_settings()
+        resolve_optimizer(self.optimizer).check_settings()
         rule = None
         if isinstance(loss, MarginalLoss):
             rule = resolve_gradient(self.gradient)
             rule.check_settings()
             rule.check_fits(method)
+            if loss.uses_factors and not any(_has_labelled_factor(e) for e in examples):
+                raise InvalidInputError(
+                    f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all "
+                    f"its variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
+                )
         return Risk(examples, loss, rule, method, float(self.ridge), self.n_jobs, int(self.random_state))
 
 
@@ -245,10 +255,6 @@ class Risk:
         self.random_state = random_state
         self.n_weights = self.examples[0].scores.n_weights
         self.n_labelled = sum(e.n_labelled for e in self.examples)
-        if self.n_labelled == 0:
-            raise InvalidInputError(
-                f"RiskMinimizer: all labels of the {len(self.examples)} examples are hidden. Label some variables."
-            )
         self._parts = np.array_split(np.arange(len(self.examples)), min(MAX_PARTS, len(self.examples)))
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
@@ -283,3 +289,11 @@ class Risk:
         else:
             raise InvalidInputError(f"RiskMinimizer: {type(self.loss).__name__} is neither of marginals nor of scores.")
         return float(value), one.scores.pull_back(one.form.pull_back(slope))
+
+
+def _has_labelled_factor(one: Example) -> bool:
+    """Whether some factor has no hidden variable, so that losses of factors have a term."""
+    graph = one.form.graph
+    if graph.n_factors == 0:
+        return False
+    return not bool(np.logical_or.reduceat(one.labels.hidden[graph.scope_idx], graph.scope_ptr[:-1]).all())
