@@ -224,3 +224,13 @@ def test_damping_does_not_feign_convergence(damping):
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = intarsia.infer(graph, theta, "belief_propagation", damping=damping, tol=1e-6)
     assert not result.converged or np.abs(result.mu - truth.mu).max() < 1e-4
+
+
+@pytest.mark.parametrize("method", ["belief_propagation", "tree_reweighted"])
+def test_potts_weights_of_minus_infinity_mean_different_states(method):
+    graph = intarsia.from_edges(3, [[0, 1], [1, 2], [2, 3], [3, 0]], kind="potts")
+    theta = graph.pack(np.random.default_rng(1).standard_normal((4, 3)), np.full(4, -np.inf))
+    truth = enumerate_model(graph, theta)
+    best = intarsia.infer(graph, theta, method, task="map")
+    assert best.score == pytest.approx(truth.best_score)
+    assert np.isfinite(intarsia.infer(graph, theta, method).log_partition)

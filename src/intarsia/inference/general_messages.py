@@ -125,6 +125,10 @@ class GeneralMessages:
         """The messages."""
         return self.messages
 
+    def finish(self) -> FloatArray:
+        """The messages, for the last time."""
+        return self.messages
+
     def general(self) -> GeneralMessages:
         """Give this one itself; the fast path has another form."""
         return self

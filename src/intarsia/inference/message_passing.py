@@ -109,7 +109,7 @@ class MessagePassing(InferenceMethod):
             beliefs = state.beliefs()
         if beliefs is None or loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
-        return self._conclude(problem, state.log_messages(), loop, beliefs, appearance)
+        return self._conclude(problem, state.finish(), loop, beliefs, appearance)
 
     def _disagree(self, beliefs: Beliefs | None, appearance: Appearance) -> bool:
         """Whether beliefs belie that the messages have arrived: marginals differ, or the bound is above the value."""

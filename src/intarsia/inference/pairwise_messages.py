@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +23,21 @@ from intarsia.inference.general_messages import Beliefs, GeneralMessages
 
 # Products of normalised messages stay above exp(-SAFE_RANGE), far from underflow at exp(-708).
 SAFE_RANGE = 600.0
+Indices = NDArray[Any]  # int32, or int64 for more than 2^31 messages
 
 
 @dataclass(frozen=True)
 class SlotLayout:
     """Where the messages of a pairwise graph lie; see the kernel. Computed once per graph."""
 
-    variable_of_rank: IntArray
-    rank: IntArray
-    slot_ptr: IntArray
-    middle: IntArray
-    pair_of_slot: IntArray
-    opposite: IntArray
-    edge_of_slot: IntArray
-    factor_of_edge: IntArray
+    variable_of_rank: Indices
+    rank: Indices
+    slot_ptr: Indices
+    middle: Indices
+    pair_of_slot: Indices
+    opposite: Indices
+    edge_of_slot: Indices
+    factor_of_edge: Indices
     flipped: NDArray[np.bool_]
     most_receivers: int
 
@@ -45,10 +47,11 @@ class SlotLayout:
         known: SlotLayout | None = graph.__dict__.get("_slot_layout")
         if known is None:
             n, n_pairs = graph.n_variables, graph.scope_idx.size
-            by_variable = [np.empty(size, np.int64) for size in (n, n, n + 1, n)]
-            by_slot = [np.empty(n_pairs, np.int64) for _ in range(3)]
-            by_edge = np.empty(n_pairs // 2, np.int64), np.empty(n_pairs // 2, np.bool_)
-            scratch = np.empty(n + 1, np.int64), np.empty(n_pairs, np.int64)
+            index: Any = np.int32 if n_pairs < 2**31 else np.int64  # half the memory where it is enough
+            by_variable = [np.empty(size, index) for size in (n, n, n + 1, n)]
+            by_slot = [np.empty(n_pairs, index) for _ in range(3)]
+            by_edge = np.empty(n_pairs // 2, index), np.empty(n_pairs // 2, np.bool_)
+            scratch = np.empty(n + 1, index), np.empty(n_pairs, index)
             order_slots(graph.scope_idx, *by_variable, *by_slot, *by_edge, *scratch)  # type: ignore[call-arg]
             slot_ptr, middle = by_variable[2], by_variable[3]
             most = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
@@ -123,6 +126,14 @@ class PairwiseMessages:
         by_pair[self.layout.pair_of_slot] = self._logarithms()
         return by_pair.reshape(-1)
 
+    def finish(self) -> FloatArray:
+        """`log_messages` for the last time; what a sweep needs is given back first, since memory peaks here."""
+        logs = self._logarithms()
+        del self.messages, self.tables, self.unary, self._logs, self._spare
+        by_pair = np.empty_like(logs)
+        by_pair[self.layout.pair_of_slot] = logs
+        return by_pair.reshape(-1)
+
     def _logarithms(self) -> FloatArray:
         """Logarithms of the messages, by slot; computed once for messages that stand."""
         if self._logs is None:
@@ -156,7 +167,7 @@ class PairwiseMessages:
         return GeneralMessages(self.graph, self.theta, rho, False, self.log_messages())
 
 
-def lay_tables(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tuple[FloatArray, IntArray]:
+def lay_tables(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tuple[FloatArray, Indices]:
     """Tables with the earlier variable as first axis, and which one each slot uses; a copy.
 
     Tables of single factors lie in the order in which a sweep reads them; of shared ones there are two, as given
@@ -166,15 +177,15 @@ def lay_tables(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tu
     table_of_edge = graph.table_of_factor[layout.factor_of_edge]
     if graph.table_kind[0] != FactorKind.TABLE:
         kind, truncation = int(graph.table_kind[0]), graph.table_truncation
-        by_distance = [parametric_statistic(kind, float(t), k)[0] for t in np.unique(truncation)]
-        return (
-            scores[:, None] * np.stack(by_distance)[np.unique(truncation, return_inverse=True)[1].reshape(-1)],
-            table_of_edge[layout.edge_of_slot],
-        )
+        different, which = np.unique(truncation, return_inverse=True)
+        by_distance = np.stack([parametric_statistic(kind, float(t), k)[0] for t in different])[which.reshape(-1)]
+        laid = np.zeros(by_distance.shape)
+        np.multiply(scores[:, None], by_distance, where=by_distance != 0, out=laid)  # a weight may be -inf
+        return laid, table_of_edge.astype(layout.edge_of_slot.dtype)[layout.edge_of_slot]
     tables = scores.reshape(-1, k, k)
     if graph.shares_tables:
         both = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
-        return both, (2 * table_of_edge + layout.flipped)[layout.edge_of_slot]
+        return both, (2 * table_of_edge + layout.flipped).astype(layout.edge_of_slot.dtype)[layout.edge_of_slot]
     laid = tables[table_of_edge]
     if layout.flipped.any():
         laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
