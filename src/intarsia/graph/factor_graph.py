@@ -17,7 +17,6 @@ from intarsia._validation import (
     as_int_array,
     frozen,
     read_only,
-    too_large,
 )
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
@@ -312,13 +311,15 @@ class FactorGraph:
                 f"{int(self.variable_ptr[-1])} entries for {self.n_variables} variables, then "
                 f"{self.n_theta - int(self.variable_ptr[-1])} for {self.n_tables} tables. Use graph.pack(...)."
             )
-        if (flat.size and not flat.max() <= LARGEST_SCORE) or too_large(flat):  # a NaN makes the largest one NaN
+        # Two passes without a temporary settle the usual case; a NaN makes the largest one NaN.
+        if flat.size and not (flat.max() <= LARGEST_SCORE and flat.min() >= -LARGEST_SCORE):
             bad = np.isnan(flat) | ((np.abs(flat) > LARGEST_SCORE) & (flat > -np.inf))
-            at = int(np.argmax(bad))
-            large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[at]) else ""
-            raise InvalidInputError(
-                f"theta[{at}] ({self.locate(at)}) is {flat[at]}. Scores are finite{large}, or -inf for the impossible."
-            )
+            if bad.any():
+                at = int(np.argmax(bad))
+                large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[at]) else ""
+                raise InvalidInputError(
+                    f"theta[{at}] ({self.locate(at)}) is {flat[at]}. Scores are finite{large}, or -inf for the impossible."
+                )
         smooth = self.table_kind >= FactorKind.TRUNCATED_LINEAR
         if smooth.any() and not np.isfinite(flat[self.table_ptr[:-1][smooth]]).all():
             at = int(self.table_ptr[:-1][smooth][~np.isfinite(flat[self.table_ptr[:-1][smooth]])][0])
