@@ -318,7 +318,8 @@ class FactorGraph:
                 at = int(np.argmax(bad))
                 large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[at]) else ""
                 raise InvalidInputError(
-                    f"theta[{at}] ({self.locate(at)}) is {flat[at]}. Scores are finite{large}, or -inf for the impossible."
+                    f"theta[{at}] ({self.locate(at)}) is {flat[at]}. "
+                    f"Scores are finite{large}, or -inf for the impossible."
                 )
         smooth = self.table_kind >= FactorKind.TRUNCATED_LINEAR
         if smooth.any() and not np.isfinite(flat[self.table_ptr[:-1][smooth]]).all():
