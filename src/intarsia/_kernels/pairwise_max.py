@@ -76,8 +76,8 @@ def _best_by_distance(kind, score, k, cavity, out, site, border):
 
 @kernel
 def sweep_max(
-    forward, kind, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, damping, old, new, after, common,
-    cavity, out, site, border,
+    forward, kind, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, damping, old, new, after,
+    common, cavity, out, site, border,
 ):  # fmt: skip
     """Half-sweep; a row of `tables` holds k*k scores (`kind` None) or k scores by distance.
 
@@ -86,7 +86,7 @@ def sweep_max(
     n, k = unary.shape
     residual = 0.0
     for step in range(n):
-        i = step if forward else n - 1 - step
+        i = step if forward else backward[step]
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:

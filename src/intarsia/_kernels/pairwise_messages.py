@@ -24,14 +24,16 @@ from intarsia._jit import fast_kernel, kernel
 
 @kernel
 def order_slots(
-    scope_idx, variable_of_rank, rank, slot_ptr, middle, pair_of_slot, opposite, edge_of_slot, factor_of_edge, flipped,
-    fill, spare,
+    scope_idx, variable_of_rank, rank, slot_ptr, middle, backward, pair_of_slot, opposite, edge_of_slot, factor_of_edge,
+    flipped, fill, spare,
 ):  # fmt: skip
     """Rank the variables and lay out their slots; everything but `scope_idx` is filled here.
 
     `pair_of_slot` gives the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
     factor. Edges are numbered in the order in which a forward half-sweep meets them; `flipped` where the factor's first
-    axis is the later variable. `fill` (n_variables + 1) and `spare` (n_pairs) are scratch.
+    axis is the later variable. `backward` is the order of a backward half-sweep: level by level downwards, but upwards
+    within a level, so that tables are read in rising order there too. `fill` (n_variables + 1) and `spare` (n_pairs) are
+    scratch.
     """
     n_variables, n_pairs = rank.shape[0], scope_idx.shape[0]
     slot_ptr[:] = 0
@@ -51,8 +53,10 @@ def order_slots(
                 level = max(level, rank[u] + 1)
         rank[v] = level
     fill[:] = 0
+    n_levels = 0
     for v in range(n_variables):
         fill[rank[v] + 1] += 1
+        n_levels = max(n_levels, rank[v] + 1)
     for v in range(n_variables):
         fill[v + 1] += fill[v]
     for v in range(n_variables):
@@ -60,6 +64,11 @@ def order_slots(
         rank[v] = fill[level]
         variable_of_rank[fill[level]] = v
         fill[level] += 1
+    at = 0
+    for level in range(n_levels - 1, -1, -1):  # by now fill[level] is where the level ends
+        for i in range(fill[level - 1] if level > 0 else 0, fill[level]):
+            backward[at] = i
+            at += 1
     slot_ptr[:] = 0  # counting sort of the pairs by neighbour, then a stable one by variable
     for p in range(n_pairs):
         slot_ptr[rank[scope_idx[p]] + 1] += 1
@@ -155,13 +164,13 @@ def _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, o
 
 @fast_kernel
 def sweep_binary(
-    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
+    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
 ):
     """Half-sweep for two states; returns the largest change, or -1 when a message leaves no state possible."""
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
-        i = step if forward else n - 1 - step
+        i = step if forward else backward[step]
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
         c, d = (start, middle[i]) if forward else (middle[i], end)
@@ -195,13 +204,13 @@ def sweep_binary(
 
 @fast_kernel
 def sweep_binary_reweighted(
-    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
+    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
 ):
     """The same with rho other than 1: the receiver's own message is divided out of the powers."""
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
-        i = step if forward else n - 1 - step
+        i = step if forward else backward[step]
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
@@ -310,14 +319,14 @@ def _receive_window(gap, reach, k, cavity, out):
 
 @fast_kernel
 def sweep_equal(
-    forward, kind, reach, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after,
-    common, cavity, out, left, right,
+    forward, kind, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old,
+    new, after, common, cavity, out, left, right,
 ):  # fmt: skip
     """Half-sweep for k states; a row of `tables` holds k*k entries (`kind` None) or k weights by distance."""
     n, k = unary.shape
     residual = 0.0
     for step in range(n):
-        i = step if forward else n - 1 - step
+        i = step if forward else backward[step]
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:

@@ -44,8 +44,8 @@ class PairwiseMaxMessages:
         residual = 0.0
         for forward in (True, False):
             change = sweep_max(
-                forward, self.kind, layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.tables,
-                self.unary, self.rho, damping, old, new, self._after, *self._work,
+                forward, self.kind, layout.slot_ptr, layout.middle, layout.backward, layout.opposite,
+                self.table_of_slot, self.tables, self.unary, self.rho, damping, old, new, self._after, *self._work,
             )  # fmt: skip
             if change < 0:
                 return np.nan

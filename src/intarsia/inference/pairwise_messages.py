@@ -34,6 +34,7 @@ class SlotLayout:
     rank: Indices
     slot_ptr: Indices
     middle: Indices
+    backward: Indices
     pair_of_slot: Indices
     opposite: Indices
     edge_of_slot: Indices
@@ -48,7 +49,7 @@ class SlotLayout:
         if known is None:
             n, n_pairs = graph.n_variables, graph.scope_idx.size
             index: Any = np.int32 if n_pairs < 2**31 else np.int64  # half the memory where it is enough
-            by_variable = [np.empty(size, index) for size in (n, n, n + 1, n)]
+            by_variable = [np.empty(size, index) for size in (n, n, n + 1, n, n)]
             by_slot = [np.empty(n_pairs, index) for _ in range(3)]
             by_edge = np.empty(n_pairs // 2, index), np.empty(n_pairs // 2, np.bool_)
             scratch = np.empty(n + 1, index), np.empty(n_pairs, index)
@@ -104,8 +105,8 @@ class PairwiseMessages:
         residual = 0.0
         for forward in (True, False):
             where = (
-                layout.slot_ptr, layout.middle, layout.opposite, self.table_of_slot, self.tables, self.unary, self.rho,
-                self.root, damping, old, new, self._after,
+                layout.slot_ptr, layout.middle, layout.backward, layout.opposite, self.table_of_slot, self.tables,
+                self.unary, self.rho, self.root, damping, old, new, self._after,
             )  # fmt: skip
             if self.k > 2 or self.kind is not None:
                 change = sweep_equal(forward, self.kind, self.reach, *where, *self._work)
