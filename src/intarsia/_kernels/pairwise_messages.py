@@ -32,8 +32,8 @@ def order_slots(
     `pair_of_slot` gives the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
     factor. Edges are numbered in the order in which a forward half-sweep meets them; `flipped` where the factor's first
     axis is the later variable. `backward` is the order of a backward half-sweep: level by level downwards, but upwards
-    within a level, so that tables are read in rising order there too. `fill` (n_variables + 1) and `spare` (n_pairs) are
-    scratch.
+    within a level, so that tables are read in rising order there too. `fill` (n_variables + 1) and `spare` (n_pairs)
+    are scratch.
     """
     n_variables, n_pairs = rank.shape[0], scope_idx.shape[0]
     slot_ptr[:] = 0
