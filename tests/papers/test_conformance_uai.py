@@ -57,7 +57,7 @@ def known_marginals(name):
     if exact.exists():
         return [np.array(block) for block in json.loads(gzip.decompress(exact.read_bytes()))], 1e-6
     printed = path.with_name(f"{name}.MAR")
-    return (intarsia.read_uai_solution(printed, "mar"), 2e-6) if printed.exists() else (None, None)
+    return (intarsia.read_uai_solution(printed, "mar"), 1e-6) if printed.exists() else (None, None)
 
 
 @pytest.fixture(scope="module", autouse=True)
