@@ -16,6 +16,7 @@ from intarsia._version import __version__
 from intarsia.cli.bench import bench_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
+from intarsia.cli.reproduce import reproduce_command
 from intarsia.cli.tour import tour_command
 from intarsia.exceptions import IntarsiaError
 
@@ -75,6 +76,7 @@ app.command("infer", cls=_Command)(infer_command)
 app.command("methods", cls=_Command)(methods_command)
 app.command("tour", cls=_Command)(tour_command)
 app.command("bench", cls=_Command)(bench_command)
+app.command("reproduce", cls=_Command)(reproduce_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

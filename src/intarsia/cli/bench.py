@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from intarsia.cli.output import check_folder_of, console, finite, note, number, write_json
+from intarsia.cli.output import check_folder_of, console, note, number, save_json, write_json
 
 # Name -> function of the module of the same name in `intarsia.experiments`; it takes (repeats, report=) and gives rows.
 _BENCHMARKS = {"inference": "bench_inference"}
@@ -36,19 +36,13 @@ def bench_command(
     rows = getattr(import_module(f"intarsia.experiments.{function}"), function)(repeats, report=note)
     document = {"name": name, "rows": rows}
     if output is not None:
-        _write(output, document)
+        save_json(output, document)
     if json:
         write_json(document)
     else:
         _show(rows)
         if output is not None:
             typer.echo(f"Rows: {output}")
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    import json
-
-    path.write_text(json.dumps(finite(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

@@ -27,6 +27,11 @@ def write_json(document: Any) -> None:
     sys.stdout.write(json.dumps(finite(document), allow_nan=False) + "\n")
 
 
+def save_json(path: Path, document: Any) -> None:
+    """Write one JSON document to a file; numbers that are not finite become null."""
+    path.write_text(json.dumps(finite(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
 def finite(value: Any) -> Any:
     """Copy of a document with null in place of every number that JSON cannot hold."""
     if isinstance(value, float):
