@@ -1,18 +1,26 @@
 """Learners, optimisers and estimators."""
 
+from intarsia.learning.example import Example, example
 from intarsia.learning.grid_crf import GridCRF
-from intarsia.learning.lbfgs import LBFGS, Minimum, Optimizer
-from intarsia.learning.registry import optimizer_names, resolve_optimizer
-from intarsia.learning.risk import Example, RiskMinimizer, example
+from intarsia.learning.lbfgs import LBFGS
+from intarsia.learning.learner import Learner
+from intarsia.learning.optimizer import Minimum, Optimizer
+from intarsia.learning.registry import learner_names, optimizer_names, resolve_learner, resolve_optimizer
+from intarsia.learning.risk import Risk
+from intarsia.learning.risk_minimizer import RiskMinimizer
 
 __all__ = [
     "LBFGS",
     "Example",
     "GridCRF",
+    "Learner",
     "Minimum",
     "Optimizer",
+    "Risk",
     "RiskMinimizer",
     "example",
+    "learner_names",
     "optimizer_names",
+    "resolve_learner",
     "resolve_optimizer",
 ]

@@ -17,9 +17,10 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph, from_edges, grid_graph
 from intarsia.inference import InferenceMethod, Status
+from intarsia.learning.example import Example, example
 from intarsia.learning.image_data import as_states, check_edge_features, check_images, check_labels, find_classes
 from intarsia.learning.lbfgs import LBFGS
-from intarsia.learning.risk import Example, RiskMinimizer, example
+from intarsia.learning.risk_minimizer import RiskMinimizer
 from intarsia.models import LinearScores
 
 

@@ -1,17 +1,25 @@
-"""Names of the optimisers."""
+"""Names of the optimisers and of the learners."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from intarsia._registry import Registry
-from intarsia.learning.lbfgs import Optimizer
+from intarsia.learning.learner import Learner
+from intarsia.learning.optimizer import Optimizer
 
 OPTIMIZERS: Registry[Optimizer] = Registry(
     "optimizer",
     "intarsia.learning",
     {"lbfgs": "LBFGS"},
     Optimizer,  # type: ignore[type-abstract]
+)
+
+LEARNERS: Registry[Learner] = Registry(
+    "learner",
+    "intarsia.learning",
+    {"risk_minimizer": "RiskMinimizer"},
+    Learner,  # type: ignore[type-abstract]
 )
 
 
@@ -35,3 +43,25 @@ def resolve_optimizer(optimizer: str | Optimizer, settings: dict[str, Any] | Non
     50
     """
     return OPTIMIZERS.resolve(optimizer, settings)
+
+
+def learner_names() -> list[str]:
+    """Names of all learners.
+
+    Examples
+    --------
+    >>> learner_names()
+    ['risk_minimizer']
+    """
+    return LEARNERS.names
+
+
+def resolve_learner(learner: str | Learner, settings: dict[str, Any] | None = None) -> Learner:
+    """Return a settings object from a name or an object, with further settings put in.
+
+    Examples
+    --------
+    >>> resolve_learner("risk_minimizer", {"ridge": 0.1}).ridge
+    0.1
+    """
+    return LEARNERS.resolve(learner, settings)

@@ -1,240 +1,52 @@
-"""Weights that minimise a loss of what the inference gives: the empirical risk, its gradient, and the learner."""
+"""The regularised risk of labelled examples, and its gradient in the weights."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, check_number
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.gradients import GradientRule, resolve_gradient
-from intarsia.gradients.reversal import reversal_of
-from intarsia.gradients.truncated import TruncatedGradient
-from intarsia.graph import FactorGraph
-from intarsia.graph.learning_form import LearningForm, learning_form
-from intarsia.inference import InferenceMethod, Status, infer
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.lbfgs import Minimum, Optimizer
-from intarsia.learning.registry import resolve_optimizer
-from intarsia.losses import DirectLoss, Loss, MarginalLoss, TrainingLabels, resolve_loss, training_labels
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.gradients import GradientRule
+from intarsia.inference import InferenceMethod
+from intarsia.learning.example import Example
+from intarsia.losses import DirectLoss, Loss
 
 # Examples are summed in this many parts, whatever the number of workers, so that results do not depend on it.
 MAX_PARTS = 64
 
 
-class ScoreMap(Protocol):
-    """What a learner reads of a model of one example: from weights to theta, and a gradient back."""
-
-    @property
-    def graph(self) -> FactorGraph:
-        """What is connected."""
-
-    @property
-    def n_weights(self) -> int:
-        """Length of the weights."""
-
-    def theta(self, weights: FloatArray) -> FloatArray:
-        """Scores of the graph."""
-
-    def pull_back(self, gradient: FloatArray) -> FloatArray:
-        """Gradient in the weights from one in theta."""
-
-
-@dataclass(frozen=True, eq=False)
-class Example:
-    """One labelled graph in learning form; make it with `example`.
-
-    Attributes
-    ----------
-    scores : ScoreMap
-        From weights to theta.
-    form : LearningForm
-        From that theta to the form in which losses are computed.
-    labels : TrainingLabels
-        The truth, of the variables in learning form.
-    """
-
-    scores: ScoreMap
-    form: LearningForm
-    labels: TrainingLabels
-
-    @property
-    def n_labelled(self) -> int:
-        """Number of variables whose label says something."""
-        return int((~self.labels.hidden).sum())
-
-
-def example(scores: ScoreMap, y: ArrayLike) -> Example:
-    """Labelled example from a map to scores and its labels: whole numbers with -1 for hidden, or allowed states.
-
-    Examples
-    --------
-    >>> from intarsia.graph import chain_graph
-    >>> from intarsia.models import LinearScores
-    >>> example(LinearScores(chain_graph(3, 2), [[0.0], [1.0], [2.0]]), [0, -1, 1]).n_labelled
-    2
-    """
-    form = learning_form(scores.graph)
-    return Example(scores, form, training_labels(form.graph, form.lower_labels(y)))
-
-
-class RiskMinimizer(BaseEstimator):  # type: ignore[misc]
-    r"""Weights that minimise the average loss of the inference's answers, plus a ridge.
-
-    .. math:: R(w) = \frac1N \sum_e L(\mu(\theta_e(w)), y_e) + \frac\lambda2 \lVert w \rVert^2,
-
-    with N the number of labelled variables in all examples, so that the ridge is relative to the risk per variable and
-    need not be chosen anew for more data.
+class Risk:
+    """The regularised risk of given examples: called with weights, it gives value and gradient.
 
     Parameters
     ----------
-    loss : str or Loss
-        How far the answer is from the truth.
-    gradient : str or GradientRule
-        How a loss of marginals flows back through the inference; losses with a gradient of their own do not use it.
-    optimizer : str or Optimizer
-        How the minimum is searched.
+    examples : list of Example
+        With the same number of weights.
+    loss : Loss
+        How far an answer is from the truth.
+    rule : GradientRule, optional
+        How a loss of marginals flows back; None for losses with a gradient of their own.
+    inference : InferenceMethod
+        How scores become marginals.
     ridge : float
-        :math:`\lambda`.
+        Added: half of it times the square of the weights.
     n_jobs : int, optional
-        Threads over the examples, as in joblib; the result does not depend on it.
+        Threads, as in joblib.
     random_state : int
-        Seed of losses that draw samples. Draws are the same at every evaluation, so that the search sees one function.
+        Seed of losses that draw samples; each example has its own from it, in a subset too.
 
-    References
+    Attributes
     ----------
-    Domke2013, sections 4 and 8.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from intarsia.graph import chain_graph
-    >>> from intarsia.models import LinearScores
-    >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
-    >>> found = RiskMinimizer(ridge=0.1).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
-    >>> found.status.name, bool(found.value < found.history["risk"][0])
-    ('CONVERGED', True)
+    n_weights : int
+        Length of the weights.
+    mass : float
+        What the sum of the losses is divided by: the weighted number of labelled variables.
     """
-
-    name: ClassVar[str] = "risk_minimizer"
-
-    def __init__(
-        self,
-        *,
-        loss: str | Loss = "clique_logistic",
-        gradient: str | GradientRule = "truncated",
-        optimizer: str | Optimizer = "lbfgs",
-        ridge: float = 1e-3,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.gradient = gradient
-        self.optimizer = optimizer
-        self.ridge = ridge
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def minimize(
-        self, examples: Sequence[Example], inference: str | InferenceMethod, start: FloatArray | None = None
-    ) -> Minimum:
-        """Weights of the lowest risk found from `start` (0 by default), with status and history.
-
-        Warns
-        -----
-        ConvergenceWarning
-            When the search ended before its tolerance; not after Ctrl-C, which the status tells.
-        """
-        risk = self.risk(examples, inference)
-        optimizer = resolve_optimizer(self.optimizer)
-        found = optimizer.minimize(risk, np.zeros(risk.n_weights) if start is None else start)
-        if found.status in (Status.MAX_ITER, Status.STALLED):
-            warnings.warn(
-                f"RiskMinimizer: {found.status.name} after {found.n_iter} iterations with a gradient of "
-                f"{found.gradient_norm:.2e} against tol={getattr(optimizer, 'tol', 0.0):g}. Raise max_iter or tol of "
-                f"the optimizer.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return found
-
-    def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
-        """Marginals as the weights were fitted for: with the truncated gradient, after exactly its number of sweeps.
-
-        `infer` with that many sweeps is not always the same: mean field passes over variables that hardly move.
-
-        Examples
-        --------
-        >>> from intarsia.graph import chain_graph
-        >>> graph = chain_graph(2, 2)
-        >>> RiskMinimizer().marginals(graph, graph.zeros(), "tree_reweighted")[:2].tolist()
-        [0.5, 0.5]
-        """
-        method = resolve_method(inference, {})
-        rule = resolve_gradient(self.gradient) if isinstance(resolve_loss(self.loss), MarginalLoss) else None
-        if not isinstance(rule, TruncatedGradient):
-            return np.asarray(infer(graph, theta, method).mu)
-        form = learning_form(graph)
-        temperature = 1.0 if method.temperature is None else float(method.temperature)
-        run = reversal_of(form.graph, form.lower(graph.check_theta(theta)) / temperature, method)
-        for _ in range(int(rule.n_iter)):
-            run.sweep()
-        mu = run.marginals()
-        if mu is None:
-            raise InvalidInputError("RiskMinimizer: theta allows no labelling. Allow some, with scores above -inf.")
-        return form.raise_mu(mu)
-
-    def risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
-        """Regularised risk as a function of the weights.
-
-        Raises
-        ------
-        InvalidInputError
-            Without examples, without any label, or if the examples differ in their number of weights.
-        NotSupportedError
-            If loss, inference and gradient rule do not fit.
-        """
-        check_number(self.ridge, "RiskMinimizer: ridge", low=0.0)
-        check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
-        if len(examples) == 0:
-            raise InvalidInputError("RiskMinimizer: no examples. Give at least one labelled graph.")
-        counts = [e.scores.n_weights for e in examples]
-        if not any(e.n_labelled for e in examples):
-            raise InvalidInputError(
-                f"RiskMinimizer: all labels of the {len(examples)} examples are hidden. Label some variables."
-            )
-        if len(set(counts)) > 1:
-            odd = next(i for i, count in enumerate(counts) if count != counts[0])
-            raise InvalidInputError(
-                f"RiskMinimizer: example {odd} needs {counts[odd]} weights, but example 0 needs {counts[0]}. Give all "
-                f"examples the same states and the same number of features."
-            )
-        loss, method = resolve_loss(self.loss), resolve_method(inference, {})
-        loss.check_settings()
-        method.check_settings()
-        resolve_optimizer(self.optimizer).check_settings()
-        rule = None
-        if isinstance(loss, MarginalLoss):
-            rule = resolve_gradient(self.gradient)
-            rule.check_settings()
-            rule.check_fits(method)
-            if loss.uses_factors and not any(_has_labelled_factor(e) for e in examples):
-                raise InvalidInputError(
-                    f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all "
-                    f"its variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
-                )
-        return Risk(examples, loss, rule, method, float(self.ridge), self.n_jobs, int(self.random_state))
-
-
-class Risk:
-    """The regularised risk of given examples: called with weights, it gives value and gradient."""
 
     def __init__(
         self,
@@ -242,9 +54,9 @@ class Risk:
         loss: Loss,
         rule: GradientRule | None,
         inference: InferenceMethod,
-        ridge: float,
-        n_jobs: int | None,
-        random_state: int,
+        ridge: float = 0.0,
+        n_jobs: int | None = None,
+        random_state: int = 0,
     ) -> None:
         self.examples = list(examples)
         self.loss = loss
@@ -252,10 +64,21 @@ class Risk:
         self.inference = inference
         self.ridge = ridge
         self.n_jobs = n_jobs
-        self.random_state = random_state
         self.n_weights = self.examples[0].scores.n_weights
-        self.n_labelled = sum(e.n_labelled for e in self.examples)
+        self.mass = sum(one.mass for one in self.examples)
+        self._seeds = [random_state + index for index in range(len(self.examples))]
         self._parts = np.array_split(np.arange(len(self.examples)), min(MAX_PARTS, len(self.examples)))
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.examples)
+
+    def subset(self, indices: ArrayLike) -> Risk:
+        """The risk of some of the examples, over their own mass and with the same ridge."""
+        chosen = [int(i) for i in np.asarray(indices)]
+        part = Risk([self.examples[i] for i in chosen], self.loss, self.rule, self.inference, self.ridge, self.n_jobs)
+        part._seeds = [self._seeds[i] for i in chosen]
+        return part
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights."""
@@ -265,15 +88,16 @@ class Risk:
         for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs):
             value += part_value
             gradient += part_gradient
-        value = value / self.n_labelled + 0.5 * self.ridge * float(weights @ weights)
-        return value, gradient / self.n_labelled + self.ridge * weights
+        value = value / self.mass + 0.5 * self.ridge * float(weights @ weights)
+        return value, gradient / self.mass + self.ridge * weights
 
     def _sum(self, part: Any, weights: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = 0.0, np.zeros(self.n_weights)
         for index in part:
-            one_value, one_gradient = self._one(int(index), weights)
-            value += one_value
-            gradient += one_gradient
+            if self.examples[index].mass > 0.0:
+                one_value, one_gradient = self._one(int(index), weights)
+                value += self.examples[index].weight * one_value
+                gradient += self.examples[index].weight * one_gradient
         return value, gradient
 
     def _one(self, index: int, weights: FloatArray) -> tuple[float, FloatArray]:
@@ -284,16 +108,8 @@ class Risk:
             value, slope = found.value, found.gradient
         elif isinstance(self.loss, DirectLoss):
             value, slope = self.loss.value_and_gradient_theta(
-                graph, theta, one.labels, inference=self.inference, random_state=self.random_state + index
+                graph, theta, one.labels, inference=self.inference, random_state=self._seeds[index]
             )
         else:
             raise InvalidInputError(f"RiskMinimizer: {type(self.loss).__name__} is neither of marginals nor of scores.")
         return float(value), one.scores.pull_back(one.form.pull_back(slope))
-
-
-def _has_labelled_factor(one: Example) -> bool:
-    """Whether some factor has no hidden variable, so that losses of factors have a term."""
-    graph = one.form.graph
-    if graph.n_factors == 0:
-        return False
-    return not bool(np.logical_or.reduceat(one.labels.hidden[graph.scope_idx], graph.scope_ptr[:-1]).all())

@@ -1,0 +1,52 @@
+"""What every learner is: settings, and one function from labelled examples to weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import NotSupportedError
+from intarsia.graph import FactorGraph
+from intarsia.inference import InferenceMethod, infer
+from intarsia.learning.example import Example
+from intarsia.learning.optimizer import Minimum
+
+
+class Learner(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the learners, the values of `learner=`: settings objects (scikit-learn conventions)."""
+
+    name: ClassVar[str]
+    """Name in the registry."""
+    summary: ClassVar[str]
+    """When to choose it, in one line."""
+
+    @abstractmethod
+    def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
+        """Raise where settings, inference and examples do not fit, before any work is done."""
+
+    @abstractmethod
+    def minimize(
+        self,
+        examples: Sequence[Example],
+        inference: str | InferenceMethod,
+        start: FloatArray | None = None,
+        *,
+        validation: Sequence[Example] | None = None,
+        title: str = "",
+    ) -> Minimum:
+        """Weights fitted to the examples, from `start` (0 by default)."""
+
+    def step(
+        self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any
+    ) -> tuple[FloatArray, Any, float]:
+        """One pass over the examples: new weights, the state for the next call (None at first), and the risk."""
+        raise NotSupportedError(f"{type(self).__name__} cannot learn step by step. Use fit with all data.")
+
+    def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
+        """Marginals as the weights were fitted for."""
+        return np.asarray(infer(graph, theta, inference).mu)
