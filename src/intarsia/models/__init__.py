@@ -1,5 +1,7 @@
 """How data becomes scores: feature maps, and the way back of a gradient."""
 
+from intarsia.models.histogram_of_gradients import histogram_of_gradients
+from intarsia.models.image_features import edge_features, pixel_features, sinusoidal_expansion
 from intarsia.models.linear_scores import LinearScores
 
-__all__ = ["LinearScores"]
+__all__ = ["LinearScores", "edge_features", "histogram_of_gradients", "pixel_features", "sinusoidal_expansion"]
