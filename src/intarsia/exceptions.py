@@ -34,5 +34,9 @@ class MissingDependencyError(IntarsiaError, ImportError):
     """An optional package is not installed; the message gives the command that installs it."""
 
 
+class MissingDataError(IntarsiaError, FileNotFoundError):
+    """A data set is not on this machine; the message says where it comes from and where it is expected."""
+
+
 class ConvergenceWarning(UserWarning):
     """An iterative method stopped before it reached its tolerance."""

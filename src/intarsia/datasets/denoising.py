@@ -1,0 +1,126 @@
+"""Berkeley photographs made binary, and the noise of the denoising experiment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intarsia._validation import FloatArray, IntArray, as_generator, check_number, frozen, read_only
+from intarsia.datasets.archive import Field, damaged, read_arrays
+from intarsia.datasets.location import require
+from intarsia.exceptions import InvalidInputError
+
+N_TRAIN = 32
+_LAYOUT = {
+    "grey": Field(("images", "height", "width")),
+    "binary_packed": Field(("images", "bytes"), kinds="u"),
+    "image_id": Field(("images",)),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DenoisingImages:
+    """Binary images and their split.
+
+    Attributes
+    ----------
+    binary : list of (height, width) int8 arrays
+        1 where the photograph is brighter than its mean.
+    image_id : (n_images,) int array
+        Number of the photograph in the Berkeley set.
+    train, test : int arrays
+        Positions in `binary`.
+    """
+
+    binary: list[NDArray[np.int8]]
+    image_id: IntArray
+    train: IntArray
+    test: IntArray
+
+
+def load_denoising(data: str | os.PathLike[str] | None = None) -> DenoisingImages:
+    """Binary images of the denoising experiment (Domke2013, section 8.2) from `bsds_132_200x300.npz`.
+
+    The first 32 images are for training, the others for testing; the paper's own list is not published. The file holds
+    `grey` (n, height, width), `binary_packed` (n, height * width / 8: `numpy.packbits` of the flat images) and
+    `image_id` (n).
+
+    Parameters
+    ----------
+    data : path, optional
+        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+
+    Raises
+    ------
+    MissingDataError
+        The file is not there; the message says where it comes from.
+    FileFormatError
+        The file is damaged.
+
+    Examples
+    --------
+    >>> images = load_denoising()       # doctest: +SKIP
+    >>> len(images.train), len(images.test), images.binary[0].shape        # doctest: +SKIP
+    (32, 100, (200, 300))
+    """
+    (path,) = require("denoising", data)
+    arrays = read_arrays(path, _LAYOUT)
+    n_images, height, width = arrays["grey"].shape
+    packed = arrays["binary_packed"]
+    if packed.shape[1] != -(-height * width // 8):
+        raise damaged(path, f"'binary_packed' has {packed.shape[1]} bytes per image of {height} x {width} pixels")
+    if n_images <= N_TRAIN:
+        raise damaged(path, f"{n_images} images, expected more than the {N_TRAIN} for training")
+    flat = np.unpackbits(packed, axis=1, count=height * width).astype(np.int8)
+    images = [read_only(image) for image in flat.reshape(n_images, height, width)]
+    order = np.arange(n_images, dtype=np.int64)
+    return DenoisingImages(
+        images, frozen(arrays["image_id"].astype(np.int64)), frozen(order[:N_TRAIN]), frozen(order[N_TRAIN:])
+    )
+
+
+def noisy_inputs(
+    binary: Iterable[ArrayLike], n: float, random_state: int | np.random.Generator | None = 0
+) -> list[FloatArray]:
+    r"""Noisy observations of binary images: :math:`y_i = x_i (1 - t_i^n) + (1 - x_i) t_i^n` with uniform :math:`t_i`.
+
+    Larger n is less noise (Domke2013, section 8.2 uses 1.25, 1.5 and 5). Noise is drawn image after image, so the first
+    images of a list get the same noise whatever follows them.
+
+    Parameters
+    ----------
+    binary : list of arrays of 0 and 1
+        The truth x.
+    n : float
+        Noise level, positive.
+    random_state : int, Generator or None
+        Seed of t.
+
+    Returns
+    -------
+    list of float arrays
+        Of the same shapes, in [0, 1].
+
+    Examples
+    --------
+    With the same t, a black pixel shows :math:`t^n` and a white one :math:`1 - t^n`:
+
+    >>> black, = noisy_inputs([[0, 0, 0]], n=1.25)
+    >>> white, = noisy_inputs([[1, 1, 1]], n=1.25)
+    >>> bool(np.allclose(black + white, 1.0))
+    True
+    """
+    check_number(n, "noisy_inputs: n", low=0, open_low=True, high=np.inf, open_high=True)
+    rng = as_generator(random_state)
+    observed = []
+    for k, image in enumerate(binary):
+        x = np.asarray(image)
+        if x.dtype.kind not in "iubf" or not np.isin(x, (0, 1)).all():
+            raise InvalidInputError(f"noisy_inputs: binary[{k}] must hold 0 and 1 only. Threshold the image first.")
+        strength = rng.random(x.shape) ** n
+        observed.append(np.where(x == 1, 1.0 - strength, strength))
+    return observed
