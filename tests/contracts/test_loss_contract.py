@@ -16,16 +16,16 @@ from intarsia.losses import DirectLoss, Loss, MarginalLoss, loss_class, loss_nam
 SEED = 11
 
 
-def evaluate(name, model, labels, **more):
+def evaluate(name, model, labels):
     """Value and gradient at the model's scores, or at marginals that need not agree with each other."""
     graph, theta = learning_model(model)
     loss = settings_of(name, graph)
     if isinstance(loss, MarginalLoss):
         mu = np.random.default_rng(SEED).random(graph.n_theta)
-        return loss.value_and_gradient(graph, mu, labels, **more)
+        return loss.value_and_gradient(graph, mu, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return loss.value_and_gradient_theta(graph, theta, labels, random_state=SEED, **more)
+        return loss.value_and_gradient_theta(graph, theta, labels, random_state=SEED)
 
 
 def settings_of(name, graph):
@@ -67,16 +67,19 @@ def test_hidden_labels_say_nothing(name):
 
 @pytest.mark.parametrize("name", loss_names())
 def test_weights_are_taken_as_declared(name):
-    labels = some_labels("grid", "observed")
-    weights = np.full(18, 2.0)
+    graph, labels = learning_model("grid")[0], some_labels("grid", "observed")
+    heavy = training_labels(graph, labels, np.full(9, 2.0))
     if not loss_class(name).takes_weights:
-        with pytest.raises(NotSupportedError, match=r"takes no weights by label. These do: univariate_logistic"):
-            evaluate(name, "grid", labels, weights=weights)
+        with pytest.raises(NotSupportedError, match=r"takes no weights of variables. These do: univariate_logistic"):
+            evaluate(name, "grid", heavy)
         return
     value, gradient = evaluate(name, "grid", labels)
-    twice, double = evaluate(name, "grid", labels, weights=weights)
+    twice, double = evaluate(name, "grid", heavy)
     assert twice == pytest.approx(2 * value)
-    np.testing.assert_allclose(double, 2 * gradient)
+    np.testing.assert_allclose(double, 2 * gradient, atol=1e-12)
+    nothing, flat = evaluate(name, "grid", training_labels(graph, labels, np.zeros(9)))
+    assert nothing == 0.0
+    assert not flat.any()
 
 
 @pytest.mark.parametrize("name", loss_names())

@@ -46,8 +46,8 @@ def test_truncated_gradient_of_every_loss(name, loss, inference):
         assert relative_error(found.gradient, expected) < 1e-5
     labels = some_labels(graph, False)
     found = rule.value_and_gradient(graph, theta, labels, chosen, inference)
-    weights = np.full(int(graph.variable_ptr[-1]), 2.0)
-    heavy = rule.value_and_gradient(graph, theta, labels, chosen, inference, weights)
+    twice = training_labels(graph, labels, np.full(graph.n_variables, 2.0))
+    heavy = rule.value_and_gradient(graph, theta, twice, chosen, inference)
     assert found.value != 0.0
     assert heavy.value == pytest.approx(2.0 * found.value)
     assert np.allclose(heavy.gradient, 2.0 * found.gradient, atol=1e-12)

@@ -52,6 +52,13 @@ def some_labels(name, sort, seed=0):
     return training_labels(graph, allowed)
 
 
+def weighted(graph, labels, seed=0):
+    """The same labels with random weights of the variables, some of them 0."""
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.2, 2.0, graph.n_variables) * (rng.random(graph.n_variables) < 0.8)
+    return training_labels(graph, labels, weights)
+
+
 def as_sets(graph, labels):
     """Allowed states as a list of Python sets."""
     ends = graph.variable_ptr.tolist()

@@ -92,6 +92,39 @@ def test_names_are_in_the_message():
         training_labels(graph, [[False, False], [True, True]])
 
 
+def test_weights_of_variables():
+    given = np.array([0.0, 2.0, 0.5])
+    labels = training_labels(RAGGED, [-1, 2, 0], given)
+    given[:] = 9.0
+    assert labels.weights.tolist() == [0.0, 2.0, 0.5]
+    with pytest.raises(ValueError, match="read-only"):
+        labels.weights[0] = 1.0
+    assert training_labels(RAGGED, labels) is labels
+    again = training_labels(RAGGED, labels, [1, 1, 1])
+    assert again.weights.tolist() == [1.0, 1.0, 1.0]
+    assert again.y.tolist() == labels.y.tolist()
+    sets = training_labels(RAGGED, [True, False, True, True, False, True], [1.0, 2.0, 3.0])
+    assert sets.weights.tolist() == [1.0, 2.0, 3.0]
+    assert training_labels(RAGGED, [-1, 2, 0]).weights is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, 1.0], r"weights have shape \(2,\), but the graph has 3 variables\. Give one weight per variable"),
+        (1.0, r"weights have shape \(\)"),
+        ([1.0, -1.0, 1.0], r"weights\[1\] of variable 1 is -1\.0\. Weights are finite and at least 0"),
+        ([np.nan, 1.0, 1.0], r"weights\[0\] of variable 0 is nan"),
+        ([1.0, 1.0, np.inf], r"weights\[2\] of variable 2 is inf"),
+        (["a", "b", "c"], "training_labels: weights: expected numbers"),
+    ],
+)
+def test_weights_that_cannot_be_meant_are_refused(weights, message):
+    for y in ([0, 0, 0], training_labels(RAGGED, [0, 0, 0])):
+        with pytest.raises(InvalidInputError, match=message):
+            training_labels(RAGGED, y, weights)
+
+
 def test_labels_of_another_graph_are_refused():
     labels = training_labels(chain_graph(3, 2), [0, 0, 0])
     with pytest.raises(InvalidInputError, match="these labels are of 3 variables"):

@@ -189,7 +189,7 @@ def test_impossible_labels_are_refused(y):
 def test_weights_are_refused_with_those_who_take_them():
     graph = chain_graph(2, 2)
     with pytest.raises(NotSupportedError, match=r"Likelihood is not a sum.*univariate_logistic.*pseudo_likelihood"):
-        Likelihood().value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 1]), weights=np.ones(4))
+        Likelihood().value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 1], [1.0, 1.0]))
 
 
 def test_temperature_is_part_of_the_surrogate():

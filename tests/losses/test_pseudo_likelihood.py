@@ -13,13 +13,14 @@ from tests.losses.labelled_models import (
     learning_model,
     some_labels,
     unshared,
+    weighted,
 )
 from tests.oracles.enumeration import enumerate_model
 from tests.oracles.likelihoods import conditional_negative_log_likelihood, negative_log_likelihood
 from tests.random_models import random_models
 
 from intarsia import chain_graph, grid_graph
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import InvalidInputError
 from intarsia.losses import PatchPseudoLikelihood, PseudoLikelihood, training_labels
 from intarsia.losses.pseudo_likelihood import _CONDITIONED
 
@@ -122,19 +123,21 @@ def test_variables_beside_hidden_ones_are_left_out():
     assert [bool(graph.table(gradient, c).any()) for c in range(3)] == [False, False, True]
 
 
-def test_weights_count_terms():
-    graph, theta = learning_model("grid")
-    labels = some_labels("grid", "observed")
-    weights = np.zeros((9, 2))
-    weights[4] = 3.0
-    value, gradient = PseudoLikelihood().value_and_gradient_theta(graph, theta, labels, weights=weights)
-    only = conditional_negative_log_likelihood(graph, theta, as_sets(graph, labels), [[4]])
-    assert value == pytest.approx(3.0 * only)
-    check_slopes(
-        lambda t: PseudoLikelihood().value_and_gradient_theta(graph, t, labels, weights=weights)[0], theta, gradient
-    )
-    with pytest.raises(NotSupportedError, match="PatchPseudoLikelihood is not a sum"):
-        PatchPseudoLikelihood().value_and_gradient_theta(graph, theta, labels, weights=weights)
+@pytest.mark.parametrize("name", ["grid", "unequal_state_counts", "three_way_factor", "hard_zeros"])
+def test_weights_count_terms(name):
+    graph, theta = learning_model(name)
+    for k, sort in enumerate(SORTS):
+        labels = weighted(graph, some_labels(name, sort, seed=k), seed=k)
+        sets, singles = as_sets(graph, labels), [[v] for v in range(graph.n_variables)]
+        patches = PatchPseudoLikelihood(patch=np.arange(graph.n_variables) // 2)
+        for loss, parts in ((PseudoLikelihood(), singles), (patches, lists_of(patches.patches(graph)))):
+            value, gradient = loss.value_and_gradient_theta(graph, theta, labels)
+            expected = conditional_negative_log_likelihood(graph, theta, sets, parts, labels.weights)
+            assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
+            check_slopes(
+                lambda t, s=sets, p=parts, w=labels.weights: conditional_negative_log_likelihood(graph, t, s, p, w),
+                theta, gradient, n_directions=1, tol=1e-6,
+            )  # fmt: skip
 
 
 def test_huge_potentials_do_not_underflow():

@@ -29,8 +29,9 @@ def negative_log_likelihood(graph, theta, allowed, truth=None) -> float:
     return log_sum(truth.scores.tolist()) - log_sum(inside)
 
 
-def conditional_negative_log_likelihood(graph, theta, allowed, patches) -> float:
-    """Sum over patches whose neighbours are observed of -log p(allowed in the patch | neighbours)."""
+def conditional_negative_log_likelihood(graph, theta, allowed, patches, weights=None) -> float:
+    """Sum over patches whose neighbours are observed of -log p(allowed in the patch | neighbours) x mean weight."""
+    weights = np.ones(graph.n_variables) if weights is None else weights
     total = 0.0
     for patch in patches:
         factors = [c for c in range(graph.n_factors) if set(graph.scope(c).tolist()) & set(patch)]
@@ -45,12 +46,13 @@ def conditional_negative_log_likelihood(graph, theta, allowed, patches) -> float
             everything.append(sum(terms))
             if all(y[v] in allowed[v] for v in patch):
                 inside.append(everything[-1])
-        total += log_sum(everything) - log_sum(inside)
+        total += float(np.mean(weights[patch])) * (log_sum(everything) - log_sum(inside))
     return total
 
 
-def piecewise_negative_log_likelihood(graph, theta, allowed) -> float:
-    """Each variable and each factor on its own; those with a hidden variable are left out."""
+def piecewise_negative_log_likelihood(graph, theta, allowed, weights=None) -> float:
+    """Each variable and each factor on its own x mean weight; those with a hidden variable are left out."""
+    weights = np.ones(graph.n_variables) if weights is None else weights
     hidden = [1 < len(states) == k for states, k in zip(allowed, graph.n_states.tolist(), strict=True)]
     pieces = [((v,), graph.variable(theta, v)) for v in range(graph.n_variables)]
     pieces += [(tuple(graph.scope(c).tolist()), graph.factor_table(theta, c)) for c in range(graph.n_factors)]
@@ -58,5 +60,6 @@ def piecewise_negative_log_likelihood(graph, theta, allowed) -> float:
     for scope, table in pieces:
         if not any(hidden[v] for v in scope):
             inside = [float(table[states]) for states in itertools.product(*(sorted(allowed[v]) for v in scope))]
-            total += log_sum(np.ravel(table).tolist()) - log_sum(inside)
+            weight = float(np.mean(weights[list(scope)])) if scope else 1.0
+            total += weight * (log_sum(np.ravel(table).tolist()) - log_sum(inside))
     return total

@@ -25,9 +25,7 @@ class LossOfMarginals(Protocol):
     needs: ClassVar[str]
     uses_factors: ClassVar[bool]
 
-    def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: Any, *weights: Any
-    ) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, graph: FactorGraph, mu: FloatArray, labels: Any) -> tuple[float, FloatArray]:
         """Value, and gradient in the layout of mu."""
 
 
@@ -98,7 +96,6 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
         labels: Any,
         loss: LossOfMarginals,
         inference: str | InferenceMethod,
-        weights: FloatArray | None = None,
     ) -> GradientResult:
         """Loss of the marginals that the inference gives for theta, and its gradient in theta.
 
@@ -114,8 +111,6 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
             With `needs = "marginals"`.
         inference : str or InferenceMethod
             One of those in `differentiates`.
-        weights : float array over the variables' states, optional
-            Handed on to the loss.
 
         Raises
         ------
@@ -130,8 +125,7 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{getattr(loss, 'needs', 'something else')} and has a gradient of its own. These fit: "
                 f"{', '.join(able)}."
             )
-        more = () if weights is None else (weights,)
-        judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels, *more), bool(loss.uses_factors))
+        judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels), bool(loss.uses_factors))
         return self.differentiate(graph, theta, judge, method)
 
     def differentiate(

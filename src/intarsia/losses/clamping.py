@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._validation import FloatArray
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference import InferenceMethod, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
@@ -90,7 +90,6 @@ def graph_bytes(graph: FactorGraph) -> int:
 
 
 def free_minus_clamped(
-    where: str,
     graph: FactorGraph,
     theta: FloatArray,
     labels: TrainingLabels,
@@ -98,12 +97,13 @@ def free_minus_clamped(
     clamped: InferenceMethod,
     task: str,
     rng: np.random.Generator,
-) -> tuple[float, FloatArray]:
-    """A(theta) - A(theta, labels) and its gradient mu_free - mu_clamped (Domke2013 Eq. 19-21 with the sign changed)."""
+) -> tuple[float, FloatArray] | None:
+    """A(theta) - A(theta, labels) and its gradient mu_free - mu_clamped (Domke2013 Eq. 19-21 with the sign changed).
+
+    None when the labels are impossible.
+    """
     below = solve_clamped(graph, theta, labels, clamped, task, rng)
     above = solve(graph, theta, free, task, rng) if below is not None else None
     if below is None or above is None:
-        raise InvalidInputError(
-            f"{where}: theta gives the labels a score of -inf. Correct the labels, or allow them in theta."
-        )
+        return None
     return above[0] - below[0], above[1] - below[1]

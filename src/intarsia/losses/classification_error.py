@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from intarsia._validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph
 from intarsia.losses.labels import TrainingLabels
-from intarsia.losses.loss import MarginalLoss, check_mu, check_pair
+from intarsia.losses.loss import MarginalLoss
 from intarsia.losses.terms import Terms, variable_terms
 
 
@@ -61,23 +60,17 @@ class SmoothedClassificationError(MarginalLoss):
         """Raise for settings that cannot be meant."""
         check_number(self.alpha, "SmoothedClassificationError: alpha", low=0.0, high=1e300, open_low=True)
 
-    def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels, weights: ArrayLike | None = None
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by mu; see `MarginalLoss`."""
-        self.check_settings()
-        check_pair(self, graph, labels)
-        marginals = check_mu(self, graph, mu)
-        terms = variable_terms(graph, labels, weights)
+    def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        terms = variable_terms(graph, labels)
         used = np.flatnonzero(terms.weight > 0)
-        wrong = terms.part(marginals).copy()
+        wrong = terms.part(mu).copy()
         wrong[terms.at] = -np.inf
         right = np.full(wrong.size, -np.inf)
-        right[terms.at] = marginals[terms.at]
+        right[terms.at] = mu[terms.at]
         wrong_at, right_at = _first_best(terms, wrong)[used], _first_best(terms, right)[used]
-        error = expit(self.alpha * (marginals[wrong_at] - marginals[right_at]))
+        error = expit(self.alpha * (mu[wrong_at] - mu[right_at]))
         slope = terms.weight[used] * self.alpha * error * (1.0 - error)
-        gradient = np.zeros(marginals.size)
+        gradient = np.zeros(mu.size)
         gradient[wrong_at] = slope
         gradient[right_at] = -slope
         return float(terms.weight[used] @ error), gradient

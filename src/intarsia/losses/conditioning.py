@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph
+from intarsia.losses.clamping import graph_bytes
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.terms import pair_strides
 
@@ -35,6 +37,11 @@ class Conditioned:
     columns: IntArray
     n_theta: int
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory of its arrays."""
+        return self.rows.nbytes + self.columns.nbytes + graph_bytes(self.graph)
+
     def lower(self, theta: FloatArray) -> FloatArray:
         """Scores of the patches."""
         return np.bincount(self.rows, theta[self.columns], self.graph.n_theta).astype(np.float64, copy=False)
@@ -44,13 +51,17 @@ class Conditioned:
         return np.bincount(self.columns, gradient[self.rows], self.n_theta).astype(np.float64, copy=False)
 
 
-def condition_on_rest(graph: FactorGraph, labels: TrainingLabels, patch_of: IntArray) -> Conditioned:
+def condition_on_rest(
+    graph: FactorGraph, labels: TrainingLabels, patch_of: IntArray, wanted: NDArray[np.bool_] | None = None
+) -> Conditioned:
     """Cut a graph into patches, each given the labels of its neighbours.
 
-    A patch beside a variable that is not observed cannot be conditioned on it and is left out: all scores in it are
-    zero and all states allowed, so that it adds nothing to a likelihood.
+    A patch beside a variable that is not observed cannot be conditioned on it and is left out, as is one that is not
+    wanted: all scores in it are zero and all states allowed, so that it adds nothing to a likelihood.
     """
     included = patches_with_observed_border(graph, labels, patch_of)
+    if wanted is not None:
+        included &= wanted
     pair_patch = patch_of[graph.scope_idx]
     kept = included[pair_patch]
     # Pairs (factor, variable) of one factor and one patch, in the order of the scope, become a factor.

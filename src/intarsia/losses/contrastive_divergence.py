@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, as_generator, check_choice, check_number, read_only
+from intarsia._validation import FloatArray, check_choice, check_number, read_only
 from intarsia.graph import FactorGraph, reduce_graph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.gibbs import make_sampler
@@ -81,27 +80,22 @@ class ContrastiveDivergence(DirectLoss):
         check_number(self.n_chains, "ContrastiveDivergence: n_chains", low=1, integer=True)
         check_choice(self.block, ("auto", "tree", "single"), "ContrastiveDivergence: block")
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Estimated loss and gradient; see `DirectLoss`."""
-        scores = read_only(self._check(graph, theta, labels, weights))
-        rng = as_generator(self.random_state if random_state is None else random_state)
-        score = float(graph.score(scores, labels.y))
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
+        score = float(graph.score(theta, labels.y))
         if score == -np.inf:  # a chain could not leave it by moves of finite score
-            raise self._impossible()
+            return None
         reduction = reduce_graph(graph)  # nothing to do in learning form
-        draw = make_sampler(reduction.graph, read_only(reduction.lower(scores)), self.block)
+        draw = make_sampler(reduction.graph, read_only(reduction.lower(theta)), self.block)
         chains = np.tile(reduction.lower_labelling(labels.y), (int(self.n_chains), 1))
         for chain in chains:
             draw(chain, int(self.n_steps), rng, np.empty(0))
         chains = reduction.raise_labelling(chains)
         gradient = graph.statistics(chains) / len(chains) - graph.statistics(labels.y)
-        return float(np.mean(graph.score(scores, chains))) - score, gradient
+        return float(np.mean(graph.score(theta, chains))) - score, gradient

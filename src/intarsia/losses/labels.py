@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intarsia._validation import IntArray, frozen
+from intarsia._validation import FloatArray, IntArray, as_float_array, frozen
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -28,6 +28,8 @@ class TrainingLabels:
         Flat, in the layout of the variable blocks of theta.
     variable_ptr : int array
         Where each variable's block begins, as in the graph.
+    weights : float array (n_variables,), optional
+        How much each variable's term of a loss counts; None for 1 everywhere.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class TrainingLabels:
 
     allowed: BoolArray
     variable_ptr: IntArray
+    weights: FloatArray | None = None
 
     @cached_property
     def n_allowed(self) -> IntArray:
@@ -80,7 +83,9 @@ class TrainingLabels:
         )
 
 
-def training_labels(graph: FactorGraph, y: ArrayLike | TrainingLabels) -> TrainingLabels:
+def training_labels(
+    graph: FactorGraph, y: ArrayLike | TrainingLabels, weights: ArrayLike | None = None
+) -> TrainingLabels:
     """Labels of one graph from whole numbers with -1 for hidden, or from a boolean array of allowed states.
 
     Parameters
@@ -89,7 +94,11 @@ def training_labels(graph: FactorGraph, y: ArrayLike | TrainingLabels) -> Traini
         Whose variables are labelled.
     y : int array (n_variables,), or bool array (n_variables, n_states) or flat, or TrainingLabels
         Labels, -1 where hidden; or which states each variable may have. A boolean array is flat where the variables
-        have different numbers of states. Labels made before are checked against the graph and returned.
+        have different numbers of states. Labels made before are checked against the graph and returned, with other
+        weights if such are given.
+    weights : float array (n_variables,), optional
+        How much each variable's term of a loss counts, at least 0; a factor's term counts with the mean over its
+        variables. Losses with `takes_weights` use them, the others refuse labels with weights.
 
     Returns
     -------
@@ -98,7 +107,8 @@ def training_labels(graph: FactorGraph, y: ArrayLike | TrainingLabels) -> Traini
     Raises
     ------
     InvalidInputError
-        For a label outside the states, fractions, another shape, or a variable with no allowed state.
+        For a label outside the states, fractions, another shape, a variable with no allowed state, or a weight that
+        is negative or not finite.
 
     Examples
     --------
@@ -108,6 +118,8 @@ def training_labels(graph: FactorGraph, y: ArrayLike | TrainingLabels) -> Traini
     TrainingLabels(2 variables: 1 observed, 1 hidden, 0 with a set)
     >>> training_labels(graph, [[True, True, False], [False, False, True]]).y
     array([-1,  2])
+    >>> training_labels(graph, [2, 0], weights=[1.0, 0.5]).weights
+    array([1. , 0.5])
     """
     if isinstance(y, TrainingLabels):
         if not np.array_equal(y.variable_ptr, graph.variable_ptr):
@@ -115,15 +127,16 @@ def training_labels(graph: FactorGraph, y: ArrayLike | TrainingLabels) -> Traini
                 f"training_labels: these labels are of {y.observed.size} variables with other states than the "
                 f"{graph.n_variables} of this graph. Make them from the same graph."
             )
-        return y
+        return y if weights is None else TrainingLabels(y.allowed, y.variable_ptr, _check_weights(graph, weights))
     values = _as_array(y)
+    checked = None if weights is None else _check_weights(graph, weights)
     if values.dtype.kind == "b":
-        return TrainingLabels(frozen(_check_sets(graph, values), y), graph.variable_ptr)
+        return TrainingLabels(frozen(_check_sets(graph, values), y), graph.variable_ptr, checked)
     labels = _check_labels(graph, values)
     allowed = np.repeat(labels < 0, graph.n_states)
     given = np.flatnonzero(labels >= 0)
     allowed[graph.variable_ptr[given] + labels[given]] = True
-    return TrainingLabels(frozen(allowed), graph.variable_ptr)
+    return TrainingLabels(frozen(allowed), graph.variable_ptr, checked)
 
 
 def _as_array(y: ArrayLike) -> NDArray[Any]:
@@ -177,6 +190,22 @@ def _check_sets(graph: FactorGraph, values: NDArray[Any]) -> BoolArray:
                 f"label is hidden."
             )
     return allowed
+
+
+def _check_weights(graph: FactorGraph, weights: ArrayLike) -> FloatArray:
+    values = as_float_array(weights, "training_labels: weights")
+    if values.shape != (graph.n_variables,):
+        raise InvalidInputError(
+            f"training_labels: weights have shape {values.shape}, but the graph has {graph.n_variables} variables. "
+            f"Give one weight per variable, shape ({graph.n_variables},)."
+        )
+    bad = ~(values >= 0) | (values == np.inf)
+    if bad.any():
+        v = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"training_labels: weights[{v}] of {_name(graph, v)} is {values[v]}. Weights are finite and at least 0."
+        )
+    return frozen(values, weights)
 
 
 def _name(graph: FactorGraph, v: int) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, as_generator
+from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import resolve_method
@@ -70,21 +69,16 @@ class Likelihood(DirectLoss):
         """The same when no label is hidden: then the clamped term is exact."""
         return combine_bounds(_kind(self.inference), "exact")
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by theta; see `DirectLoss`."""
-        scores = self._check(graph, theta, labels, weights)
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
         method = choose_method("Likelihood", "marginals", self.inference, inference, _DEFAULT)
-        rng = as_generator(random_state)
-        return free_minus_clamped("Likelihood", graph, scores, labels, method, method, "marginals", rng)
+        return free_minus_clamped(graph, theta, labels, method, method, "marginals", rng)
 
 
 class SurrogateEM(DirectLoss):
@@ -147,22 +141,17 @@ class SurrogateEM(DirectLoss):
         """The same when no label is hidden: then the clamped term is exact."""
         return combine_bounds(_kind(self.free), "exact")
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by theta; see `DirectLoss`."""
-        scores = self._check(graph, theta, labels, weights)
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
         free = choose_method("SurrogateEM", "marginals", self.free, inference, _DEFAULT)
         clamped = choose_method("SurrogateEM", "marginals", self.clamped, inference, _DEFAULT)
-        rng = as_generator(random_state)
-        return free_minus_clamped("SurrogateEM", graph, scores, labels, free, clamped, "marginals", rng)
+        return free_minus_clamped(graph, theta, labels, free, clamped, "marginals", rng)
 
 
 def combine_bounds(free: str, clamped: str) -> str:

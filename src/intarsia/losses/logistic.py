@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.losses.labels import TrainingLabels
-from intarsia.losses.loss import MarginalLoss, check_mu, check_pair
+from intarsia.losses.loss import MarginalLoss
 from intarsia.losses.terms import Terms, factor_terms, variable_terms
 
 LEAST_MARGINAL = 1e-300
@@ -46,12 +45,8 @@ class UnivariateLogistic(MarginalLoss):
     name: ClassVar[str] = "univariate_logistic"
     summary: ClassVar[str] = "labels predicted one by one from their marginals"
 
-    def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels, weights: ArrayLike | None = None
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by mu; see `MarginalLoss`."""
-        check_pair(self, graph, labels)
-        return _logistic(variable_terms(graph, labels, weights), check_mu(self, graph, mu))
+    def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        return _logistic(variable_terms(graph, labels), mu)
 
 
 class CliqueLogistic(MarginalLoss):
@@ -84,12 +79,8 @@ class CliqueLogistic(MarginalLoss):
     summary: ClassVar[str] = "joint labels of neighbours; the strongest signal of the marginal losses"
     uses_factors: ClassVar[bool] = True
 
-    def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels, weights: ArrayLike | None = None
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by mu; see `MarginalLoss`."""
-        check_pair(self, graph, labels)
-        return _logistic(factor_terms(graph, labels, weights), check_mu(self, graph, mu))
+    def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        return _logistic(factor_terms(graph, labels), mu)
 
 
 def _logistic(terms: Terms, mu: FloatArray) -> tuple[float, FloatArray]:

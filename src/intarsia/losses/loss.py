@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, as_float_array
+from intarsia._validation import FloatArray, as_float_array, as_generator, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference import InferenceMethod
@@ -30,7 +29,7 @@ class Loss(BaseEstimator, ABC):  # type: ignore[misc]
     handles_hidden: ClassVar[bool] = True
     """Whether labels may be hidden or sets."""
     takes_weights: ClassVar[bool] = False
-    """Whether it is a sum of terms that can be weighted by their true labels."""
+    """Whether it is a sum of terms that count with the weights of their variables."""
 
     def check_settings(self) -> None:
         """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
@@ -42,9 +41,8 @@ class MarginalLoss(Loss):
     needs: ClassVar[str] = "marginals"
     takes_weights: ClassVar[bool] = True
 
-    @abstractmethod
     def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels, weights: ArrayLike | None = None
+        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels
     ) -> tuple[float, FloatArray]:
         """Loss and its derivative by mu.
 
@@ -55,20 +53,27 @@ class MarginalLoss(Loss):
         mu : float array (n_theta,)
             Marginals of variables, then of factors.
         labels : TrainingLabels
-            The truth; terms of hidden variables are left out (Domke2013 section 4.2.4).
-        weights : float array over the variables' states, optional
-            Weight of a variable's term by its true label (the mean over a label set); that of a factor's term is the
-            mean over its variables.
+            The truth, with weights if the variables count differently; terms of hidden variables are left out
+            (Domke2013 section 4.2.4).
 
         Returns
         -------
         value : float
         gradient : float array (n_theta,)
         """
+        check_pair(self, graph, labels)
+        return self._evaluate(graph, check_mu(self, graph, mu), labels)
+
+    @abstractmethod
+    def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        """Loss and derivative; everything has been checked."""
 
 
 class DirectLoss(Loss):
     """A loss of the scores themselves, with its own gradient in theta."""
+
+    random_state: int | np.random.Generator | None = None
+    """Seed where the call gives none; a setting of losses that draw samples."""
 
     @property
     def bound_is(self) -> str:
@@ -83,7 +88,6 @@ class DirectLoss(Loss):
         """The same when no label is hidden, where more can often be promised."""
         return self.bound_is
 
-    @abstractmethod
     def value_and_gradient_theta(
         self,
         graph: FactorGraph,
@@ -91,7 +95,6 @@ class DirectLoss(Loss):
         labels: TrainingLabels,
         *,
         inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> tuple[float, FloatArray]:
         """Loss and its derivative by theta.
@@ -103,11 +106,9 @@ class DirectLoss(Loss):
         theta : float array (n_theta,)
             Scores.
         labels : TrainingLabels
-            The truth.
+            The truth, with weights if the variables count differently.
         inference : str or InferenceMethod, optional
             The model's inference, used where the settings name none of their own.
-        weights : float array over the variables' states, optional
-            As in `MarginalLoss.value_and_gradient`, for losses with `takes_weights`.
         random_state : int or Generator, optional
             Seed for whatever is random, instead of that of the settings.
 
@@ -121,30 +122,34 @@ class DirectLoss(Loss):
         InvalidInputError
             If theta makes the labels impossible.
         NotSupportedError
-            If labels are hidden, or weights given, and the loss cannot take that.
+            If labels are hidden or have weights, or the inference does not give what is needed; the message names
+            what fits.
         """
-
-    def _check(
-        self, graph: FactorGraph, theta: FloatArray, labels: TrainingLabels, weights: ArrayLike | None
-    ) -> FloatArray:
-        self.check_settings()
         check_pair(self, graph, labels)
-        if weights is not None and not self.takes_weights:
-            raise NotSupportedError(
-                f"{type(self).__name__} is not a sum over variables, so it takes no weights by label. These do: "
-                f"{_able('takes_weights')}."
+        rng = as_generator(self.random_state if random_state is None else random_state)
+        found = self._evaluate(graph, read_only(graph.check_theta(theta)), labels, inference, rng)
+        if found is None:
+            raise InvalidInputError(
+                f"{type(self).__name__}: theta gives the labels a score of -inf. Correct the labels, or allow them in "
+                f"theta."
             )
-        return graph.check_theta(theta)
+        return found
 
-    def _impossible(self) -> InvalidInputError:
-        return InvalidInputError(
-            f"{type(self).__name__}: theta gives the labels a score of -inf. Correct the labels, or allow them in "
-            f"theta."
-        )
+    @abstractmethod
+    def _evaluate(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: TrainingLabels,
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
+        """Loss and derivative, None when the labels are impossible; everything but the inference has been checked."""
 
 
 def check_pair(loss: Loss, graph: FactorGraph, labels: TrainingLabels) -> None:
-    """Raise unless the graph has a table for each factor, the labels are its, and hidden ones can be handled."""
+    """Raise unless the settings are good, each factor has a table, and the labels are the graph's and can be taken."""
+    loss.check_settings()
     own = graph.n_tables == graph.n_factors and not graph.table_kind.any()
     if not own or not np.array_equal(graph.table_of_factor, np.arange(graph.n_factors)):
         kinds = sorted({FactorKind(int(k)).name.lower() for k in np.unique(graph.table_kind)})
@@ -167,6 +172,11 @@ def check_pair(loss: Loss, graph: FactorGraph, labels: TrainingLabels) -> None:
         raise NotSupportedError(
             f"{type(loss).__name__} needs every label, but that of variable {v} is hidden or a set. These handle "
             f"hidden labels: {_able('handles_hidden')}."
+        )
+    if labels.weights is not None and not loss.takes_weights:
+        raise NotSupportedError(
+            f"{type(loss).__name__} is not a sum over variables, so it takes no weights of variables. These do: "
+            f"{_able('takes_weights')}. Or weight whole examples."
         )
 
 

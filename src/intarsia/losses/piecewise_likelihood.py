@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
@@ -51,24 +50,20 @@ class PiecewiseLikelihood(DirectLoss):
         """An upper bound, with weights 1."""
         return "upper bound"
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by theta; see `DirectLoss`."""
-        scores = self._check(graph, theta, labels, weights)
-        gradient = np.zeros(scores.size)
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
+        gradient = np.zeros(theta.size)
         value = 0.0
-        for terms in (variable_terms(graph, labels, weights), factor_terms(graph, labels, weights)):
-            part = add_local_likelihoods(terms, scores, gradient)
+        for terms in (variable_terms(graph, labels), factor_terms(graph, labels)):
+            part = add_local_likelihoods(terms, theta, gradient)
             if part is None:
-                raise self._impossible()
+                return None
             value += part
         return value, gradient
 

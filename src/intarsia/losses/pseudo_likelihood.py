@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
-from intarsia._validation import FloatArray, IntArray, as_generator, as_int_array, check_number, read_only
+from intarsia._validation import FloatArray, IntArray, as_int_array, check_number, read_only
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
-from intarsia.losses.clamping import choose_method, free_minus_clamped, graph_bytes
+from intarsia.losses.clamping import choose_method, free_minus_clamped
 from intarsia.losses.conditioning import Conditioned, condition_on_rest, patches_with_observed_border
 from intarsia.losses.kept import Kept
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
 from intarsia.losses.terms import variable_terms
 
-_CONDITIONED: Kept[Conditioned] = Kept()
+_CONDITIONED: Kept[list[tuple[float, Conditioned]]] = Kept()
 
 
 class PseudoLikelihood(DirectLoss):
@@ -53,19 +52,15 @@ class PseudoLikelihood(DirectLoss):
     needs: ClassVar[str] = "labels only"
     takes_weights: ClassVar[bool] = True
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by theta; see `DirectLoss`."""
-        scores = self._check(graph, theta, labels, weights)
-        weight = variable_terms(graph, labels, weights).weight
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
+        weight = variable_terms(graph, labels).weight
         if not labels.complete:
             alone = np.arange(graph.n_variables)
             weight = np.where(patches_with_observed_border(graph, labels, alone), weight, 0.0)
@@ -74,15 +69,13 @@ class PseudoLikelihood(DirectLoss):
         most_factors = int(np.diff(pair_ptr).max(initial=0))
         value = float(
             add_pseudo_likelihood(
-                read_only(scores), gradient, labels.y, read_only(labels.allowed), weight, graph.n_states,
+                theta, gradient, labels.y, read_only(labels.allowed), weight, graph.n_states,
                 graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
                 graph.table_ptr, *np.empty((2, int(graph.n_states.max(initial=0)))),
                 *np.empty((2, most_factors), np.int64),
             )
         )  # fmt: skip
-        if value == np.inf:
-            raise self._impossible()
-        return value, gradient
+        return None if value == np.inf else (value, gradient)
 
 
 class PatchPseudoLikelihood(DirectLoss):
@@ -94,7 +87,8 @@ class PatchPseudoLikelihood(DirectLoss):
     .. math:: L(\theta) = -\sum_P \log p(y_P | y_{\setminus P}; \theta)
 
     Patches do not overlap. Labels hidden inside a patch are summed out; a patch beside a variable that is not
-    observed is left out.
+    observed is left out. Weights of variables count with their mean over the patch, at the cost of a run of inference
+    for each distinct mean.
 
     Parameters
     ----------
@@ -122,6 +116,7 @@ class PatchPseudoLikelihood(DirectLoss):
     name: ClassVar[str] = "patch_pseudo_likelihood"
     summary: ClassVar[str] = "exact inference in small patches, the rest given"
     needs: ClassVar[str] = "labels only"
+    takes_weights: ClassVar[bool] = True
 
     def __init__(self, *, patch: Any = 2, inference: str | InferenceMethod = "junction_tree") -> None:
         self.patch = patch
@@ -138,29 +133,28 @@ class PatchPseudoLikelihood(DirectLoss):
             for side in self.patch if isinstance(self.patch, tuple) else (self.patch,):
                 check_number(side, "PatchPseudoLikelihood: patch", low=1, integer=True)
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by theta; see `DirectLoss`. `inference` is not used: the patches have their own."""
-        scores = self._check(graph, theta, labels, weights)
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
         method = choose_method("PatchPseudoLikelihood", "marginals", self.inference)
         patch_of = self.patches(graph)
-        given = _CONDITIONED.get(
-            labels, graph, patch_of.tobytes(), lambda: condition_on_rest(graph, labels, patch_of),
-            lambda made: made.rows.nbytes + made.columns.nbytes + graph_bytes(made.graph),
+        parts = _CONDITIONED.get(
+            labels, graph, patch_of.tobytes(), lambda: _patches_by_weight(graph, labels, patch_of),
+            lambda made: sum(part.n_bytes for _, part in made),
         )  # fmt: skip
-        value, gradient = free_minus_clamped(
-            "PatchPseudoLikelihood", given.graph, given.lower(scores), given.labels, method, method, "marginals",
-            as_generator(random_state),
-        )  # fmt: skip
-        return value, given.pull_back(gradient)
+        value, gradient = 0.0, np.zeros(graph.n_theta)
+        for weight, part in parts:
+            found = free_minus_clamped(part.graph, part.lower(theta), part.labels, method, method, "marginals", rng)
+            if found is None:
+                return None
+            value += weight * found[0]
+            gradient += weight * part.pull_back(found[1])
+        return value, gradient
 
     def patches(self, graph: FactorGraph) -> IntArray:
         """Number of each variable's patch, from 0 on."""
@@ -181,3 +175,13 @@ class PatchPseudoLikelihood(DirectLoss):
                     f"variables. Give the number of each variable's patch."
                 )
         return np.unique(number, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _patches_by_weight(
+    graph: FactorGraph, labels: TrainingLabels, patch_of: IntArray
+) -> list[tuple[float, Conditioned]]:
+    """Patches in groups of equal weight, the mean over their variables; those of weight 0 are left out."""
+    if labels.weights is None:
+        return [(1.0, condition_on_rest(graph, labels, patch_of))]
+    mean = np.bincount(patch_of, labels.weights) / np.bincount(patch_of)
+    return [(float(w), condition_on_rest(graph, labels, patch_of, mean == w)) for w in np.unique(mean[mean > 0])]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.losses.labels import TrainingLabels
-from intarsia.losses.loss import MarginalLoss, check_mu, check_pair
+from intarsia.losses.loss import MarginalLoss
 from intarsia.losses.terms import Terms, factor_terms, variable_terms
 
 
@@ -42,12 +41,8 @@ class UnivariateQuadratic(MarginalLoss):
     name: ClassVar[str] = "univariate_quadratic"
     summary: ClassVar[str] = "labels one by one, with bounded harm from wrong labels"
 
-    def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels, weights: ArrayLike | None = None
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by mu; see `MarginalLoss`."""
-        check_pair(self, graph, labels)
-        return _quadratic(variable_terms(graph, labels, weights), check_mu(self, graph, mu))
+    def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        return _quadratic(variable_terms(graph, labels), mu)
 
 
 class CliqueQuadratic(MarginalLoss):
@@ -77,12 +72,8 @@ class CliqueQuadratic(MarginalLoss):
     summary: ClassVar[str] = "joint labels of neighbours, with bounded harm from wrong labels"
     uses_factors: ClassVar[bool] = True
 
-    def value_and_gradient(
-        self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels, weights: ArrayLike | None = None
-    ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by mu; see `MarginalLoss`."""
-        check_pair(self, graph, labels)
-        return _quadratic(factor_terms(graph, labels, weights), check_mu(self, graph, mu))
+    def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        return _quadratic(factor_terms(graph, labels), mu)
 
 
 def _quadratic(terms: Terms, mu: FloatArray) -> tuple[float, FloatArray]:

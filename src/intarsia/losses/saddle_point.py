@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, as_generator
+from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.losses.clamping import choose_method, free_minus_clamped
@@ -63,18 +62,13 @@ class SaddlePoint(DirectLoss):
         """A lower bound."""
         return "lower bound"
 
-    def value_and_gradient_theta(
+    def _evaluate(
         self,
         graph: FactorGraph,
         theta: FloatArray,
         labels: TrainingLabels,
-        *,
-        inference: str | InferenceMethod | None = None,
-        weights: ArrayLike | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[float, FloatArray]:
-        """Loss and a subgradient; see `DirectLoss`."""
-        scores = self._check(graph, theta, labels, weights)
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
         method = choose_method("SaddlePoint", "map", self.inference, inference, "icm")
-        rng = as_generator(random_state)
-        return free_minus_clamped("SaddlePoint", graph, scores, labels, method, method, "map", rng)
+        return free_minus_clamped(graph, theta, labels, method, method, "map", rng)

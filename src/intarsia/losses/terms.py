@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, as_float_array
-from intarsia.exceptions import InvalidInputError
+from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph
 from intarsia.losses.labels import TrainingLabels
 
@@ -62,7 +60,7 @@ class Terms:
         return np.repeat(values, np.diff(self.ptr))
 
 
-def variable_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None = None) -> Terms:
+def variable_terms(graph: FactorGraph, labels: TrainingLabels) -> Terms:
     """A term for each variable that is not hidden."""
     n_states = graph.n_states
     counts = ~labels.hidden & (n_states > 1)
@@ -72,11 +70,11 @@ def variable_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLik
     else:
         at = np.flatnonzero(labels.allowed & np.repeat(counts, n_states))
         block = np.repeat(np.arange(graph.n_variables), n_states)[at]
-    weight = np.where(counts, _variable_weights(graph, labels, weights), 0.0)
+    weight = counts.astype(np.float64) if labels.weights is None else np.where(counts, labels.weights, 0.0)
     return Terms(graph.variable_ptr, at, block, weight)
 
 
-def factor_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None = None) -> Terms:
+def factor_terms(graph: FactorGraph, labels: TrainingLabels) -> Terms:
     """A term for each factor none of whose variables is hidden."""
     several = np.diff(graph.table_ptr) > 1
     counts = factors_where(graph, ~labels.hidden) & several
@@ -88,11 +86,9 @@ def factor_terms(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike 
     if (counts & ~single).any():
         set_at, set_block = _allowed_entries(graph, labels, np.flatnonzero(counts & ~single))
         at, block = np.concatenate([at, set_at]), np.concatenate([block, set_block])
-    if weights is None:
-        weight = counts.astype(np.float64)
-    else:
-        of_pair = _variable_weights(graph, labels, weights)[graph.scope_idx]
-        total = np.bincount(graph.factor_of_pair, of_pair, graph.n_factors)
+    weight = counts.astype(np.float64)
+    if labels.weights is not None:  # the mean over the factor's variables
+        total = np.bincount(graph.factor_of_pair, labels.weights[graph.scope_idx], graph.n_factors)
         weight = np.where(counts, total / np.maximum(np.diff(graph.scope_ptr), 1), 0.0)
     return Terms(graph.table_ptr, at, block, weight)
 
@@ -139,23 +135,3 @@ def _by_shape(graph: FactorGraph, factors: IntArray) -> list[tuple[list[int], In
         group = group.reshape(-1)
         groups += [(shape.tolist(), here[group == k]) for k, shape in enumerate(distinct)]
     return groups
-
-
-def _variable_weights(graph: FactorGraph, labels: TrainingLabels, weights: ArrayLike | None) -> FloatArray:
-    """Mean weight of the allowed states of each variable."""
-    if weights is None or graph.n_variables == 0:
-        return np.ones(graph.n_variables)
-    values = as_float_array(weights, "weights").reshape(-1)
-    if values.size != labels.allowed.size:
-        raise InvalidInputError(
-            f"weights holds {values.size} numbers, but the {graph.n_variables} variables have {labels.allowed.size} "
-            f"states. Give one for each state of each variable."
-        )
-    bad = ~(values >= 0) | (values == np.inf)
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise InvalidInputError(
-            f"weights[{at}] ({graph.locate(at)}) is {values[at]}. Weights are finite and at least 0."
-        )
-    total = np.add.reduceat(np.where(labels.allowed, values, 0.0), graph.variable_ptr[:-1])
-    return np.asarray(total / labels.n_allowed)
