@@ -3,5 +3,15 @@
 from intarsia.models.histogram_of_gradients import histogram_of_gradients
 from intarsia.models.image_features import edge_features, pixel_features, sinusoidal_expansion
 from intarsia.models.linear_scores import LinearScores
+from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 
-__all__ = ["LinearScores", "edge_features", "histogram_of_gradients", "pixel_features", "sinusoidal_expansion"]
+__all__ = [
+    "LinearScores",
+    "TemplateScores",
+    "Templates",
+    "edge_features",
+    "histogram_of_gradients",
+    "pixel_features",
+    "sinusoidal_expansion",
+    "template_graph",
+]
