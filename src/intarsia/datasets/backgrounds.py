@@ -11,9 +11,15 @@ from numpy.typing import NDArray
 from intarsia._validation import IntArray, as_generator, check_number, frozen
 from intarsia.datasets.archive import Field, damaged, read_arrays, unpack_images
 from intarsia.datasets.location import require
+from intarsia.datasets.splitting import draw_parts
 
 REGIONS = ("sky", "tree", "road", "grass", "water", "building", "mountain", "foreground")
 N_FOLDS = 5
+# The same photograph twice, each labelled by other people.
+SAME_PICTURE = (
+    ("1000288", "9000288"), ("1000875", "9000875"), ("1001184", "9001184"), ("6000068", "6000318"),
+    ("6000117", "6000324"), ("6000257", "6000348"),
+)  # fmt: skip
 _LAYOUT = {
     "rgb": Field(("pixels", 3), kinds="u"),
     "regions": Field(("pixels",), low=-1, high=len(REGIONS) - 1, kinds="i"),
@@ -67,9 +73,11 @@ def load_backgrounds(
 ) -> BackgroundImages:
     """Stanford backgrounds at a fifth of their size, from `stanford_background_20pct.npz`.
 
-    The five folds of equal size (143 of 715) are a seeded permutation; the paper's are not published. The file holds
-    `rgb` and `regions` with the pixels of all images one after the other, and `height`, `width`, `name` per image and
-    `offset` (the first pixel of each image, and the end).
+    The paper's folds are not published. Ours have equal sizes (143 of 715) and are a seeded permutation, mended so that
+    the six photographs that are in the set twice (`SAME_PICTURE`) have both copies in one fold.
+
+    The file holds `rgb` and `regions` with the pixels of all images one after the other, `height`, `width` and `name`
+    per image, and `offset` (the first pixel of each image, and the end).
 
     Parameters
     ----------
@@ -95,7 +103,10 @@ def load_backgrounds(
     arrays = read_arrays(path, _LAYOUT)
     arrays["regions"] = frozen(arrays["regions"].astype(np.int8))
     rgb, regions = (unpack_images(path, arrays, key) for key in ("rgb", "regions"))
-    if len(rgb) < N_FOLDS:
-        raise damaged(path, f"{len(rgb)} images, expected at least one for each of {N_FOLDS} folds")
-    fold = as_generator(random_state).permutation(np.arange(len(rgb), dtype=np.int64) % N_FOLDS)
-    return BackgroundImages(rgb, regions, REGIONS, [str(name) for name in arrays["name"]], frozen(fold))
+    names = [str(name) for name in arrays["name"]]
+    least = N_FOLDS * (2 * len(SAME_PICTURE) + 1)
+    if len(names) < least:
+        raise damaged(path, f"{len(names)} images, expected at least {least} for {N_FOLDS} folds")
+    sizes = [len(range(k, len(names), N_FOLDS)) for k in range(N_FOLDS)]
+    fold = draw_parts(names, sizes, SAME_PICTURE, as_generator(random_state))
+    return BackgroundImages(rgb, regions, REGIONS, names, frozen(fold))

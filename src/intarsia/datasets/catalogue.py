@@ -120,7 +120,7 @@ _SETS = (
         "references of papers with nested fields",
         tuple(f"umass_citation/{part}.{end}.gz" for part in ("training", "dev", "testing") for end in ("tsv", "docs")),
         "Anzaroot and McCallum, University of Massachusetts (2013)",
-        "http://www.iesl.cs.umass.edu/data/data-umasscitationfield",
+        "https://sites.google.com/a/iesl.cs.umass.edu/home/data/umasscitationfield",
         {"training": 1457, "dev": 660, "testing": 367, "labels": 37},
     ),
     DataSet(
@@ -192,7 +192,7 @@ _SETS = (
         "citations of the same papers, written differently",
         ("er_cora/cora_1295.csv.gz",),
         "McCallum, Nigam and Ungar (2000)",
-        "https://www.cs.utexas.edu/~ml/riddle/data.html",
+        "https://www.cs.utexas.edu/users/ml/riddle/data.html",
         {"records": 1295, "entities": 112},
     ),
     DataSet(
