@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from intarsia._version import __version__
 from intarsia.cli.bench import bench_command
+from intarsia.cli.data import data_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
 from intarsia.cli.reproduce import reproduce_command
@@ -76,6 +77,7 @@ app.command("infer", cls=_Command)(infer_command)
 app.command("methods", cls=_Command)(methods_command)
 app.command("tour", cls=_Command)(tour_command)
 app.command("bench", cls=_Command)(bench_command)
+app.command("data", cls=_Command)(data_command)
 app.command("reproduce", cls=_Command)(reproduce_command)
 
 
