@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from intarsia._validation import FloatArray
@@ -58,19 +61,42 @@ def solve_clamped(
 ) -> tuple[float, FloatArray] | None:
     """The same over the labellings that the labels allow; without inference when all are observed."""
     if labels.complete:
-        score = float(graph.score(theta, labels.y))
-        return (score, graph.statistics(labels.y)) if score > -np.inf else None
+        return score_labels(graph, theta, labels)
+    clamped = clamp(graph, theta, labels)
+    if clamped is None:
+        return None
+    found = solve(clamped.graph, clamped.theta, method, task, rng)
+    return None if found is None else (found[0] + clamped.constant, clamped.raise_mu(found[1]))
+
+
+def score_labels(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray] | None:
+    """Score and statistics of a complete labelling; None when it is impossible."""
+    score = float(graph.score(theta, labels.y))
+    return (score, graph.statistics(labels.y)) if score > -np.inf else None
+
+
+@dataclass(frozen=True, eq=False)
+class Clamped:
+    """What is left of a model when the labels are given: a graph of the others, its scores and a constant."""
+
+    graph: FactorGraph
+    theta: FloatArray
+    constant: float
+    raise_mu: Callable[[FloatArray], FloatArray]
+
+
+def clamp(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> Clamped | None:
+    """Fix the observed variables and forbid what label sets do not allow; None when nothing is possible any more."""
     reduction = _REDUCTIONS.get(labels, graph, b"", lambda: _without_observed(graph, labels), _bytes_of)
     constant = reduction.constant(theta)
     if constant == -np.inf:
         return None
     forbidden = ~labels.allowed[np.repeat(~labels.observed, graph.n_states)]
-    clamped = reduction.lower(theta)
+    scores = reduction.lower(theta)
     if forbidden.any():  # label sets
-        clamped = clamped.copy()
-        clamped[: forbidden.size][forbidden] = -np.inf
-    found = solve(reduction.graph, clamped, method, task, rng)
-    return None if found is None else (found[0] + constant, reduction.raise_mu(found[1]))
+        scores = scores.copy()
+        scores[: forbidden.size][forbidden] = -np.inf
+    return Clamped(reduction.graph, scores, constant, reduction.raise_mu)
 
 
 def _without_observed(graph: FactorGraph, labels: TrainingLabels) -> Reduction:

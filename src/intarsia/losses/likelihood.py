@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,28 @@ from intarsia.losses.loss import DirectLoss
 _DEFAULT = "tree_reweighted"
 
 
-class Likelihood(DirectLoss):
+class LogPartitionLoss(DirectLoss):
+    """Base of the losses that are a difference of two log-partitions: of all labellings, and of those allowed."""
+
+    needs: ClassVar[str] = "log_partition"
+    uses_factors: ClassVar[bool] = True
+
+    @abstractmethod
+    def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
+        """Inference for the free and for the clamped term, when this is the model's."""
+
+    def _evaluate(
+        self,
+        graph: FactorGraph,
+        theta: FloatArray,
+        labels: TrainingLabels,
+        inference: str | InferenceMethod | None,
+        rng: np.random.Generator,
+    ) -> tuple[float, FloatArray] | None:
+        return free_minus_clamped(graph, theta, labels, *self.methods(inference), "marginals", rng)
+
+
+class Likelihood(LogPartitionLoss):
     r"""Negative log-likelihood of the labels, with log Z and marginals from one inference method.
 
     Exact where inference is ("tree", "junction_tree"); otherwise the *surrogate* likelihood, whose gradient is exact
@@ -52,8 +74,6 @@ class Likelihood(DirectLoss):
 
     name: ClassVar[str] = "likelihood"
     summary: ClassVar[str] = "a model that is about right, with inference that is about exact"
-    needs: ClassVar[str] = "log_partition"
-    uses_factors: ClassVar[bool] = True
 
     def __init__(self, *, inference: str | InferenceMethod | None = None) -> None:
         self.inference = inference
@@ -69,19 +89,13 @@ class Likelihood(DirectLoss):
         """The same when no label is hidden: then the clamped term is exact."""
         return combine_bounds(_kind(self.inference), "exact")
 
-    def _evaluate(
-        self,
-        graph: FactorGraph,
-        theta: FloatArray,
-        labels: TrainingLabels,
-        inference: str | InferenceMethod | None,
-        rng: np.random.Generator,
-    ) -> tuple[float, FloatArray] | None:
+    def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
+        """The same for both terms."""
         method = choose_method("Likelihood", "marginals", self.inference, inference, _DEFAULT)
-        return free_minus_clamped(graph, theta, labels, method, method, "marginals", rng)
+        return method, method
 
 
-class SurrogateEM(DirectLoss):
+class SurrogateEM(LogPartitionLoss):
     r"""Negative log-likelihood with hidden labels summed out, the two log-partitions by methods chosen apart.
 
     The defaults, mean field below the clamped term and tree-reweighted above the free one, make the value an upper
@@ -119,8 +133,6 @@ class SurrogateEM(DirectLoss):
 
     name: ClassVar[str] = "surrogate_em"
     summary: ClassVar[str] = "hidden labels, with a bound where the two methods give one"
-    needs: ClassVar[str] = "log_partition"
-    uses_factors: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -141,17 +153,11 @@ class SurrogateEM(DirectLoss):
         """The same when no label is hidden: then the clamped term is exact."""
         return combine_bounds(_kind(self.free), "exact")
 
-    def _evaluate(
-        self,
-        graph: FactorGraph,
-        theta: FloatArray,
-        labels: TrainingLabels,
-        inference: str | InferenceMethod | None,
-        rng: np.random.Generator,
-    ) -> tuple[float, FloatArray] | None:
+    def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
+        """Those that were chosen; the model's where none was."""
         free = choose_method("SurrogateEM", "marginals", self.free, inference, _DEFAULT)
         clamped = choose_method("SurrogateEM", "marginals", self.clamped, inference, _DEFAULT)
-        return free_minus_clamped(graph, theta, labels, free, clamped, "marginals", rng)
+        return free, clamped
 
 
 def combine_bounds(free: str, clamped: str) -> str:
