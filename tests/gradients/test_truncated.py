@@ -24,6 +24,7 @@ from intarsia.inference.belief_propagation import BeliefPropagation
 from intarsia.inference.gibbs import Gibbs
 from intarsia.inference.mean_field import MeanField
 from intarsia.inference.pairwise_messages import fits_pairwise
+from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
 from intarsia.inference.tree_reweighted import TreeReweighted
 
@@ -135,6 +136,36 @@ def test_forward_is_the_inference_itself(name, method):
         there = intarsia.infer(graph, theta, inference)
     here = TruncatedGradient(n_iter=4).value_and_gradient(graph, theta, None, RandomQuadratic(graph, True), inference)
     assert np.allclose(here.mu, there.mu, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["mean_field", "belief_propagation", "tree_reweighted"])
+@pytest.mark.parametrize("name", [name for name in FEASIBLE if name not in HARD_ZEROS])
+def test_marginals_are_those_that_were_judged(name, method):
+    """In the layout of the graph as it was given, also where tables are shared or parametric."""
+    graph, theta = ZOO[name]()
+    form = learning_form(graph)
+    rule = TruncatedGradient(n_iter=3)
+    for inference in (method, resolve_method(method, {"temperature": 1.5})):
+        judged = rule.value_and_gradient(
+            form.graph, form.lower(theta), None, RandomQuadratic(form.graph, True), inference
+        )
+        np.testing.assert_allclose(
+            rule.marginals(graph, theta, inference), form.raise_mu(judged.mu), rtol=0, atol=1e-14
+        )
+
+
+def test_marginals_refuse_what_they_cannot_give():
+    graph, theta = ZOO["grid"]()
+    with pytest.raises(NotSupportedError, match=r"cannot differentiate JunctionTree\. Differentiable: MeanField"):
+        TruncatedGradient().marginals(graph, theta, "junction_tree")
+    with pytest.raises(InvalidInputError, match="n_iter"):
+        TruncatedGradient(n_iter=-1).marginals(graph, theta, "mean_field")
+    emptied = grid_graph(1, 2, 2)  # each state of one is forbidden beside every state of the other
+    for model in (ZOO["infeasible_variable"](), (emptied, emptied.pack(tables=np.full((1, 2, 2), -np.inf)))):
+        for method in ("belief_propagation", "tree_reweighted"):
+            with pytest.raises(InvalidInputError, match=r"theta allows no labelling\. Allow some"):
+                TruncatedGradient(n_iter=3).marginals(*model, method)
+    assert TruncatedGradient().marginals(*ZOO["no_variables"](), "mean_field").shape == (0,)
 
 
 def test_mean_field_reaches_the_same_optimum():

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._validation import FloatArray
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.graph.appearance_check import check_appearance
 from intarsia.graph.spanning_trees import appearance_probabilities
-from intarsia.inference.message_passing import MessagePassing
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.tree_reweighted import TreeReweighted
 
@@ -30,12 +29,3 @@ def factor_weights(graph: FactorGraph, inference: InferenceMethod) -> FloatArray
             f"factors. Give one value for each of these, or one for all."
         )
     return check_appearance(graph, np.broadcast_to(given, (graph.n_factors,)).copy())
-
-
-def check_schedule(inference: InferenceMethod, here: str) -> None:
-    """Refuse the schedules whose order of updates is not that of a sweep."""
-    if isinstance(inference, MessagePassing) and inference.schedule != "forward_backward":
-        raise NotSupportedError(
-            f"{here} undoes forward-backward sweeps, but {type(inference).__name__} has "
-            f"schedule={inference.schedule!r}. Set schedule='forward_backward'."
-        )

@@ -7,20 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._validation import check_number
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.gradients.appearance import check_schedule
-from intarsia.gradients.reversal import converge, reversal_of
-from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible
-from intarsia.graph import FactorGraph
-from intarsia.inference.method import InferenceMethod
+from intarsia.gradients.converged import ConvergedRule, FixedPoint
+from intarsia.gradients.rule import GradientResult
 from intarsia.inference.result import Status
 
 # An adjoint that has grown by this factor will not come down again.
 GROWTH = 1e6
 
 
-class BackPropagation(GradientRule):
+class BackPropagation(ConvergedRule):
     """Gradient of a loss of converged marginals, by undoing sweeps at the fixed point until nothing more comes back.
 
     Choose it when memory is short: there is no stack, since every sweep before the last leaves the messages where they
@@ -63,25 +60,13 @@ class BackPropagation(GradientRule):
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
-        check_number(self.tol, "BackPropagation: tol", low=0.0)
+        super().check_settings()
         check_number(self.max_iter, "BackPropagation: max_iter", low=0, integer=True)
 
-    def check_fits(self, inference: InferenceMethod) -> None:
-        """Raise if the inference cannot be undone."""
-        super().check_fits(inference)
-        check_schedule(inference, type(self).__name__)
-
-    def _differentiate(
-        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
-    ) -> GradientResult:
-        run = reversal_of(graph, theta, inference)
-        loop = converge(run, inference, float(self.tol))
-        mu = None if loop.status is Status.INFEASIBLE else run.marginals()
-        if mu is None:
-            return infeasible(graph)
-        value, slope = judge.evaluate(mu)
+    def _pull_back(self, point: FixedPoint) -> GradientResult:
+        run, loop, mu = point.run, point.loop, point.mu
         run.stand_at(run.position())
-        run.pull_beliefs(mu, np.ascontiguousarray(slope, dtype=np.float64), judge.uses_factors)
+        run.pull_beliefs(mu, np.ascontiguousarray(point.slope, dtype=np.float64), point.uses_factors)
         residual, first, largest = np.inf, 0.0, 0.0
         for sweep in range(int(self.max_iter)):
             residual = run.back(-1)
@@ -97,6 +82,6 @@ class BackPropagation(GradientRule):
                 f"{self.tol:g} x {largest:.2e}. Raise max_iter, or use TruncatedGradient: one that grows belongs to a "
                 f"fixed point that is not stable.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return GradientResult(float(value), run.gradient(), mu, status, loop.n_iter, float(residual))
+        return GradientResult(point.value, run.gradient(), mu, status, loop.n_iter, float(residual))

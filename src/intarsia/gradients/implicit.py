@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 from scipy.sparse import block_array, coo_array, csc_array, diags_array
 from scipy.sparse.linalg import splu
 
-from intarsia._validation import FloatArray, IntArray, check_number
-from intarsia.gradients.appearance import check_schedule, factor_weights
-from intarsia.gradients.reversal import converge, reversal_of
-from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible
+from intarsia._validation import FloatArray, IntArray
+from intarsia.gradients.appearance import factor_weights
+from intarsia.gradients.converged import ConvergedRule, FixedPoint
+from intarsia.gradients.rule import GradientResult
 from intarsia.gradients.state_positions import state_positions
 from intarsia.graph import FactorGraph
-from intarsia.inference.method import InferenceMethod
-from intarsia.inference.result import Status
 
 # A marginal below this counts as 0: its own gradient would be no larger.
 ZERO = 1e-14
@@ -26,7 +24,7 @@ SHIFT = 1e-8
 CORRECTIONS = 4
 
 
-class ImplicitGradient(GradientRule):
+class ImplicitGradient(ConvergedRule):
     r"""Gradient of a loss of converged marginals, by implicit differentiation of the optimality conditions.
 
     Choose it to check other rules, or for small graphs with slow convergence: sparse factorisation costs more than
@@ -70,26 +68,10 @@ class ImplicitGradient(GradientRule):
     def __init__(self, *, tol: float = 1e-13) -> None:
         self.tol = tol
 
-    def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
-        check_number(self.tol, "ImplicitGradient: tol", low=0.0)
-
-    def check_fits(self, inference: InferenceMethod) -> None:
-        """Raise if the inference does not fit."""
-        super().check_fits(inference)
-        check_schedule(inference, type(self).__name__)
-
-    def _differentiate(
-        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
-    ) -> GradientResult:
-        run = reversal_of(graph, theta, inference)
-        loop = converge(run, inference, float(self.tol))
-        mu = None if loop.status is Status.INFEASIBLE else run.marginals()
-        if mu is None:
-            return infeasible(graph)
-        value, slope = judge.evaluate(mu)
-        gradient = solve_conditions(graph, factor_weights(graph, inference), mu, slope)
-        return GradientResult(float(value), gradient, mu, loop.status, loop.n_iter)
+    def _pull_back(self, point: FixedPoint) -> GradientResult:
+        rho = factor_weights(point.graph, point.inference)
+        gradient = solve_conditions(point.graph, rho, point.mu, point.slope)
+        return GradientResult(point.value, gradient, point.mu, point.loop.status, point.loop.n_iter)
 
 
 def solve_conditions(graph: FactorGraph, rho: FloatArray, mu: FloatArray, slope: FloatArray) -> FloatArray:

@@ -6,13 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._validation import check_number
 from intarsia.exceptions import InvalidInputError
-from intarsia.gradients.appearance import check_schedule
+from intarsia.gradients.converged import ConvergedRule, FixedPoint
 from intarsia.gradients.reversal import converge, reversal_of
-from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible
-from intarsia.graph import FactorGraph
-from intarsia.inference.method import InferenceMethod
+from intarsia.gradients.rule import GradientResult
 from intarsia.inference.result import Status
 
 # Shifts in units of r and their weights, over r: first, second and fourth order in r.
@@ -23,7 +21,7 @@ _SCHEMES = {
 }
 
 
-class PerturbationGradient(GradientRule):
+class PerturbationGradient(ConvergedRule):
     r"""Gradient of a loss of converged marginals, by inference on scores moved along the loss's own gradient.
 
     Choose it where nothing but inference is at hand, or to check another rule. At a fixed point the Jacobian of the
@@ -74,33 +72,21 @@ class PerturbationGradient(GradientRule):
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
+        super().check_settings()
         if self.sides not in _SCHEMES:
             raise InvalidInputError(f"PerturbationGradient: sides is {self.sides!r}. Known: 1, 2, 4.")
         check_number(self.multiplier, "PerturbationGradient: multiplier", low=0.0, open_low=True)
-        check_number(self.tol, "PerturbationGradient: tol", low=0.0)
 
-    def check_fits(self, inference: InferenceMethod) -> None:
-        """Raise if the inference does not fit."""
-        super().check_fits(inference)
-        check_schedule(inference, type(self).__name__)
-
-    def _differentiate(
-        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
-    ) -> GradientResult:
-        run = reversal_of(graph, theta, inference)
-        loop = converge(run, inference, float(self.tol))
-        mu = None if loop.status is Status.INFEASIBLE else run.marginals()
-        if mu is None:
-            return infeasible(graph)
-        value, slope = judge.evaluate(mu)
+    def _pull_back(self, point: FixedPoint) -> GradientResult:
+        graph, theta, inference, mu = point.graph, point.theta, point.inference, point.mu
         # What has no probability stays so: it needs no push, and a clipped logarithm there would dwarf all others.
-        slope = np.where((mu > 0.0) & np.isfinite(theta), slope, 0.0)
+        slope = np.where((mu > 0.0) & np.isfinite(theta), point.slope, 0.0)
         largest = float(np.abs(slope).max(initial=0.0))
-        gradient, n_iter, status = graph.zeros(), loop.n_iter, loop.status
+        gradient, n_iter, status = graph.zeros(), point.loop.n_iter, point.loop.status
         if largest > 0.0:
             size = float(np.abs(theta[np.isfinite(theta)]).max(initial=0.0))
             step = float(self.multiplier) * np.finfo(float).eps ** (1 / 3) * (1.0 + size) / largest
-            start = run.position()
+            start = point.run.position()
             for shift, weight in _SCHEMES[int(self.sides)]:
                 moved = mu
                 if shift != 0.0:
@@ -112,4 +98,4 @@ class PerturbationGradient(GradientRule):
                     found = again.marginals()
                     moved = mu if found is None else found
                 gradient += weight / step * moved
-        return GradientResult(float(value), gradient, mu, status, n_iter)
+        return GradientResult(point.value, gradient, mu, status, n_iter)

@@ -73,6 +73,6 @@ def converge(run: Reversal, inference: InferenceMethod, tol: float) -> Iteration
             f"{type(inference).__name__} did not converge within {loop.n_iter} sweeps: residual {loop.residual:.2e} "
             f"against tol={tol:g}. The gradient is that of no fixed point; raise max_iter, or use TruncatedGradient.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return loop

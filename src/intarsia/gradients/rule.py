@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
+from intarsia.inference.message_passing import MessagePassing
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import method_class, resolve_method
 from intarsia.inference.result import Status
@@ -132,6 +133,18 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
         self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
     ) -> GradientResult:
         """Check that everything fits, take the temperature out of theta, and differentiate."""
+        scores = self.check(graph, theta, inference)
+        if graph.n_variables == 0:
+            return GradientResult(float(judge.evaluate(graph.zeros())[0]), graph.zeros(), graph.zeros(), Status.EXACT)
+        if nothing_left(graph, scores):
+            return infeasible(graph)
+        found = self._differentiate(graph, scores, judge, inference)
+        if inference.temperature in (None, 1.0):
+            return found
+        return replace(found, gradient=found.gradient / float(inference.temperature))
+
+    def check(self, graph: FactorGraph, theta: FloatArray, inference: InferenceMethod) -> FloatArray:
+        """Raise unless everything fits; otherwise theta over the temperature."""
         here = type(self).__name__
         self.check_settings()
         self.check_fits(inference)
@@ -147,17 +160,7 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
                 f"Use a temperature above 0."
             )
         scores = graph.check_theta(theta)
-        split = int(graph.variable_ptr[-1])
-        if split == 0:
-            return GradientResult(float(judge.evaluate(graph.zeros())[0]), graph.zeros(), graph.zeros(), Status.EXACT)
-        if np.maximum.reduceat(scores[:split], graph.variable_ptr[:-1]).min() == -np.inf:
-            return infeasible(graph)
-        if temperature == 1.0:
-            return self._differentiate(graph, scores, judge, inference)
-        found = self._differentiate(graph, scores / temperature, judge, inference)
-        return GradientResult(
-            found.value, found.gradient / temperature, found.mu, found.status, found.n_iter, found.residual
-        )
+        return scores if temperature == 1.0 else scores / temperature
 
     def check_fits(self, inference: InferenceMethod) -> None:
         """Raise NotSupportedError if this rule cannot differentiate the inference."""
@@ -166,6 +169,17 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
             raise NotSupportedError(
                 f"{type(self).__name__} cannot differentiate {type(inference).__name__}. Differentiable: {able}."
             )
+        if isinstance(inference, MessagePassing) and inference.schedule != "forward_backward":
+            raise NotSupportedError(
+                f"{type(self).__name__} undoes forward-backward sweeps, but {type(inference).__name__} has "
+                f"schedule={inference.schedule!r}. Set schedule='forward_backward'."
+            )
+
+
+def nothing_left(graph: FactorGraph, theta: FloatArray) -> bool:
+    """Whether some variable has no possible state."""
+    split = int(graph.variable_ptr[-1])
+    return bool(np.maximum.reduceat(theta[:split], graph.variable_ptr[:-1]).min() == -np.inf)
 
 
 def infeasible(graph: FactorGraph) -> GradientResult:

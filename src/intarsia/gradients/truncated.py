@@ -7,11 +7,12 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._validation import FloatArray, check_number
-from intarsia.gradients.appearance import check_schedule
+from intarsia.exceptions import InvalidInputError
 from intarsia.gradients.reversal import reversal_of
-from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible
-from intarsia.graph import FactorGraph
+from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible, nothing_left
+from intarsia.graph import FactorGraph, learning_form
 from intarsia.inference.method import InferenceMethod
+from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
 
 
@@ -63,10 +64,45 @@ class TruncatedGradient(GradientRule):
         """Raise for settings that cannot be meant."""
         check_number(self.n_iter, "TruncatedGradient: n_iter", low=0, integer=True)
 
-    def check_fits(self, inference: InferenceMethod) -> None:
-        """Raise if the inference cannot be undone."""
-        super().check_fits(inference)
-        check_schedule(inference, type(self).__name__)
+    def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
+        """Marginals after exactly `n_iter` sweeps: what a model fitted by this rule predicts with.
+
+        `infer` with that many sweeps is not always the same: mean field passes over variables that hardly move.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            Any; it is brought into learning form, and the marginals are in its own layout.
+        theta : (graph.n_theta,) array
+            Scores; -inf marks the impossible.
+        inference : str or InferenceMethod
+            One of those in `differentiates`.
+
+        Raises
+        ------
+        NotSupportedError
+            If the rule cannot differentiate the inference.
+        InvalidInputError
+            If theta allows no labelling.
+
+        Examples
+        --------
+        >>> from intarsia.graph import chain_graph
+        >>> graph = chain_graph(2, 2)
+        >>> TruncatedGradient(n_iter=1).marginals(graph, graph.zeros(), "tree_reweighted")[:2].tolist()
+        [0.5, 0.5]
+        """
+        method = resolve_method(inference, {})
+        form = learning_form(graph)
+        scores = self.check(form.graph, form.lower(graph.check_theta(theta)), method)
+        if form.graph.n_variables == 0:
+            return form.raise_mu(form.graph.zeros())
+        run = None if nothing_left(form.graph, scores) else reversal_of(form.graph, scores, method)
+        swept = run is not None and not any(np.isnan(run.sweep()) for _ in range(int(self.n_iter)))
+        mu = run.marginals() if run is not None and swept else None
+        if mu is None:
+            raise InvalidInputError("TruncatedGradient: theta allows no labelling. Allow some, with scores above -inf.")
+        return form.raise_mu(mu)
 
     def _differentiate(
         self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
