@@ -41,7 +41,7 @@ def test_begins_anew_on_a_bad_direction():
         nonlocal calls
         calls += 1
         value, gradient = rosenbrock(x)
-        return value, -gradient if 20 <= calls < 50 else gradient
+        return value, -gradient if 20 <= calls < 35 else gradient
 
     found = LBFGS(tol=1e-6).minimize(misled, np.zeros(4))
     assert found.n_restarts >= 1

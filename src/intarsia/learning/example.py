@@ -62,7 +62,7 @@ class Example:
     @property
     def mass(self) -> float:
         """The example's weight times the sum of the weights of its labelled variables."""
-        weights = getattr(self.labels, "weights", None)
+        weights = self.labels.weights
         return self.weight * (self.n_labelled if weights is None else float(weights[~self.labels.hidden].sum()))
 
 

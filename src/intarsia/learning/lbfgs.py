@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import minimize
 
 from intarsia._validation import FloatArray, check_number
-from intarsia.exceptions import InvalidInputError
-from intarsia.inference.result import Status
-from intarsia.learning.optimizer import Minimum, Objective, Optimizer
+from intarsia.learning.line_search import Trial, wolfe_step
+from intarsia.learning.optimizer import Optimizer
+from intarsia.learning.search import Search, largest, rounding
 
-# A run that gains a smaller share than this has nothing more to give, and is not begun anew.
-LEAST_GAIN = 1e-9
+# A search that for so many iterations lowers neither the value nor the gradient has nothing more to give.
+MAX_IDLE = 10
 
 
 class LBFGS(Optimizer):
-    """Minimum of a smooth function by L-BFGS (SciPy), begun anew from the best point on a bad search direction.
+    r"""Minimum of a smooth function by L-BFGS, begun anew from the best point on a bad search direction.
 
-    Choose it when all data fit in one evaluation, which is the rule here. The function need not be convex. Ctrl-C ends
-    the search and keeps the best point.
+    Choose it when all data fit in one evaluation, which is the rule here. The function need not be convex, and may be
+    infinite or NaN away from the start: such a step counts as too long. The direction is
+    :math:`-H \nabla f` with H from the last `memory` steps and changes of gradient by the two-loop recursion; the step
+    satisfies the strong Wolfe conditions, and rarely costs more than one evaluation. All of its state are arrays, so
+    that a search which was broken off goes on exactly as it would have. Ctrl-C ends it and keeps the best point.
 
     Parameters
     ----------
     max_iter : int
-        Most iterations, over all restarts; each costs little more than one evaluation.
+        Most iterations, over all restarts.
     tol : float
         Converged when no entry of the gradient is larger.
     memory : int
@@ -34,7 +35,7 @@ class LBFGS(Optimizer):
 
     References
     ----------
-    Domke2013, section 8.4, for the restarts.
+    Liu1989; Domke2013, section 8.4, for the restarts.
 
     Examples
     --------
@@ -57,99 +58,52 @@ class LBFGS(Optimizer):
         check_number(self.tol, "LBFGS: tol", low=0.0)
         check_number(self.memory, "LBFGS: memory", low=1, integer=True)
 
-    def minimize(self, objective: Objective, start: FloatArray) -> Minimum:
-        """Lowest point found from `start`.
+    def advance(self, search: Search) -> None:
+        """One step; where none can be found, once more from the best point without what was gathered."""
+        found = self._step(search)
+        if found is None:
+            search.n_restarts += 1
+            search.memory = {}
+            # Anew, since a function that misled the search may have given a wrong gradient.
+            search.accept(search.best_point, *search.evaluate(search.best_point))
+            found = self._step(search)
+        if found is None:
+            search.stalled = True
+            return
+        self._remember(search, found)
+        gained = search.value - found.value > rounding(found.value) or largest(found.gradient) < search.best_norm
+        idle = 0 if gained else int(search.memory.get("idle", np.array(0))) + 1
+        search.memory["idle"] = np.array(idle)
+        search.stalled = idle >= MAX_IDLE
+        search.accept(found.point, found.value, found.gradient)
 
-        Raises
-        ------
-        InvalidInputError
-            If the value at the start is not finite.
-        """
-        self.check_settings()
-        search = _Search(objective, np.array(start, dtype=np.float64))
-        n_restarts = 0
-        try:
-            search.begin()
-            status = self._state_of(search)
-            while status is None:
-                before, steps = search.best_value, search.n_iter
-                self._run(search)
-                status = self._state_of(search)
-                gained = before - search.best_value > LEAST_GAIN * max(1.0, abs(before))
-                if status is None and (not gained or search.n_iter == steps):
-                    status = Status.STALLED
-                n_restarts += status is None
-        except KeyboardInterrupt:
-            if search.best_gradient is None:  # nothing was reached that could be kept
-                raise
-            status = Status.INTERRUPTED
-        return search.minimum(status, n_restarts)
+    def _step(self, search: Search) -> Trial | None:
+        length = float(np.linalg.norm(search.gradient))
+        if not np.isfinite(length) or length == 0.0:
+            return None
+        if "steps" not in search.memory:
+            return wolfe_step(search, -search.gradient, 1.0 / length)
+        return wolfe_step(search, _direction(search), 1.0)
 
-    def _state_of(self, search: _Search) -> Status | None:
-        if search.best_norm <= self.tol:
-            return Status.CONVERGED
-        return Status.MAX_ITER if search.n_iter >= self.max_iter else None
-
-    def _run(self, search: _Search) -> None:
-        options = {"maxiter": int(self.max_iter) - search.n_iter, "maxfun": 10**9, "maxcor": int(self.memory)}
-        minimize(  # type: ignore[call-overload]  # the stubs know no jac=True
-            search.evaluate,
-            search.best_point.copy(),
-            jac=True,
-            method="L-BFGS-B",
-            callback=search.record,
-            options=options | {"gtol": float(self.tol), "ftol": 1e-13},
-        )
+    def _remember(self, search: Search, found: Trial) -> None:
+        step, change = found.point - search.point, found.gradient - search.gradient
+        if step @ change <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+            return  # no curvature to learn from
+        for name, new in (("steps", step), ("changes", change)):
+            old = search.memory.get(name, np.empty((0, new.size)))
+            search.memory[name] = np.concatenate([old[max(0, len(old) + 1 - int(self.memory)) :], new[None]])
 
 
-class _Search:
-    """The objective with a memory: the best point, the last one, and the history."""
-
-    def __init__(self, objective: Objective, start: FloatArray) -> None:
-        self.objective = objective
-        self.best_point = start
-        self.best_value = np.inf
-        self.best_gradient: FloatArray | None = None
-        self.last: tuple[float, float] = (np.inf, np.inf)
-        self.n_iter = 0
-        self.n_evaluations = 0
-        self.clock = time.perf_counter()
-        self.rows: list[tuple[float, float, float, int]] = []
-
-    def begin(self) -> None:
-        value, _ = self.evaluate(self.best_point)
-        if not np.isfinite(value):
-            raise InvalidInputError(
-                f"LBFGS: the value at the start is {value}. Start where it is finite, such as at weights of 0."
-            )
-        self._add_row()
-
-    def evaluate(self, point: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = self.objective(point)
-        self.n_evaluations += 1
-        self.last = value, _largest(gradient)
-        if value < self.best_value and np.isfinite(gradient).all():
-            self.best_value, self.best_gradient = float(value), gradient.copy()
-            self.best_point = np.array(point)
-        return value, gradient
-
-    def record(self, _: FloatArray) -> None:
-        self.n_iter += 1
-        self._add_row()
-
-    def _add_row(self) -> None:  # SciPy accepts the point that it evaluated last
-        self.rows.append((*self.last, time.perf_counter() - self.clock, self.n_evaluations))
-
-    @property
-    def best_norm(self) -> float:
-        return np.inf if self.best_gradient is None else _largest(self.best_gradient)
-
-    def minimum(self, status: Status, n_restarts: int) -> Minimum:
-        columns = np.array(self.rows, dtype=np.float64).reshape(-1, 4).T
-        names = ("risk", "gradient_norm", "seconds", "evaluations")
-        history = dict(zip(names, columns, strict=True))
-        return Minimum(self.best_point, self.best_value, self.best_norm, status, self.n_iter, int(n_restarts), history)
-
-
-def _largest(gradient: FloatArray) -> float:
-    return float(np.abs(gradient).max(initial=0.0))
+def _direction(search: Search) -> FloatArray:
+    """Minus the gradient times the inverse Hessian that the remembered pairs imply (Liu1989, two-loop recursion)."""
+    steps, changes = search.memory["steps"], search.memory["changes"]
+    weight = 1.0 / np.einsum("ij,ij->i", steps, changes)
+    turned = -search.gradient
+    along = np.zeros(len(steps))
+    for i in range(len(steps) - 1, -1, -1):
+        along[i] = weight[i] * (steps[i] @ turned)
+        turned -= along[i] * changes[i]
+    turned /= weight[-1] * (changes[-1] @ changes[-1])
+    for i in range(len(steps)):
+        turned += (along[i] - weight[i] * (changes[i] @ turned)) * steps[i]
+    return turned

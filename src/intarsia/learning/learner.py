@@ -14,7 +14,7 @@ from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod, infer
 from intarsia.learning.example import Example
-from intarsia.learning.optimizer import Minimum
+from intarsia.learning.minimum import Minimum
 
 
 class Learner(BaseEstimator, ABC):  # type: ignore[misc]

@@ -1,58 +1,106 @@
-"""What every optimiser is: settings, and one function from an objective and a start to a minimum."""
+"""What every optimiser is: settings, how one iteration goes, and the loop over iterations."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from intarsia._validation import FloatArray
+from intarsia.exceptions import NotSupportedError
 from intarsia.inference.result import Status
-
-Objective = Callable[[FloatArray], tuple[float, FloatArray]]
-
-
-@dataclass(frozen=True, eq=False)
-class Minimum:
-    """The best point that was met, and how the search went.
-
-    Attributes
-    ----------
-    point : float array
-        Where the value was lowest.
-    value : float
-        The value there.
-    gradient_norm : float
-        Largest entry of the gradient there, in absolute value.
-    status : Status
-        CONVERGED, MAX_ITER, STALLED (no direction helps any more) or INTERRUPTED.
-    n_iter, n_restarts : int
-        Iterations in all, and how often the search began anew.
-    history : dict of arrays
-        For the start and every iteration: "risk", "gradient_norm", "seconds" and "evaluations" so far.
-    """
-
-    point: FloatArray
-    value: float
-    gradient_norm: float
-    status: Status
-    n_iter: int
-    n_restarts: int = 0
-    history: dict[str, FloatArray] = field(default_factory=dict)
+from intarsia.learning.minimum import Minimum, Objective
+from intarsia.learning.search import Search
 
 
 class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the optimisers: settings, and one function from objective and start to a minimum."""
+    """Base of the optimisers: settings, and how one iteration goes; the loop over them is here."""
 
     name: ClassVar[str]
+    """Name in the registry."""
+    limit_name: ClassVar[str] = "max_iter"
+    """Name of the setting that bounds the iterations."""
+    takes_batches: ClassVar[bool] = False
+    """Whether it can learn from data that come bit by bit, see `epoch`."""
+    tol: float
 
     @abstractmethod
     def check_settings(self) -> None:
         """Raise InvalidInputError for settings that cannot be meant."""
 
     @abstractmethod
-    def minimize(self, objective: Objective, start: FloatArray) -> Minimum:
-        """Lowest point found from `start`."""
+    def advance(self, search: Search) -> None:
+        """Make one iteration; set `search.stalled` if nothing helps any more."""
+
+    def epoch(
+        self, objective: Objective, point: FloatArray, memory: Mapping[str, NDArray[Any]], random_state: int
+    ) -> tuple[FloatArray, dict[str, NDArray[Any]], float]:
+        """One pass over the data, for optimisers with `takes_batches`: new point, new memory, mean value on the way."""
+        from intarsia.learning.registry import optimizer_class, optimizer_names
+
+        able = [optimizer_class(name) for name in optimizer_names() if optimizer_class(name).takes_batches]
+        raise NotSupportedError(
+            f"{type(self).__name__} needs all data at once. These learn step by step: "
+            f"{', '.join(one.__name__ for one in able)}."
+        )
+
+    def minimize(
+        self,
+        objective: Objective,
+        start: FloatArray,
+        *,
+        random_state: int = 0,
+        resume: Mapping[str, NDArray[Any]] | None = None,
+        watch: Callable[[Search], bool] | None = None,
+    ) -> Minimum:
+        """Lowest point found from `start`.
+
+        Parameters
+        ----------
+        objective : function
+            From a point to value and gradient.
+        start : float array
+            Where to begin; not changed.
+        random_state : int
+            Seed of optimisers that draw batches.
+        resume : dict of arrays, optional
+            `Search.arrays()` of an earlier search, which goes on as if it had not been broken off.
+        watch : function, optional
+            Called with the `Search` at the start and after every iteration; True ends the search as STALLED.
+
+        Raises
+        ------
+        InvalidInputError
+            If value or gradient at the start are not finite.
+        """
+        self.check_settings()
+        search = Search(objective, start, random_state)
+        try:
+            if resume is None:
+                search.begin(type(self).__name__)
+                stop = watch is not None and watch(search)
+            else:
+                search.restore(resume)
+                stop = False
+            status = self._status(search)
+            while status is None and not stop:
+                self.advance(search)
+                search.n_iter += 1
+                search.add_row()
+                stop = watch is not None and watch(search)
+                status = self._status(search)
+        except KeyboardInterrupt:
+            if not search.rows:  # nothing was reached that could be kept
+                raise
+            status = Status.INTERRUPTED
+        return search.minimum(status or Status.STALLED)
+
+    def _status(self, search: Search) -> Status | None:
+        if search.best_norm <= self.tol:
+            return Status.CONVERGED
+        if search.stalled:
+            return Status.STALLED
+        return Status.MAX_ITER if search.n_iter >= getattr(self, self.limit_name) else None

@@ -11,7 +11,7 @@ from intarsia.learning.optimizer import Optimizer
 OPTIMIZERS: Registry[Optimizer] = Registry(
     "optimizer",
     "intarsia.learning",
-    {"lbfgs": "LBFGS"},
+    {"lbfgs": "LBFGS", "sgd": "SGD", "adam": "Adam"},
     Optimizer,  # type: ignore[type-abstract]
 )
 
@@ -29,9 +29,20 @@ def optimizer_names() -> list[str]:
     Examples
     --------
     >>> optimizer_names()
-    ['lbfgs']
+    ['lbfgs', 'sgd', 'adam']
     """
     return OPTIMIZERS.names
+
+
+def optimizer_class(name: str) -> type[Optimizer]:
+    """Class of a name.
+
+    Examples
+    --------
+    >>> optimizer_class("lbfgs").takes_batches
+    False
+    """
+    return OPTIMIZERS.get(name)
 
 
 def resolve_optimizer(optimizer: str | Optimizer, settings: dict[str, Any] | None = None) -> Optimizer:

@@ -14,13 +14,14 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.gradients import GradientRule
 from intarsia.inference import InferenceMethod
 from intarsia.learning.example import Example
+from intarsia.learning.minimum import SummedObjective
 from intarsia.losses import DirectLoss, Loss
 
 # Examples are summed in this many parts, whatever the number of workers, so that results do not depend on it.
 MAX_PARTS = 64
 
 
-class Risk:
+class Risk(SummedObjective):
     """The regularised risk of given examples: called with weights, it gives value and gradient.
 
     Parameters
@@ -88,8 +89,9 @@ class Risk:
         for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs):
             value += part_value
             gradient += part_gradient
-        value = value / self.mass + 0.5 * self.ridge * float(weights @ weights)
-        return value, gradient / self.mass + self.ridge * weights
+        mass = self.mass or 1.0  # a batch may happen to have no labels
+        value = value / mass + 0.5 * self.ridge * float(weights @ weights)
+        return value, gradient / mass + self.ridge * weights
 
     def _sum(self, part: Any, weights: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = 0.0, np.zeros(self.n_weights)

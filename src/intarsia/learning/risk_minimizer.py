@@ -19,7 +19,8 @@ from intarsia.inference import InferenceMethod, Status
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.example import Example
 from intarsia.learning.learner import Learner
-from intarsia.learning.optimizer import Minimum, Optimizer
+from intarsia.learning.minimum import Minimum
+from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.losses import Loss, MarginalLoss, resolve_loss

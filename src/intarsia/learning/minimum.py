@@ -1,0 +1,61 @@
+"""What is minimised, and what comes back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray
+from intarsia.inference.result import Status
+
+Objective = Callable[[FloatArray], tuple[float, FloatArray]]
+
+COLUMNS = ("risk", "gradient_norm", "seconds", "evaluations")
+
+
+class SummedObjective(ABC):
+    """An objective that is a mean over parts, so that mini-batches can be drawn from it."""
+
+    @abstractmethod
+    def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
+        """Value and gradient over all parts."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of parts."""
+
+    @abstractmethod
+    def subset(self, indices: ArrayLike) -> Objective:
+        """The same objective over some of the parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """The best point that was met, and how the search went.
+
+    Attributes
+    ----------
+    point : float array
+        Where the value was lowest.
+    value : float
+        The value there.
+    gradient_norm : float
+        Largest entry of the gradient there, in absolute value.
+    status : Status
+        CONVERGED, MAX_ITER, STALLED (no direction helps any more) or INTERRUPTED.
+    n_iter, n_restarts : int
+        Iterations in all, and how often the search began anew.
+    history : dict of arrays
+        For the start and every iteration: "risk", "gradient_norm", "seconds" and "evaluations" so far.
+    """
+
+    point: FloatArray
+    value: float
+    gradient_norm: float
+    status: Status
+    n_iter: int
+    n_restarts: int = 0
+    history: dict[str, FloatArray] = field(default_factory=dict)

@@ -1,0 +1,110 @@
+"""The state of one search for a minimum: where it is, the best it met and what it cost, in arrays that can be kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.inference.result import Status
+from intarsia.learning.minimum import COLUMNS, Minimum, Objective
+
+_COUNTS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
+_SHARED = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
+
+
+class Search:
+    """What an optimiser works on; everything but the objective is restored from `arrays()`.
+
+    Attributes
+    ----------
+    point, value, gradient : array, float, array
+        The present point.
+    best_point, best_value, best_norm : array, float, float
+        The lowest point that was ever evaluated, and the largest entry of the gradient there.
+    memory : dict of arrays
+        The optimiser's own.
+    rows : list of tuples
+        History: a row for the start and for each iteration.
+    stalled : bool
+        Whether nothing helps any more.
+    """
+
+    def __init__(self, objective: Objective, start: FloatArray, random_state: int = 0) -> None:
+        self.objective = objective
+        self.random_state = random_state
+        self.point = np.array(start, dtype=np.float64)
+        self.value, self.gradient = np.inf, np.zeros_like(self.point)
+        self.best_point, self.best_value, self.best_norm = self.point, np.inf, np.inf
+        self.memory: dict[str, NDArray[Any]] = {}
+        self.rows: list[tuple[float, ...]] = []
+        self.n_iter, self.n_restarts, self.n_evaluations, self.seconds, self.stalled = 0, 0, 0, 0.0, False
+        self._clock = time.perf_counter()
+
+    def begin(self, where: str) -> None:
+        """Evaluate the start, which must be finite."""
+        value, gradient = self.evaluate(self.point)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            what = "gradient" if np.isfinite(value) else "value"
+            raise InvalidInputError(
+                f"{where}: the {what} at the start is {value if what == 'value' else 'not finite'}. Start where it is "
+                f"finite, such as at weights of 0."
+            )
+        self.accept(self.point, value, gradient)
+        self.add_row()
+
+    def evaluate(self, point: FloatArray) -> tuple[float, FloatArray]:
+        """Value and gradient of the objective; the best point is kept."""
+        value, gradient = self.objective(point)
+        self.n_evaluations += 1
+        if value < self.best_value and np.isfinite(value) and np.isfinite(gradient).all():
+            self.best_point, self.best_value, self.best_norm = np.array(point), float(value), largest(gradient)
+        return float(value), gradient
+
+    def accept(self, point: FloatArray, value: float, gradient: FloatArray) -> None:
+        """Move there. Of points that differ by rounding only, the last is the best."""
+        self.point, self.value, self.gradient = np.array(point), value, np.array(gradient)
+        if value <= self.best_value + rounding(value):
+            self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
+
+    def add_row(self) -> None:
+        """Note the present point in the history."""
+        now = time.perf_counter()
+        self.seconds, self._clock = self.seconds + now - self._clock, now
+        self.rows.append((self.value, largest(self.gradient), self.seconds, float(self.n_evaluations)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that `restore` needs."""
+        kept = {name: np.asarray(getattr(self, name)) for name in (*_COUNTS, *_SHARED)}
+        kept["rows"] = np.array(self.rows)
+        return kept | {f"memory_{name}": array for name, array in self.memory.items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from where `arrays` were taken."""
+        for name in (*_COUNTS, *_SHARED):
+            array = arrays[name]
+            setattr(self, name, array.copy() if array.ndim else array.item())
+        self.rows = [tuple(row) for row in arrays["rows"].tolist()]
+        self.memory = {name[7:]: array.copy() for name, array in arrays.items() if name.startswith("memory_")}
+
+    def minimum(self, status: Status) -> Minimum:
+        """The result, as the search stands."""
+        history = dict(zip(COLUMNS, np.array(self.rows).reshape(-1, len(COLUMNS)).T, strict=True))
+        return Minimum(
+            self.best_point, self.best_value, self.best_norm, status, self.n_iter, int(self.n_restarts), history
+        )
+
+
+def largest(gradient: FloatArray) -> float:
+    """Largest entry, in absolute value."""
+    return float(np.abs(gradient).max(initial=0.0))
+
+
+def rounding(value: float) -> float:
+    """By how much a value may be off through rounding alone."""
+    return 1e-14 * max(1e-3, abs(value))
