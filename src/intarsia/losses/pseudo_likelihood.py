@@ -69,7 +69,7 @@ class PseudoLikelihood(DirectLoss):
         most_factors = int(np.diff(pair_ptr).max(initial=0))
         value = float(
             add_pseudo_likelihood(
-                theta, gradient, labels.y, read_only(labels.allowed), weight, graph.n_states,
+                theta, gradient, read_only(labels.y), read_only(labels.allowed), weight, graph.n_states,
                 graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
                 graph.table_ptr, *np.empty((2, int(graph.n_states.max(initial=0)))),
                 *np.empty((2, most_factors), np.int64),
