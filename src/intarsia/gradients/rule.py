@@ -17,7 +17,7 @@ from intarsia.inference.message_passing import MessagePassing
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import method_class, resolve_method
 from intarsia.inference.result import Status
-from intarsia.losses.registry import loss_class, loss_names
+from intarsia.losses.registry import loss_names, resolve_loss
 
 
 class LossOfMarginals(Protocol):
@@ -119,15 +119,18 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
             If loss, inference and rule do not fit; the message names those that do.
         """
         method = resolve_method(inference, {}) if isinstance(inference, str) else inference
-        if getattr(loss, "needs", None) != "marginals":
-            able = [name for name in loss_names() if loss_class(name).needs == "marginals"]
+        if not self.fits_loss(loss):
+            able = [name for name in loss_names() if self.fits_loss(resolve_loss(name))]
             raise NotSupportedError(
-                f"{type(self).__name__} differentiates losses of marginals, but {type(loss).__name__} needs "
-                f"{getattr(loss, 'needs', 'something else')} and has a gradient of its own. These fit: "
-                f"{', '.join(able)}."
+                f"{type(self).__name__} does not know how {type(loss).__name__} flows back: it needs "
+                f"{getattr(loss, 'needs', 'something else')}. These losses fit: {', '.join(able)}."
             )
         judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels), bool(loss.uses_factors))
         return self.differentiate(graph, theta, judge, method)
+
+    def fits_loss(self, loss: Any) -> bool:
+        """Whether this rule knows how such a loss flows back."""
+        return getattr(loss, "needs", None) == "marginals"
 
     def differentiate(
         self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod

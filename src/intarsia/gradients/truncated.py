@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._validation import FloatArray, check_number
 from intarsia.exceptions import InvalidInputError
+from intarsia.gradients.free_energy import free_energy_found
 from intarsia.gradients.reversal import reversal_of
 from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible, nothing_left
 from intarsia.graph import FactorGraph, learning_form
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
+from intarsia.losses import TrainingLabels
+from intarsia.losses.clamping import clamp, score_labels
+from intarsia.losses.likelihood import LogPartitionLoss
+from intarsia.losses.loss import check_pair
 
 
 class TruncatedGradient(GradientRule):
@@ -103,6 +109,36 @@ class TruncatedGradient(GradientRule):
         if mu is None:
             raise InvalidInputError("TruncatedGradient: theta allows no labelling. Allow some, with scores above -inf.")
         return form.raise_mu(mu)
+
+    def fits_loss(self, loss: Any) -> bool:
+        """Losses of marginals, and those of log-partitions through the free energy after the sweeps."""
+        return super().fits_loss(loss) or isinstance(loss, LogPartitionLoss)
+
+    def value_and_gradient(
+        self, graph: FactorGraph, theta: FloatArray, labels: Any, loss: Any, inference: str | InferenceMethod
+    ) -> GradientResult:
+        """See `GradientRule`; a likelihood is the truncated one (Domke2013, section 7.3), which may exceed 1."""
+        if not isinstance(loss, LogPartitionLoss):
+            return super().value_and_gradient(graph, theta, labels, loss, inference)
+        free, clamped = loss.methods(inference)
+        check_pair(loss, graph, labels)
+        above = free_energy_found(self, graph, theta, free)
+        below = self._clamped(graph, graph.check_theta(theta), labels, clamped)
+        if below is None or above.mu is None:
+            return infeasible(graph)
+        return replace(above, value=above.value - below[0], gradient=above.gradient - below[1])
+
+    def _clamped(
+        self, graph: FactorGraph, theta: FloatArray, labels: TrainingLabels, method: InferenceMethod
+    ) -> tuple[float, FloatArray] | None:
+        """Free energy of what the labels leave open, with its gradient; the score of a complete labelling."""
+        if labels.complete:
+            return score_labels(graph, theta, labels)
+        rest = clamp(graph, theta, labels)
+        if rest is None:
+            return None
+        found = free_energy_found(self, rest.graph, rest.theta, method)
+        return None if found.mu is None else (found.value + rest.constant, rest.raise_mu(found.gradient))
 
     def _differentiate(
         self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
