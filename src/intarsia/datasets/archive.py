@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from intarsia._validation import frozen, read_only
 from intarsia.exceptions import FileFormatError
 
+# What reading a zip archive with changed bytes raises: wrong lengths, sums, versions, methods, offsets, headers.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
+
 
 @dataclass(frozen=True)
 class Field:
@@ -120,15 +123,17 @@ def unpack_images(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, pref
 
 
 def _load(path: Path, keys: list[str]) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
+    # Opened here, so that a file that may not be read is told from one that makes no sense.
+    with path.open("rb") as stream:
+        try:
+            archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise damaged(path, "a single array, not an npz archive")
             lacking = [key for key in keys if key not in archive.files]
             if lacking:
                 raise damaged(path, f"array {lacking[0]!r} is not in it (there are: {', '.join(archive.files)})")
             return {key: frozen(archive[key]) for key in keys}
-    except FileFormatError:
-        raise
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise damaged(path, f"not a readable npz archive ({error})") from None
+        except FileFormatError:
+            raise
+        except _DAMAGE as error:
+            raise damaged(path, f"not a readable npz archive ({error})") from None
