@@ -3,6 +3,7 @@
 from intarsia.learning.adam import Adam
 from intarsia.learning.example import Example, example
 from intarsia.learning.grid_crf import GridCRF
+from intarsia.learning.incremental import Incremental
 from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
@@ -18,6 +19,7 @@ __all__ = [
     "Adam",
     "Example",
     "GridCRF",
+    "Incremental",
     "Learner",
     "Minimum",
     "Optimizer",

@@ -54,7 +54,7 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         random_state: int = 0,
         resume: Mapping[str, NDArray[Any]] | None = None,
-        watch: Callable[[Search], bool] | None = None,
+        watch: Callable[[Search], None] | None = None,
     ) -> Minimum:
         """Lowest point found from `start`.
 
@@ -69,7 +69,7 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         resume : dict of arrays, optional
             `Search.arrays()` of an earlier search, which goes on as if it had not been broken off.
         watch : function, optional
-            Called with the `Search` at the start and after every iteration; True ends the search as STALLED.
+            Called with the `Search` at the start and after every iteration; ends it by setting `stalled`.
 
         Raises
         ------
@@ -81,22 +81,21 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         try:
             if resume is None:
                 search.begin(type(self).__name__)
-                stop = watch is not None and watch(search)
+                if watch is not None:
+                    watch(search)
             else:
                 search.restore(resume)
-                stop = False
-            status = self._status(search)
-            while status is None and not stop:
+            while (status := self._status(search)) is None:
                 self.advance(search)
                 search.n_iter += 1
                 search.add_row()
-                stop = watch is not None and watch(search)
-                status = self._status(search)
+                if watch is not None:
+                    watch(search)
         except KeyboardInterrupt:
             if not search.rows:  # nothing was reached that could be kept
                 raise
             status = Status.INTERRUPTED
-        return search.minimum(status or Status.STALLED)
+        return search.minimum(status)
 
     def _status(self, search: Search) -> Status | None:
         if search.best_norm <= self.tol:

@@ -1,10 +1,11 @@
-"""Names of the optimisers and of the learners."""
+"""Names of the optimisers, the learners and the schedules."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from intarsia._registry import Registry
+from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.optimizer import Optimizer
 
@@ -20,6 +21,10 @@ LEARNERS: Registry[Learner] = Registry(
     "intarsia.learning",
     {"risk_minimizer": "RiskMinimizer"},
     Learner,  # type: ignore[type-abstract]
+)
+
+SCHEDULES: Registry[Incremental] = Registry(
+    "schedule", "intarsia.learning", {"incremental": "Incremental"}, Incremental
 )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._progress import fit_progress
+from intarsia._validation import FloatArray, as_float_array, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.reversal import reversal_of
@@ -17,12 +19,16 @@ from intarsia.graph import FactorGraph
 from intarsia.graph.learning_form import learning_form
 from intarsia.inference import InferenceMethod, Status
 from intarsia.inference.registry import resolve_method
+from intarsia.learning.checkpoint import Checkpoint, data_sums, describe
+from intarsia.learning.early_stopping import EarlyStopping
 from intarsia.learning.example import Example
+from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.registry import resolve_optimizer
+from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
+from intarsia.learning.staged_fit import StagedFit
 from intarsia.losses import Loss, MarginalLoss, resolve_loss
 
 
@@ -44,10 +50,26 @@ class RiskMinimizer(Learner):
         How the minimum is searched.
     ridge : float
         :math:`\lambda`.
+    schedule : "incremental" or Incremental, optional
+        Learn from few examples first.
+    validation_share : float
+        Share of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also takes
+        examples for it. The weights with the lowest risk on them (without the ridge), after any iteration, are then
+        the result. A search ended by `patience` is STALLED, which is what happened to the validation risk, but without
+        a warning, since it was asked for; it has not reached its tolerance, so it is not CONVERGED.
+    patience : int
+        Iterations without a lower validation risk after which the search (of the present stage) ends.
+    checkpoint : str or Path, optional
+        File that is written after every iteration. If it exists, the fit goes on from there, as if it had not been
+        broken off, and `start` is not used; it is refused if settings or data are others. Limits on iterations, `tol`,
+        `patience`, `n_jobs` and `verbose` may differ, so that a fit can be prolonged.
     n_jobs : int, optional
         Threads over the examples, as in joblib; the result does not depend on it.
     random_state : int
-        Seed of losses that draw samples. Draws are the same at every evaluation, so that the search sees one function.
+        Seed of batches, of what is held out, and of losses that draw samples. Draws of losses are the same at every
+        evaluation, so that the search sees one function.
+    verbose : bool
+        Show iteration, risk, gradient and time left, on stderr and only on a terminal.
 
     References
     ----------
@@ -75,15 +97,25 @@ class RiskMinimizer(Learner):
         gradient: str | GradientRule = "truncated",
         optimizer: str | Optimizer = "lbfgs",
         ridge: float = 1e-3,
+        schedule: str | Incremental | None = None,
+        validation_share: float = 0.0,
+        patience: int = 10,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int = 0,
+        verbose: bool = False,
     ) -> None:
         self.loss = loss
         self.gradient = gradient
         self.optimizer = optimizer
         self.ridge = ridge
+        self.schedule = schedule
+        self.validation_share = validation_share
+        self.patience = patience
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings, inference and examples do not fit."""
@@ -100,23 +132,109 @@ class RiskMinimizer(Learner):
     ) -> Minimum:
         """Weights of the lowest risk found from `start` (0 by default), with status and history.
 
+        Parameters
+        ----------
+        examples : list of Example
+            What to learn from.
+        inference : str or InferenceMethod
+            How scores become marginals.
+        start : float array, optional
+            Weights to begin with.
+        validation : list of Example, optional
+            For early stopping; nothing is then held out of the examples.
+        title : str
+            What the progress line calls this fit.
+
+        Returns
+        -------
+        Minimum
+            Its history has a row for the start and each iteration of each stage, with "n_examples" if there is a
+            schedule and "validation_risk" if there is early stopping. After Ctrl-C the value is the risk of the
+            examples of the stage that was broken off.
+
         Warns
         -----
         ConvergenceWarning
-            When the search ended before its tolerance; not after Ctrl-C, which the status tells.
+            When the last stage ended before its tolerance; not after Ctrl-C or early stopping.
         """
-        risk = self.risk(examples, inference)
+        self.check_examples(examples, inference)
+        train, held_out = self._hold_out(examples, validation)
+        risk = self.risk(train, inference)
+        weights = _check_start(start, risk.n_weights)
         optimizer = resolve_optimizer(self.optimizer)
-        found = optimizer.minimize(risk, np.zeros(risk.n_weights) if start is None else start)
-        if found.status in (Status.MAX_ITER, Status.STALLED):
+        stopping = None
+        if held_out:
+            stopping = EarlyStopping(self._validation_risk(held_out, risk), int(self.patience))
+        stages = [(len(risk), int(getattr(optimizer, optimizer.limit_name)))]
+        if self.schedule is not None:
+            stages = SCHEDULES.resolve(self.schedule).stages(len(risk))
+        with fit_progress(title or type(self).__name__, self.verbose) as report:
+            found = StagedFit(
+                optimizer,
+                risk,
+                stages,
+                self._rng().permutation(len(risk)),
+                int(self.random_state),
+                stopping,
+                self._checkpoint([*train, *held_out], risk, len(held_out)),
+                report,
+            ).run(weights)
+        given_up = stopping is not None and stopping.given_up
+        if found.status in (Status.MAX_ITER, Status.STALLED) and not given_up:
+            limit = "max_iter of the schedule" if self.schedule is not None else f"{optimizer.limit_name}"
             warnings.warn(
                 f"RiskMinimizer: {found.status.name} after {found.n_iter} iterations with a gradient of "
-                f"{found.gradient_norm:.2e} against tol={getattr(optimizer, 'tol', 0.0):g}. Raise max_iter or tol of "
-                f"the optimizer.",
+                f"{found.gradient_norm:.2e} against tol={optimizer.tol:g}. Raise {limit} or tol of the optimizer.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return found
+
+    def step(
+        self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any = None
+    ) -> tuple[FloatArray, Any, float]:
+        """One pass over the examples in batches, for data that come bit by bit.
+
+        Parameters
+        ----------
+        examples : list of Example
+            The new ones.
+        inference : str or InferenceMethod
+            How scores become marginals.
+        weights : float array
+            Those so far; not changed.
+        state : object
+            What the last call gave; None at first.
+
+        Returns
+        -------
+        weights : float array
+        state : object
+            For the next call.
+        risk : float
+            Mean over the batches, each before its step.
+
+        Raises
+        ------
+        NotSupportedError
+            If the optimizer needs all data at once.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from intarsia.graph import chain_graph
+        >>> from intarsia.learning import example
+        >>> from intarsia.models import LinearScores
+        >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
+        >>> learner = RiskMinimizer(loss="univariate_logistic", optimizer="adam")
+        >>> weights, state, risk = learner.step([example(scores, [0, 1, 0, 1])], "tree_reweighted", np.zeros(6))
+        >>> bool(weights[1] > weights[0]), round(risk, 4)          # log 2 before the step
+        (True, 0.6931)
+        """
+        risk = self.risk(examples, inference)
+        return resolve_optimizer(self.optimizer).epoch(
+            risk, _check_start(weights, risk.n_weights), state or {}, int(self.random_state)
+        )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
         """Marginals as the weights were fitted for: with the truncated gradient, after exactly its number of sweeps.
@@ -156,6 +274,8 @@ class RiskMinimizer(Learner):
         """
         check_number(self.ridge, "RiskMinimizer: ridge", low=0.0)
         check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
+        check_number(self.validation_share, "RiskMinimizer: validation_share", low=0.0, high=1.0, open_high=True)
+        check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         if len(examples) == 0:
             raise InvalidInputError("RiskMinimizer: no examples. Give at least one labelled graph.")
         counts = [e.scores.n_weights for e in examples]
@@ -175,6 +295,8 @@ class RiskMinimizer(Learner):
         loss.check_settings()
         method.check_settings()
         resolve_optimizer(self.optimizer).check_settings()
+        if self.schedule is not None:
+            SCHEDULES.resolve(self.schedule).check_settings()
         rule = None
         if isinstance(loss, MarginalLoss):
             rule = resolve_gradient(self.gradient)
@@ -186,6 +308,69 @@ class RiskMinimizer(Learner):
                     f"its variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
                 )
         return Risk(examples, loss, rule, method, float(self.ridge), self.n_jobs, int(self.random_state))
+
+    def _hold_out(
+        self, examples: Sequence[Example], validation: Sequence[Example] | None
+    ) -> tuple[list[Example], list[Example]]:
+        """Examples to learn from, and those for early stopping."""
+        if validation is not None or self.validation_share == 0.0:
+            return list(examples), list(validation or [])
+        if len(examples) < 2:
+            raise InvalidInputError(
+                f"RiskMinimizer: validation_share={self.validation_share} of a single example. Give more examples, or "
+                f"validation_share=0."
+            )
+        order = self._rng().permutation(len(examples))
+        cut = min(max(1, round(self.validation_share * len(examples))), len(examples) - 1)
+        held_out, rest = np.sort(order[:cut]), np.sort(order[cut:])
+        return [examples[i] for i in rest], [examples[i] for i in held_out]
+
+    def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
+        counts = {one.scores.n_weights for one in held_out}
+        if counts != {risk.n_weights}:
+            raise InvalidInputError(
+                f"RiskMinimizer: validation examples need {sorted(counts)} weights, but the others {risk.n_weights}. "
+                f"Give all the same features."
+            )
+        found = Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, int(self.random_state))
+        if not found.mass > 0.0:
+            raise InvalidInputError(
+                f"RiskMinimizer: all labels of the {len(held_out)} validation examples are hidden. Hold out more, or "
+                f"give some with labels."
+            )
+        return found
+
+    def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        optimizer = resolve_optimizer(self.optimizer)
+        settings = {
+            "loss": describe(risk.loss),
+            "gradient": describe(risk.rule),
+            "inference": describe(risk.inference),
+            "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
+            "ridge": describe(float(self.ridge)),
+            "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule)),
+            "random_state": describe(int(self.random_state)),
+            "number of validation examples": describe(n_held_out),
+            "number of weights": describe(risk.n_weights),
+        }
+        return Checkpoint(self.checkpoint, settings, data_sums(examples))
+
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(int(self.random_state))
+
+
+def _check_start(start: FloatArray | None, n_weights: int) -> FloatArray:
+    if start is None:
+        return np.zeros(n_weights)
+    weights = as_float_array(start, "RiskMinimizer: start")
+    if weights.shape != (n_weights,) or not np.isfinite(weights).all():
+        raise InvalidInputError(
+            f"RiskMinimizer: start has shape {weights.shape}, but {n_weights} finite weights are needed. Give as many, "
+            f"or None to begin at 0."
+        )
+    return weights
 
 
 def _has_labelled_factor(one: Example) -> bool:

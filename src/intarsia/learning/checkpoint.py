@@ -1,0 +1,124 @@
+"""A fit on disk: what is needed to go on after the process was killed, and a check that it is the same fit."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.learning.example import Example
+
+FORMAT = "intarsia fit 1"
+# Sums over features may differ in the last digits between machines, but not by more than this share.
+SUMS_AGREE = 1e-6
+
+
+class Checkpoint:
+    """One file with the state of one fit: an npz, never pickle, replaced as a whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; its folder must exist.
+    settings : dict
+        What must be the same when the fit goes on: text by name.
+    sums : (n, m) array
+        Sizes and sums of the data, a row for each example, likewise.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, str], sums: NDArray[np.float64]) -> None:
+        self.path = Path(path)
+        self.settings = dict(settings)
+        self.sums = sums
+        if not self.path.parent.is_dir():
+            raise InvalidInputError(f"checkpoint={str(path)!r}: there is no folder {self.path.parent}. Make it first.")
+        if self.path.is_dir():
+            raise InvalidInputError(f"checkpoint={str(path)!r} is a folder. Give the name of a file.")
+
+    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Replace the file; whoever reads it finds the old state or the new one, never half of either."""
+        beside = self.path.with_name(self.path.name + ".part")
+        about = json.dumps({"format": FORMAT, "settings": self.settings})
+        try:
+            with open(beside, "wb") as file:
+                np.savez(file, allow_pickle=False, about=np.array(about), sums=self.sums, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+
+    def read(self) -> dict[str, NDArray[Any]] | None:
+        """What was written last; None if there is no file yet.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is damaged or something else; it is left as it is.
+        InvalidInputError
+            If it belongs to another fit.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(str(arrays.pop("about")))
+            if about["format"] != FORMAT:
+                raise ValueError(about["format"])
+            settings, sums = dict(about["settings"]), arrays.pop("sums")
+        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError):
+            raise FileFormatError(
+                f"checkpoint {self.path} is damaged, or no checkpoint. Move it away to begin anew, or give another "
+                f"path."
+            ) from None
+        self._check_same(settings, sums)
+        return arrays
+
+    def _check_same(self, settings: dict[str, str], sums: NDArray[np.float64]) -> None:
+        for name in self.settings:
+            if settings.get(name) != self.settings[name]:
+                self._refuse(f"{name} was {settings.get(name)}, but is {self.settings[name]}")
+        if sums.shape != self.sums.shape:
+            self._refuse(f"there were {len(sums)} examples, but now there are {len(self.sums)}")
+        same = np.isclose(sums, self.sums, rtol=SUMS_AGREE, atol=0.0).all(axis=1)
+        if not same.all():
+            self._refuse(f"example {int(np.argmin(same))} has other features, labels or weights")
+
+    def _refuse(self, why: str) -> None:
+        raise InvalidInputError(
+            f"checkpoint {self.path} is of another fit: {why}. Give another path, or move the file away to begin anew."
+        )
+
+
+def describe(value: Any, *leave_out: str) -> str:
+    """Settings in words, the same for the same settings in every process; arrays by their content."""
+    if isinstance(value, BaseEstimator):
+        params = value.get_params(deep=False)
+        inner = ", ".join(f"{key}={describe(params[key])}" for key in sorted(params) if key not in leave_out)
+        return f"{type(value).__name__}({inner})"
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape}:{hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()}"
+    return repr(value)
+
+
+def data_sums(examples: Sequence[Example]) -> NDArray[np.float64]:
+    """Sizes and sums of each example: scores at fixed weights stand for the features."""
+    rows = []
+    for one in examples:
+        theta = one.scores.theta(np.cos(np.arange(one.scores.n_weights)))
+        labels = hashlib.blake2b(np.ascontiguousarray(one.labels.allowed).tobytes(), digest_size=4).hexdigest()
+        finite = np.abs(theta[np.isfinite(theta)]).sum()
+        rows.append((float(theta.size), float(finite), float(int(labels, 16)), one.mass))
+    return np.array(rows).reshape(-1, 4)
