@@ -3,11 +3,13 @@
 Started by `intarsia.experiments.peers` as `python -P pgmax.py`. Each line on stdin is a JSON request with a key "do",
 each line on stdout the JSON answer:
 
-    {"do": "load", "file": F}                  npz with unary (n, k), edges (m, 2), pair (m, k, k)
+    {"do": "load", "file": F}                  npz with unary (n, k), edges (m, 2), pair (m, k, k), perhaps labels (n,)
     {"do": "run", "n_iter": N, "damping": D}   one timed run from uniform messages; compiled before, compile time apart
     {"do": "infer", "n_iter": N}               the same with the variables' beliefs and marginals after it
     {"do": "residuals", "n_iter": N, ...}      largest change of a log message in each of N iterations
     {"do": "marginals", "file": F}             write the variable marginals (n, k) of the last run
+    {"do": "differentiate", "n_iter": N}       one timed gradient of -sum of log marginals of the labels, by JAX
+    {"do": "gradient", "file": F}              write the last one: unary, then pair, flat
     {"do": "memory"}                           largest memory of this process so far, in bytes
 
 `seconds` is taken after compilation, with the arrays on the device. Marginals of factors and log Z are in neither
@@ -23,6 +25,7 @@ import types
 import jax
 import jax.extend.backend
 import jax.lib
+import jax.numpy as jnp
 import numpy as np
 
 # PGMax 0.6.1 reads jax.lib.xla_bridge, which current JAX no longer has; it asks it only for the backend's name.
@@ -38,6 +41,7 @@ class Session:
     def load(self, file):
         with np.load(file) as data:
             unary, edges, pair = data["unary"], data["edges"], data["pair"]
+            self.labels = data.get("labels")
         start = time.perf_counter()
         n, k = unary.shape
         self.variables = vgroup.NDVarArray(num_states=k, shape=(n,))
@@ -55,7 +59,7 @@ class Session:
             tuple(jax.device_put(a) for a in (arrays.log_potentials, arrays.ftov_msgs, arrays.evidence))
         )
         self.compiled = {}
-        self.last = None
+        self.last = self.slopes = None
         return {"seconds": time.perf_counter() - start, "version": f"jax {jax.__version__}"}
 
     def compile(self, function, n_iter, damping, marginals=False):
@@ -101,6 +105,33 @@ class Session:
         marginals = infer.get_marginals(self.inferer.get_beliefs(arrays))[self.variables]
         np.savez(file, marginals=np.asarray(marginals, dtype=np.float64))
         return {"dtype": str(self.last.dtype)}
+
+    def differentiate(self, n_iter):
+        key = ("differentiate", n_iter)
+        if key not in self.compiled:
+
+            def loss(log_potentials, evidence, ftov_msgs):
+                arrays = infer.BPArrays(log_potentials=log_potentials, ftov_msgs=ftov_msgs, evidence=evidence)
+                out = self.inferer.run(arrays, num_iters=n_iter, damping=0.0, temperature=1.0)
+                marginals = infer.get_marginals(self.inferer.get_beliefs(out))[self.variables]
+                return -jnp.log(marginals[np.arange(len(self.labels)), self.labels]).sum()
+
+            log_potentials, ftov_msgs, evidence = self.arrays
+            start = time.perf_counter()
+            function = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+            function = function.lower(log_potentials, evidence, ftov_msgs).compile()
+            self.compiled[key] = function, time.perf_counter() - start
+        run, compile_seconds = self.compiled[key]
+        log_potentials, ftov_msgs, evidence = self.arrays
+        start = time.perf_counter()
+        value, self.slopes = jax.block_until_ready(run(log_potentials, evidence, ftov_msgs))
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "compile_seconds": compile_seconds, "value": float(value)}
+
+    def gradient(self, file):
+        pair, unary = (np.asarray(slope, dtype=np.float64).reshape(-1) for slope in self.slopes)
+        np.savez(file, gradient=np.concatenate([unary, pair]))
+        return {"dtype": str(self.slopes[0].dtype)}
 
     def memory(self):
         return {"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)}

@@ -44,33 +44,34 @@ def _spread(pair, theta, weights, mu, pulled, adjoint, n_axes, first, start, siz
 
 
 @fast_kernel
-def _spread_pair(first, table, nu, other, pulled, adjoint):
-    """The same for two variables and a table without hard zeros; rows are slices so that loops vectorise."""
-    k, n = nu.shape[0], other.shape[0]
+def _spread_pair(first, table, nu, adjoint):
+    """The same for two variables and a table without hard zeros, whose own share is left to `gather_tables`.
+
+    Rows are slices so that loops vectorise.
+    """
+    k, n = nu.shape[0], adjoint.shape[0]
     if first:
         for x in range(k):
-            weight, row, sums = nu[x], table[x * n : x * n + n], pulled[x * n : x * n + n]
+            weight, row = nu[x], table[x * n : x * n + n]
             for y in range(n):
-                sums[y] += weight * other[y]
                 adjoint[y] += weight * row[y]
     else:
         for y in range(n):
-            weight, row, sums = other[y], table[y * k : y * k + k], pulled[y * k : y * k + k]
+            row = table[y * k : y * k + k]
             total = 0.0
             for x in range(k):
-                sums[x] += weight * nu[x]
                 total += nu[x] * row[x]
             adjoint[y] += total
 
 
 @kernel
 def back_sweep_mean_field(
-    hard, theta, mu, before, adjoint, pulled, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr,
-    scope_idx, table_ptr,
+    hard, theta, mu, before, adjoint, pulled, fields, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair,
+    scope_ptr, scope_idx, table_ptr,
 ):  # fmt: skip
     """Undo one sweep: `mu` becomes `before`, adjoints those of `before`; returns the largest one met.
 
-    `hard` says that some table has a hard zero.
+    `fields` receives the adjoints of the fields. `hard` says that some table has a hard zero.
     """
     largest = 0.0
     for v in range(variable_ptr.shape[0] - 2, -1, -1):
@@ -82,6 +83,7 @@ def back_sweep_mean_field(
         for a in range(start, end):
             nu[a - start] = mu[a] * (adjoint[a] - mean)
             pulled[a] += nu[a - start]
+            fields[a] += nu[a - start]
             some = some or nu[a - start] != 0.0
             largest = max(largest, abs(nu[a - start]))
             mu[a] = before[a]
@@ -102,10 +104,40 @@ def back_sweep_mean_field(
             size, n_other = table_ptr[c + 1] - table_ptr[c], variable_ptr[u + 1] - variable_ptr[u]
             _spread_pair(
                 pair == first, theta[table_ptr[c] : table_ptr[c] + size], nu[: end - start],
-                mu[variable_ptr[u] : variable_ptr[u] + n_other], pulled[table_ptr[c] : table_ptr[c] + size],
                 adjoint[variable_ptr[u] : variable_ptr[u] + n_other],
             )  # fmt: skip
     return largest
+
+
+@fast_kernel
+def _add_outer(left, right, out):
+    """Add the outer product."""
+    n = right.shape[0]
+    for x in range(left.shape[0]):
+        weight, row = left[x], out[x * n : x * n + n]
+        for y in range(n):
+            row[y] += weight * right[y]
+
+
+@fast_kernel
+def gather_tables(stack, fields, pulled, variable_ptr, scope_ptr, scope_idx, table_ptr):
+    """Add to each table of two variables what all sweeps gave it; row n of `fields` was met undoing sweep n.
+
+    One table after the other, so that each is fetched once, not once a sweep. When the earlier variable moved in sweep
+    n, the later one still stood at row n of `stack`; when the later one moved, the earlier one was at row n + 1 already
+    (the last row, where there is only one).
+    """
+    last = stack.shape[0] - 1
+    for c in range(scope_ptr.shape[0] - 1):
+        if scope_ptr[c + 1] - scope_ptr[c] != 2:
+            continue
+        i, j = scope_idx[scope_ptr[c]], scope_idx[scope_ptr[c] + 1]
+        left, right = slice(variable_ptr[i], variable_ptr[i + 1]), slice(variable_ptr[j], variable_ptr[j + 1])
+        out = pulled[table_ptr[c] : table_ptr[c + 1]]
+        for n in range(fields.shape[0]):
+            new = min(n + 1, last)
+            _add_outer(fields[n, left], stack[n if i < j else new, right], out)
+            _add_outer(stack[new if i < j else n, left], fields[n, right], out)
 
 
 @kernel

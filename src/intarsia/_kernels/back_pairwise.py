@@ -3,7 +3,8 @@
 Adjoints are those of log messages, by slot. When variable i sends, the messages at it that come from variables which
 sent before it in this sweep are new, the others old; so a half-sweep is undone from the messages after and before the
 sweep alone, and nothing is put back. What arrives at the belief of i belongs to theta_i and, times rho, to all messages
-at i.
+at i. A forward half-sweep is undone in the order in which a backward one goes, level by level, so that tables are read
+in rising order within a level.
 
 A table's gradient is the table times a sum of outer products of a cavity and of nu over the unnormalised message:
 `outer` holds that sum, and the tables come in once, at the end. No table has a hard zero here, so every message is
@@ -15,6 +16,11 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._jit import fast_kernel
+
+# Products of a message's two entries below this are scaled first, lest one underflow.
+SMALL = 1e-200
+
+ONE = np.uint64(1)  # with a signed 1 an unsigned index becomes a float
 
 
 @fast_kernel
@@ -34,78 +40,75 @@ def _power(value, rho, root):
 
 @fast_kernel
 def back_sweep_binary(
-    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, after, before, adjoint,
-    unary_gradient, outer, work, row_sums, states,
+    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, after, before,
+    adjoint, unary_gradient, outer, work, row_sums, states,
 ):  # fmt: skip
-    """Undo a half-sweep for two states; returns the sum of squares of the adjoints met."""
+    """Undo a half-sweep for two states; returns the sum of squares of the adjoints met.
+
+    Here `adjoint` has one number for each message, that of the logarithm of its odds: adjoints of two log messages that
+    do not depend on their scale are opposite. A cavity is multiplied by both entries of the message that it lacks, so
+    that nothing is divided out; its scale does not matter either. Indices are unsigned, since for others the compiler
+    asks at every use whether they count from the end.
+    """
     n = middle.shape[0]
     met = 0.0
     for step in range(n):
-        i = n - 1 - step if forward else step
-        start, end = slot_ptr[i], slot_ptr[i + 1]
-        a, b = (middle[i], end) if forward else (start, middle[i])
+        i = np.uint64(backward[step]) if forward else np.uint64(step)
+        start, half, end = np.uint64(slot_ptr[i]), np.uint64(middle[i]), np.uint64(slot_ptr[i + ONE])
+        a, b = (half, end) if forward else (start, half)
         if a == b:
             continue
         mine = before if forward else after  # messages to i that the rest of this half-sweep changed, or not
         p0, p1 = 1.0, 1.0
-        for q in range(start, middle[i]):
+        for q in range(start, half):
             p0 *= after[q, 0]
             p1 *= after[q, 1]
-        for q in range(middle[i], end):
+        for q in range(half, end):
             p0 *= mine[q, 0]
             p1 *= mine[q, 1]
         p0 = unary[i, 0] * _power(p0, rho, root)
         p1 = unary[i, 1] * _power(p1, rho, root)
-        sum0, sum1 = 0.0, 0.0
+        arrived = 0.0
         for q in range(a, b):
-            t, o = table_of_slot[q], opposite[q]
-            # One division for the two entries, here and below.
+            t, o = np.uint64(table_of_slot[q]), np.uint64(opposite[q])
             m0, m1 = mine[q, 0], mine[q, 1]
-            inverse = 1.0 / (m0 * m1)
-            c0, c1 = p0 * m1 * inverse, p1 * m0 * inverse
+            c0, c1 = p0 * m1, p1 * m0
             t00, t01, t10, t11 = tables[t, 0], tables[t, 1], tables[t, 2], tables[t, 3]
             if not forward:
                 t01, t10 = t10, t01
             raw0 = t00 * c0 + t10 * c1
             raw1 = t01 * c0 + t11 * c1
-            g0, g1 = adjoint[o, 0], adjoint[o, 1]
-            inverse = 1.0 / (raw0 + raw1)
-            share0, share1 = raw0 * inverse, raw1 * inverse
-            if damping > 0.0:
-                keep0, keep1 = g0 / after[o, 0], g1 / after[o, 1]
-                adjoint[o, 0] = damping * before[o, 0] * keep0
-                adjoint[o, 1] = damping * before[o, 1] * keep1
-                g0 = (1.0 - damping) * share0 * keep0
-                g1 = (1.0 - damping) * share1 * keep1
-            else:
-                adjoint[o, 0] = adjoint[o, 1] = 0.0
-            nu = share1 * g0 - share0 * g1  # that of state 1 is -nu
-            met += nu * nu
-            inverse *= nu / (share0 * share1)
-            w0, w1 = share1 * inverse, -share0 * inverse  # nu over the unnormalised message
+            if raw0 * raw1 < SMALL:
+                c0, c1 = p0 / m0, p1 / m1
+                scale = 1.0 / max(c0, c1)
+                c0, c1 = c0 * scale, c1 * scale
+                raw0 = t00 * c0 + t10 * c1
+                raw1 = t01 * c0 + t11 * c1
+            g = adjoint[o]
+            adjoint[o] = 0.0
+            if damping > 0.0:  # entries are damped; the odds of (1 - m, m) move 1 / (m (1 - m)) times as fast as m
+                g /= after[o, 0] * after[o, 1]
+                adjoint[o] = damping * g * before[o, 0] * before[o, 1]
+                g *= (1.0 - damping) * raw0 * raw1 / (raw0 + raw1) ** 2
+            met += g * g
+            g /= raw0 * raw1
+            w0, w1 = -g * raw1, g * raw0  # adjoints of the logarithms over the unnormalised message
+            outer[t, 0] += c0 * w0
+            outer[t, 3] += c1 * w1
             if forward:
-                outer[t, 0] += c0 * w0
                 outer[t, 1] += c0 * w1
                 outer[t, 2] += c1 * w0
-                outer[t, 3] += c1 * w1
             else:
-                outer[t, 0] += c0 * w0
                 outer[t, 1] += c1 * w0
                 outer[t, 2] += c0 * w1
-                outer[t, 3] += c1 * w1
-            r0 = c0 * (t00 * w0 + t01 * w1)
-            r1 = c1 * (t10 * w0 + t11 * w1)
-            adjoint[q, 0] -= r0
-            adjoint[q, 1] -= r1
-            sum0 += r0
-            sum1 += r1
-        unary_gradient[i, 0] += sum0
-        unary_gradient[i, 1] += sum1
-        sum0 *= rho
-        sum1 *= rho
+            r = g * (c0 * c1) * (t00 * t11 - t01 * t10)
+            adjoint[q] -= r
+            arrived += r
+        unary_gradient[i, 0] -= arrived
+        unary_gradient[i, 1] += arrived
+        arrived *= rho
         for q in range(start, end):
-            adjoint[q, 0] += sum0
-            adjoint[q, 1] += sum1
+            adjoint[q] += arrived
     return met
 
 
@@ -157,18 +160,18 @@ def _add_outer(outer, k, left, right):
 
 @fast_kernel
 def back_sweep_equal(
-    forward, slot_ptr, middle, opposite, table_of_slot, tables, unary, rho, root, damping, after, before, adjoint,
-    unary_gradient, outer, work, row_sums, states,
+    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, after, before,
+    adjoint, unary_gradient, outer, work, row_sums, states,
 ):  # fmt: skip
-    """The same for k states; `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis.
+    """The same for k states, `adjoint` of log messages.
 
-    `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
+    `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis. `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
     """
     n, k = unary.shape[0], len(states)
     common, cavity, raw, w, arrived = work[0], work[1], work[2], work[3], work[4]
     met = 0.0
     for step in range(n):
-        i = n - 1 - step if forward else step
+        i = backward[step] if forward else step
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
@@ -261,3 +264,18 @@ def sum_tables(tables, row_sums):
                 total += row[y]
                 columns[y] += row[y]
             rows[x] = total
+
+
+@fast_kernel
+def lay_out_gradient(outer, tables, rho, factor_of_edge, flipped, laid):
+    """Gradient of the scores of each factor, (n_factors, k, k), axes as the factor has them."""
+    k = laid.shape[1]
+    for edge in range(factor_of_edge.shape[0]):
+        target, own, table = laid[factor_of_edge[edge]], outer[edge], tables[edge]
+        for x in range(k):
+            for y in range(k):
+                value = own[x * k + y] * table[x * k + y] / rho
+                if flipped[edge]:
+                    target[y, x] = value
+                else:
+                    target[x, y] = value

@@ -120,6 +120,8 @@ def row_spans(rows, top, span):
 
 TINY = 1e-300  # stands in for 0 where a message is divided out
 
+ONE, TWO = np.uint64(1), np.uint64(2)  # with a signed number an unsigned index becomes a float
+
 
 @fast_kernel
 def products_after(old, a, b, k, after):
@@ -143,8 +145,11 @@ def _power(value, rho, root):
 
 @fast_kernel
 def _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new):
-    """Message for cavity (c0, c1) from slot q to its opposite; returns its change, -1 if no state is possible."""
-    t, o = table_of_slot[q], opposite[q]
+    """Message for cavity (c0, c1) from slot q to its opposite; returns its change, -1 if no state is possible.
+
+    Indices are unsigned: for others the compiler asks at every use whether they count from the end.
+    """
+    t, o = np.uint64(table_of_slot[q]), np.uint64(opposite[q])
     if forward:  # axes of a table: the earlier variable, the later one
         m0 = tables[t, 0] * c0 + tables[t, 2] * c1
         m1 = tables[t, 1] * c0 + tables[t, 3] * c1
@@ -170,24 +175,24 @@ def sweep_binary(
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
-        i = step if forward else backward[step]
-        start, end = slot_ptr[i], slot_ptr[i + 1]
-        a, b = (middle[i], end) if forward else (start, middle[i])
-        c, d = (start, middle[i]) if forward else (middle[i], end)
+        i = np.uint64(step) if forward else np.uint64(backward[step])
+        start, half, end = np.uint64(slot_ptr[i]), np.uint64(middle[i]), np.uint64(slot_ptr[i + ONE])
+        a, b = (half, end) if forward else (start, half)
+        c, d = (start, half) if forward else (half, end)
         p0, p1 = unary[i, 0], unary[i, 1]
         change = 0.0
         for q in range(c, d):  # those that receive nothing now
             p0 *= old[q, 0]
             p1 *= old[q, 1]
-        if b - a == 1:
+        if b - a == ONE:
             change = _send_binary(a, p0, p1, forward, opposite, table_of_slot, tables, damping, old, new)
-        elif b - a == 2:
-            x0, x1, y0, y1 = old[a, 0], old[a, 1], old[a + 1, 0], old[a + 1, 1]
+        elif b - a == TWO:
+            x0, x1, y0, y1 = old[a, 0], old[a, 1], old[a + ONE, 0], old[a + ONE, 1]
             one = _send_binary(a, p0 * y0, p1 * y1, forward, opposite, table_of_slot, tables, damping, old, new)
-            two = _send_binary(a + 1, p0 * x0, p1 * x1, forward, opposite, table_of_slot, tables, damping, old, new)
+            two = _send_binary(a + ONE, p0 * x0, p1 * x1, forward, opposite, table_of_slot, tables, damping, old, new)
             change = min(one, two) if min(one, two) < 0.0 else max(one, two)
         elif b > a:  # leave one out by products from both ends
-            products_after(old, a, b, 2, after)
+            products_after(old, np.int64(a), np.int64(b), 2, after)
             for q in range(a, b):
                 c0, c1 = p0 * after[q - a, 0], p1 * after[q - a, 1]
                 p0 *= old[q, 0]
@@ -210,9 +215,9 @@ def sweep_binary_reweighted(
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
-        i = step if forward else backward[step]
-        start, end = slot_ptr[i], slot_ptr[i + 1]
-        a, b = (middle[i], end) if forward else (start, middle[i])
+        i = np.uint64(step) if forward else np.uint64(backward[step])
+        start, half, end = np.uint64(slot_ptr[i]), np.uint64(middle[i]), np.uint64(slot_ptr[i + ONE])
+        a, b = (half, end) if forward else (start, half)
         if a == b:
             continue
         p0, p1 = 1.0, 1.0

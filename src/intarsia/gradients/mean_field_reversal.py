@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor_gradient
+from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor_gradient, gather_tables
 from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_pairwise
 from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import NotSupportedError
@@ -40,10 +40,11 @@ class MeanFieldReversal:
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times; always True, since each variable has a possible state."""
-        self.stack = np.empty((n_iter, self.split))
+        self.stack = np.empty((n_iter + 1, self.split))
         for n in range(n_iter):
             self.stack[n] = self.mu
             self.sweep()
+        self.stack[n_iter] = self.mu
         return True
 
     def sweep(self) -> float:
@@ -90,6 +91,7 @@ class MeanFieldReversal:
         """Start the way back from the gradient in mu."""
         graph = self.graph
         self.pulled = graph.zeros()
+        self.fields = np.zeros((max(len(self.stack) - 1, 1), self.split))  # adjoints of the fields, by sweep
         self.adjoint = np.where(self.mu > 0.0, gradient[: self.split], 0.0)
         if uses_factors:
             fold_factor_gradient(
@@ -102,12 +104,19 @@ class MeanFieldReversal:
         graph = self.graph
         return float(
             back_sweep_mean_field(
-                self._hard, self.theta, self.mu, self.stack[n], self.adjoint, self.pulled, self._field, self._digits,
-                graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
-                graph.table_ptr,
+                self._hard, self.theta, self.mu, self.stack[n], self.adjoint, self.pulled, self.fields[n],
+                self._field, self._digits, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair,
+                graph.scope_ptr, graph.scope_idx, graph.table_ptr,
             )
         )  # fmt: skip
 
     def gradient(self) -> FloatArray:
         """Gradient in theta of what has come back so far."""
+        graph = self.graph
+        if not self._hard:
+            gather_tables(
+                self.stack, self.fields, self.pulled, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
+                graph.table_ptr,
+            )  # fmt: skip
+            self.fields[:] = 0.0
         return self.pulled

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._kernels.back_pairwise import back_sweep_binary, back_sweep_equal, start_adjoints, sum_tables
+from intarsia._kernels.back_pairwise import (
+    back_sweep_binary,
+    back_sweep_equal,
+    lay_out_gradient,
+    start_adjoints,
+    sum_tables,
+)
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference.pairwise_messages import PairwiseMessages
@@ -78,6 +84,8 @@ class PairwiseReversal:
             self.direct = nu
         self.arrived = arrived[layout.variable_of_rank]
         start_adjoints(layout.slot_ptr, state.rho, self.arrived, self.adjoint)
+        if k == 2:  # one number is enough: nothing depends on a message's scale, so the two are opposite
+            self.adjoint = self.adjoint[:, 1].copy()
 
     def back(self, n: int) -> float:
         """Undo sweep n, or -1 for the last; returns the size of the adjoints met."""
@@ -89,9 +97,9 @@ class PairwiseReversal:
         squares = 0.0
         for forward in (False, True):
             squares += undo(
-                forward, layout.slot_ptr, layout.middle, layout.opposite, state.table_of_slot, state.tables,
-                state.unary, state.rho, root, self.damping, after, self.stack[n], self.adjoint, self.arrived,
-                self.outer, state._work, self.row_sums, states,
+                forward, layout.slot_ptr, layout.middle, layout.backward, layout.opposite, state.table_of_slot,
+                state.tables, state.unary, state.rho, root, self.damping, after, self.stack[n], self.adjoint,
+                self.arrived, self.outer, state._work, self.row_sums, states,
             )  # fmt: skip
         return float(np.sqrt(squares))
 
@@ -101,12 +109,8 @@ class PairwiseReversal:
         k, split = state.k, int(graph.variable_ptr[-1])
         pulled = np.empty(graph.n_theta)
         pulled[:split].reshape(-1, k)[layout.variable_of_rank] = self.arrived
-        laid = (self.outer * state.tables).reshape(-1, k, k)
-        laid /= state.rho
-        if layout.flipped.any():
-            laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
         tables = pulled[split:].reshape(-1, k, k)
-        tables[layout.factor_of_edge] = laid
+        lay_out_gradient(self.outer, state.tables, state.rho, layout.factor_of_edge, layout.flipped, tables)
         if self.direct is not None:
             tables += self.direct
         return pulled
