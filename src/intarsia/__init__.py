@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 from intarsia._version import __version__
 
 if TYPE_CHECKING:
+    from intarsia.gradients.back_propagation import BackPropagation
+    from intarsia.gradients.implicit import ImplicitGradient
+    from intarsia.gradients.perturbation import PerturbationGradient
+    from intarsia.gradients.truncated import TruncatedGradient
     from intarsia.graph import (
         FactorGraph,
         FactorKind,
@@ -43,6 +47,25 @@ if TYPE_CHECKING:
     from intarsia.inference.mean_field import MeanField
     from intarsia.inference.tree import Tree
     from intarsia.inference.tree_reweighted import TreeReweighted
+    from intarsia.learning import (
+        LBFGS,
+        SGD,
+        Adam,
+        Factors,
+        GraphCRF,
+        GraphInstance,
+        GridCRF,
+        Incremental,
+        RiskMinimizer,
+    )
+    from intarsia.losses.classification_error import SmoothedClassificationError
+    from intarsia.losses.contrastive_divergence import ContrastiveDivergence
+    from intarsia.losses.likelihood import Likelihood, SurrogateEM
+    from intarsia.losses.logistic import CliqueLogistic, UnivariateLogistic
+    from intarsia.losses.piecewise_likelihood import PiecewiseLikelihood
+    from intarsia.losses.pseudo_likelihood import PatchPseudoLikelihood, PseudoLikelihood
+    from intarsia.losses.quadratic import CliqueQuadratic, UnivariateQuadratic
+    from intarsia.losses.saddle_point import SaddlePoint
 
 _WHERE = {
     "intarsia.graph": (
@@ -64,6 +87,21 @@ _WHERE = {
     "intarsia.inference.mean_field": ("MeanField",),
     "intarsia.inference.tree": ("Tree",),
     "intarsia.inference.tree_reweighted": ("TreeReweighted",),
+    "intarsia.gradients.back_propagation": ("BackPropagation",),
+    "intarsia.gradients.implicit": ("ImplicitGradient",),
+    "intarsia.gradients.perturbation": ("PerturbationGradient",),
+    "intarsia.gradients.truncated": ("TruncatedGradient",),
+    "intarsia.losses.classification_error": ("SmoothedClassificationError",),
+    "intarsia.losses.contrastive_divergence": ("ContrastiveDivergence",),
+    "intarsia.losses.likelihood": ("Likelihood", "SurrogateEM"),
+    "intarsia.losses.logistic": ("CliqueLogistic", "UnivariateLogistic"),
+    "intarsia.losses.piecewise_likelihood": ("PiecewiseLikelihood",),
+    "intarsia.losses.pseudo_likelihood": ("PatchPseudoLikelihood", "PseudoLikelihood"),
+    "intarsia.losses.quadratic": ("CliqueQuadratic", "UnivariateQuadratic"),
+    "intarsia.losses.saddle_point": ("SaddlePoint",),
+    "intarsia.learning": (
+        "LBFGS", "SGD", "Adam", "Factors", "GraphCRF", "GraphInstance", "GridCRF", "Incremental", "RiskMinimizer",
+    ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
 

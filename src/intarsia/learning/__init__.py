@@ -2,6 +2,8 @@
 
 from intarsia.learning.adam import Adam
 from intarsia.learning.example import Example, example
+from intarsia.learning.graph_crf import GraphCRF
+from intarsia.learning.graph_data import Factors, GraphInstance
 from intarsia.learning.grid_crf import GridCRF
 from intarsia.learning.incremental import Incremental
 from intarsia.learning.lbfgs import LBFGS
@@ -18,6 +20,9 @@ __all__ = [
     "SGD",
     "Adam",
     "Example",
+    "Factors",
+    "GraphCRF",
+    "GraphInstance",
     "GridCRF",
     "Incremental",
     "Learner",

@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from joblib import Parallel, delayed
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from intarsia._validation import FloatArray, IntArray
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.gradients.truncated import TruncatedGradient
-from intarsia.graph import FactorGraph, from_edges, grid_graph
-from intarsia.inference import InferenceMethod, Status
-from intarsia.learning.example import Example, example
-from intarsia.learning.image_data import as_states, check_edge_features, check_images, check_labels, find_classes
-from intarsia.learning.lbfgs import LBFGS
-from intarsia.learning.risk_minimizer import RiskMinimizer
-from intarsia.models import LinearScores
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph import FactorGraph, grid_graph
+from intarsia.inference import InferenceMethod
+from intarsia.learning.crf import CRF
+from intarsia.learning.crf_data import Data
+from intarsia.learning.graph_data import TypeTable
+from intarsia.learning.image_data import read_images
+from intarsia.learning.labelling import Layout
+from intarsia.learning.learner import Learner
+from intarsia.models.template_scores import Templates, TemplateScores
 
 
-class GridCRF(BaseEstimator):  # type: ignore[misc]
+class GridCRF(CRF):
     r"""Labels of pixels from features of pixels and of neighbouring pairs, by a pairwise grid model.
 
     Scores are :math:`\theta_i = F u_i` and :math:`\theta_{ij} = G v_{ij}`. Weights start at those of the independent
     model (multinomial logistic regression of single pixels, G = 0) and are then fitted through the inference. With the
     truncated gradient the model predicts with the number of sweeps it was fitted for. No constant feature is added:
-    give one, if the classes are to have a bias.
+    give one, if the classes are to have a bias. Features in single precision are kept so.
+
+    X is a list of (H, W, n_features) arrays of any sizes. Features of edges are given beside it as `edge_features`, or
+    X is a list of pairs (image, edge features), which goes through cross-validation and pipelines.
 
     Parameters
     ----------
     inference : str or InferenceMethod
         How scores become marginals.
-    learner : RiskMinimizer, optional
-        Loss, gradient, optimiser and ridge; by default `RiskMinimizer()`: clique logistic loss, truncated gradient.
+    learner : str or Learner
+        How weights are found; by default `RiskMinimizer()`: clique logistic loss, truncated gradient.
     connectivity : {4, 8}
         Number of neighbours of an inner pixel.
-    classes : int array, optional
-        All labels there are; by default those in y.
+    classes : array, optional
+        All labels there are, in the order in which marginals and boolean labels count them; by default those in y,
+        sorted.
+    class_weight : None, "balanced" or dict of label -> weight, optional
+        How much a pixel counts by its label, for losses that are sums over variables or factors.
+    decode : {"marginals", "map"}
+        Predict the most probable label of each pixel, or the best labelling of all together.
+    warm_start : bool
+        Whether `fit` goes on from the weights it finds, with the same classes and features.
+    random_state, n_jobs, verbose : optional
+        Where given, instead of those of the learner.
 
     Attributes
     ----------
-    classes_ : int array (k,)
-        Labels, sorted.
+    classes_ : array (k,)
+        Labels.
     weights_ : float array
         F in C order, then G.
     node_weights_, edge_weights_ : float arrays (k, n_features), (k * k, n_edge_features)
         F and G.
     initial_weights_ : float array
-        Those of the independent model, where the fit began.
+        Where the fit began: those of the independent model, unless told otherwise.
+    templates_ : Templates
+        Numbers of states and of features.
     history_ : dict of arrays
         "risk", "gradient_norm", "seconds" and "evaluations" of each iteration.
     n_iter_, status_, risk_ : int, Status, float
-        Iterations, how the fit ended (INTERRUPTED after Ctrl-C, with the best weights), and the risk reached.
+        Iterations, how the fit ended (INTERRUPTED after Ctrl-C, with the best weights), and the risk reached; NaN if it
+        was interrupted in the independent model.
 
     References
     ----------
@@ -65,6 +76,7 @@ class GridCRF(BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
+    >>> from intarsia.learning import RiskMinimizer
     >>> rng = np.random.default_rng(0)
     >>> y = [np.repeat([[0, 1]], 4, axis=0).repeat(3, axis=1)] * 4
     >>> X = [labels[:, :, None] - 0.5 + rng.normal(size=(4, 6, 1)) for labels in y]
@@ -77,165 +89,139 @@ class GridCRF(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         inference: str | InferenceMethod = "tree_reweighted",
-        learner: RiskMinimizer | None = None,
+        learner: str | Learner = "risk_minimizer",
         connectivity: int = 4,
-        classes: ArrayLike | None = None,
+        classes: Any = None,
+        class_weight: Any = None,
+        decode: str = "marginals",
+        warm_start: bool = False,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
     ) -> None:
-        self.inference = inference
-        self.learner = learner
+        super().__init__(
+            inference=inference,
+            learner=learner,
+            classes=classes,
+            class_weight=class_weight,
+            decode=decode,
+            warm_start=warm_start,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
         self.connectivity = connectivity
-        self.classes = classes
 
-    def fit(self, X: Sequence[Any], y: Sequence[Any], edge_features: Sequence[Any] | None = None) -> GridCRF:
+    def fit(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        edge_features: Sequence[Any] | None = None,
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        start: Any = None,
+    ) -> GridCRF:
         """Fit the weights.
 
         Parameters
         ----------
-        X : list of (H, W, n_features) arrays
+        X : list of (H, W, n_features) arrays, or of pairs (such an array, edge features)
             Images, of any sizes.
-        y : list of (H, W) int arrays, or (H, W, n_classes) bool arrays
-            Labels, -1 where hidden; or which classes are allowed.
+        y : list of (H, W) arrays or nested lists, or (H, W, n_classes) bool arrays
+            Labels: whole numbers, -1 where hidden; strings, None where hidden; frozensets of allowed labels among
+            either. Or which classes are allowed.
         edge_features : list of (n_edges, n_edge_features) arrays or sparse matrices, optional
             In the order of the factors of `grid_graph`; by default one indicator for each direction.
+        sample_weight : (n_images,) array, optional
+            How much each image counts.
+        validation : pair (X, y), optional
+            Images on which the learner may stop early; with pairs in X, if there are features of edges.
+        start : float array, optional
+            Weights to begin with, laid out as `weights_`; by default those of the independent model.
         """
-        here = "GridCRF.fit"
-        learner = self._learner(here)
-        images = check_images(X, here)
-        labels = check_labels(y, images, here)
-        classes = find_classes(labels, self.classes, here)
-        states = as_states(labels, classes, here)
-        if not any((s != -1).any() if s.ndim == 1 else not s.all() for s in states):
-            raise InvalidInputError(f"{here}: all labels are hidden. Label some pixels.")
-        edges = check_edge_features(edge_features, images, self._checked_connectivity(here), here)
-        maps = self._score_maps(images, edges, classes.size)
-        if not any(scores.graph.n_factors for scores in maps):
-            raise InvalidInputError(
-                f"{here}: every image is a single pixel, so none has neighbours. Give larger images."
-            )
-        examples = [example(scores, s) for scores, s in zip(maps, states, strict=True)]
-        learner.risk(examples, self.inference)  # what does not fit is told before any work
-        start, status = _independent_weights(examples, learner)
-        if status is Status.INTERRUPTED:
-            learner = RiskMinimizer(**learner.get_params(deep=False) | {"optimizer": LBFGS(max_iter=0)})
-        with warnings.catch_warnings():
-            if status is Status.INTERRUPTED:
-                warnings.simplefilter("ignore", ConvergenceWarning)
-            found = learner.minimize(examples, self.inference, start)
-        # Nothing is stored before everything has worked.
-        self.classes_ = classes
-        self.n_features_in_ = images[0].shape[2]
-        self.n_edge_features_ = int(edges[0].shape[1])
-        self.initial_weights_ = start
-        self.weights_ = found.point
-        self.history_ = found.history
-        self.n_iter_ = found.n_iter
-        self.risk_ = found.value
-        self.status_ = Status.INTERRUPTED if status is Status.INTERRUPTED else found.status
-        return self
+        return self._fit(X, y, edge_features, sample_weight, validation, start, "GridCRF.fit")
+
+    def partial_fit(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        classes: Any = None,
+        edge_features: Sequence[Any] | None = None,
+        *,
+        sample_weight: Any = None,
+    ) -> GridCRF:
+        """Change the weights by one pass over these images, with an optimiser of mini-batches.
+
+        The first call needs all classes, here or as a setting; it starts from weights of 0.
+        """
+        return self._partial_fit(X, y, edge_features, classes, sample_weight, "GridCRF.partial_fit")
+
+    def predict_marginals(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[FloatArray]:
+        """Probability of each class at each pixel: a list of (H, W, n_classes) arrays."""
+        return self._predict_marginals(X, edge_features, "GridCRF.predict_marginals")
+
+    def predict(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[Any]:
+        """Label of each pixel, (H, W) arrays: that of the largest marginal (Domke2013 Eq. 2), or as `decode` says."""
+        return self._predict(X, edge_features, "GridCRF.predict")
+
+    def score(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        edge_features: Sequence[Any] | None = None,
+        sample_weight: Any = None,
+    ) -> float:
+        """Share of the observed pixels, over all images, whose label is predicted."""
+        return self._score(X, y, edge_features, sample_weight, "GridCRF.score")
 
     @property
     def node_weights_(self) -> FloatArray:
         """F, a row for each class."""
         check_is_fitted(self, "weights_")
-        k, p = self.classes_.size, self.n_features_in_
-        return self.weights_[: k * p].reshape(k, p)
+        return self.templates_.unpack(self.weights_)[0]["pixel"]
 
     @property
     def edge_weights_(self) -> FloatArray:
         """G, a row for each pair of classes in C order."""
         check_is_fitted(self, "weights_")
-        k, p = self.classes_.size, self.n_features_in_
-        return self.weights_[k * p :].reshape(k * k, self.n_edge_features_)
+        return self.templates_.unpack(self.weights_)[1]["edge"]
 
-    def predict_marginals(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[FloatArray]:
-        """Probability of each class at each pixel: a list of (H, W, n_classes) arrays."""
-        return self._marginals(X, edge_features, "GridCRF.predict_marginals")
-
-    def predict(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[IntArray]:
-        """Label of the largest marginal at each pixel (Domke2013 Eq. 2): a list of (H, W) arrays."""
-        found = self._marginals(X, edge_features, "GridCRF.predict")
-        return [self.classes_[marginals.argmax(axis=2)] for marginals in found]
-
-    def score(self, X: Sequence[Any], y: Sequence[Any], edge_features: Sequence[Any] | None = None) -> float:
-        """Share of the observed pixels, over all images, whose label is predicted."""
-        here = "GridCRF.score"
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of a pixel."""
         check_is_fitted(self, "weights_")
-        labels = check_labels(y, check_images(X, here, self.n_features_in_), here)
-        truth = [_single_states(states) for states in as_states(labels, self.classes_, here)]
-        n_observed = sum(int((states >= 0).sum()) for states in truth)
-        if n_observed == 0:
-            raise InvalidInputError(f"{here}: all labels are hidden. Give labels of some pixels.")
-        n_right = 0
-        for states, found in zip(truth, self._marginals(X, edge_features, here), strict=True):
-            n_right += int((found.reshape(-1, self.classes_.size).argmax(axis=1) == states).sum())
-        return n_right / n_observed
+        return self.templates_.n_features["pixel"]
 
-    def _marginals(self, X: Sequence[Any], edge_features: Sequence[Any] | None, here: str) -> list[FloatArray]:
-        check_is_fitted(self, "weights_")
-        learner = self._learner(here)
-        images = check_images(X, here, self.n_features_in_)
-        edges = check_edge_features(
-            edge_features, images, self._checked_connectivity(here), here, self.n_edge_features_
-        )
-        maps = self._score_maps(images, edges, self.classes_.size)
-
-        def one(scores: LinearScores) -> FloatArray:
-            mu = learner.marginals(scores.graph, scores.theta(self.weights_), self.inference)
-            return mu[: int(scores.graph.variable_ptr[-1])]
-
-        found = Parallel(n_jobs=learner.n_jobs, require="sharedmem")(delayed(one)(scores) for scores in maps)
-        return [mu.reshape(*image.shape[:2], -1) for mu, image in zip(found, images, strict=True)]
-
-    def _score_maps(self, images: list[FloatArray], edges: list[Any], n_states: int) -> list[LinearScores]:
-        graphs: dict[Any, FactorGraph] = {}  # images of one size share a graph and all that is prepared for it
-        maps = []
-        for image, features in zip(images, edges, strict=True):
-            size = image.shape[0], image.shape[1]
-            if size not in graphs:
-                graphs[size] = grid_graph(*size, n_states, connectivity=self.connectivity)
-            maps.append(LinearScores(graphs[size], image.reshape(-1, image.shape[2]), features))
-        return maps
-
-    def _learner(self, here: str) -> RiskMinimizer:
-        if self.learner is None:
-            return RiskMinimizer()
-        if not isinstance(self.learner, RiskMinimizer):
-            raise InvalidInputError(
-                f"{here}: learner must be a RiskMinimizer or None, got {type(self.learner).__name__}."
-            )
-        return self.learner
-
-    def _checked_connectivity(self, here: str) -> int:
+    def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
         if self.connectivity not in (4, 8):
-            raise InvalidInputError(f"{here}: connectivity is 4 or 8, got {self.connectivity!r}.")
-        return self.connectivity
+            raise InvalidInputError(f"{where}: connectivity is 4 or 8, got {self.connectivity!r}.")
+        widths = (None, None) if known is None else (known.n_features["pixel"], known.n_factor_features["edge"])
+        images = read_images(X, more, self.connectivity, where, *widths)
+        if known is None and all(image.size == (1, 1) for image in images):
+            raise InvalidInputError(
+                f"{where}: every image is a single pixel, so none has neighbours. Give larger images."
+            )
+        types = TypeTable(
+            {"pixel": int(images[0].pixels.shape[2])},
+            {"edge": ("pixel", "pixel")},
+            {"edge": int(images[0].edges.shape[1])},
+        )
+        layouts = [
+            Layout({"pixel": image.size}, {"pixel": f"X[{i}] has shape {image.pixels.shape}. Give one label per pixel"})
+            for i, image in enumerate(images)
+        ]
 
+        def score_maps(templates: Templates) -> list[TemplateScores]:
+            graphs: dict[Any, FactorGraph] = {}  # images of one size share a graph and all that is prepared for it
+            maps = []
+            for image in images:
+                if image.size not in graphs:
+                    graphs[image.size] = grid_graph(
+                        *image.size, templates.n_states["pixel"], connectivity=self.connectivity
+                    )
+                pixels = {"pixel": image.pixels.reshape(-1, image.pixels.shape[2])}
+                maps.append(TemplateScores(templates, graphs[image.size], pixels, {"edge": image.edges}))
+            return maps
 
-def _single_states(states: NDArray[Any]) -> NDArray[Any]:
-    """State of each pixel, -1 where it is not a single one."""
-    if states.ndim == 1:
-        return states
-    return np.where(states.sum(axis=1) == 1, states.argmax(axis=1), -1)
-
-
-def _independent_weights(examples: list[Example], learner: RiskMinimizer) -> tuple[FloatArray, Status]:
-    """Weights of logistic regression of single pixels, with 0 for all edges; and how that ended."""
-    apart = []
-    for one in examples:
-        scores: Any = one.scores
-        graph = from_edges(np.full(scores.graph.n_variables, scores.n_states), np.empty((0, 2), np.int64))
-        alone = LinearScores(graph, scores.node_features, np.empty((0, 0)))
-        apart.append(example(alone, one.labels.allowed))
-    simple = RiskMinimizer(
-        loss="univariate_logistic",
-        gradient=TruncatedGradient(n_iter=0),
-        optimizer=LBFGS(max_iter=200, tol=1e-4),
-        ridge=learner.ridge,
-        n_jobs=learner.n_jobs,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be exact
-        found = simple.minimize(apart, "tree_reweighted")
-    weights = np.zeros(examples[0].scores.n_weights)
-    weights[: found.point.size] = found.point
-    return weights, found.status
+        return Data(layouts, types, score_maps)

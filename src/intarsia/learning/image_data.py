@@ -1,28 +1,63 @@
-"""Images with labels as the grid model needs them: checked, with classes turned into states."""
+"""Images with features as the grid model takes them: checked, with features of their edges."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array
+from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.shapes import grid_edges
+from intarsia.models.feature_matrix import as_features, check_features
 
 
-def check_images(X: Any, where: str, n_features: int | None = None) -> list[FloatArray]:
-    """Images as (H, W, p) float arrays: at least one, finite, all with the same number of features."""
+@dataclass(frozen=True, eq=False)
+class Image:
+    """Features of one image, (H, W, p), and of its edges, (n_edges, q)."""
+
+    pixels: Any
+    edges: Any
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return int(self.pixels.shape[0]), int(self.pixels.shape[1])
+
+
+def read_images(
+    X: Any,
+    edge_features: Sequence[Any] | None,
+    connectivity: int,
+    where: str,
+    n_features: int | None = None,
+    n_edge_features: int | None = None,
+) -> list[Image]:
+    """Images with features of their edges, given beside X or as X of pairs (image, edge features)."""
     if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
         raise InvalidInputError(f"{where}: X must be a list of (H, W, n_features) arrays, got {type(X).__name__}.")
     if len(X) == 0:
         raise InvalidInputError(f"{where}: X is empty. Give at least one image.")
+    pairs = [one for one in X if isinstance(one, tuple)]
+    if pairs:
+        if len(pairs) != len(X) or any(len(one) != 2 for one in pairs) or edge_features is not None:
+            raise InvalidInputError(
+                f"{where}: X holds tuples. Give each as (image, edge_features), for every image, and leave the "
+                f"argument edge_features out."
+            )
+        X, edge_features = [image for image, _ in pairs], [edges for _, edges in pairs]
+    images = check_images(X, where, n_features)
+    edges = check_edge_features(edge_features, images, connectivity, where, n_edge_features)
+    return [Image(pixels, features) for pixels, features in zip(images, edges, strict=True)]
+
+
+def check_images(X: Any, where: str, n_features: int | None = None) -> list[Any]:
+    """Images as (H, W, p) arrays: finite, all with the same number of features; single precision stays so."""
     images = []
     for i, given in enumerate(X):
-        image = as_float_array(given, f"{where}: X[{i}]")
+        image = as_features(given, f"{where}: X[{i}]")
         if image.ndim != 3 or 0 in image.shape:
             raise InvalidInputError(
                 f"{where}: X[{i}] has shape {image.shape}, expected (H, W, n_features) with none of them 0. "
@@ -52,7 +87,7 @@ def direction_indicators(height: int, width: int, connectivity: int) -> FloatArr
 
 
 def check_edge_features(
-    given: Sequence[Any] | None, images: list[FloatArray], connectivity: int, where: str, n_features: int | None = None
+    given: Sequence[Any] | None, images: list[Any], connectivity: int, where: str, n_features: int | None = None
 ) -> list[Any]:
     """Features of the edges of every image, in the order of `grid_graph`; by default indicators of the direction."""
     sizes = [(image.shape[0], image.shape[1]) for image in images]
@@ -64,101 +99,16 @@ def check_edge_features(
             raise InvalidInputError(
                 f"{where}: {len(given)} arrays of edge features for {len(images)} images. Give one for each image."
             )
-        found = [
-            features if sparse.issparse(features) else as_float_array(features, f"{where}: edge_features[{i}]")
-            for i, features in enumerate(given)
-        ]
-    for i, (features, size) in enumerate(zip(found, sizes, strict=True)):
-        n_edges = sum(len(edges) for edges in grid_edges(*size, connectivity))
-        if features.ndim != 2 or features.shape[0] != n_edges:
-            raise InvalidInputError(
-                f"{where}: edge_features[{i}] has shape {features.shape}, but the {size[0]}x{size[1]} grid of X[{i}] "
-                f"has {n_edges} edges. Give a row for each, in the order of grid_graph."
-            )
+        found = []
+        for i, (features, size) in enumerate(zip(given, sizes, strict=True)):
+            n_edges = sum(len(edges) for edges in grid_edges(*size, connectivity))
+            owner = f"the {size[0]}x{size[1]} grid of X[{i}] has {n_edges} edges, in the order of grid_graph"
+            found.append(check_features(features, f"{where}: edge_features[{i}]", n_edges, owner))
+    for i, features in enumerate(found):
         n_features = features.shape[1] if n_features is None else n_features
         if features.shape[1] != n_features:
             raise InvalidInputError(
                 f"{where}: edge_features[{i}] has {features.shape[1]} columns, but the model has {n_features}. Give "
                 f"every image the same features; leave edge_features out just where fit had none."
             )
-        values: Any = features
-        if not np.isfinite(values.data if sparse.issparse(features) else values).all():
-            raise InvalidInputError(f"{where}: edge_features[{i}] contains NaN or infinity. Features must be finite.")
     return found
-
-
-def check_labels(y: Any, images: list[FloatArray], where: str) -> list[NDArray[Any]]:
-    """Labels of every image as whole numbers (H, W), or booleans (H, W, n_classes) of what is allowed."""
-    if not hasattr(y, "__len__") or len(y) != len(images):
-        n = len(y) if hasattr(y, "__len__") else type(y).__name__
-        raise InvalidInputError(f"{where}: X has {len(images)} images, but y has {n}. Give labels for each image.")
-    labels: list[NDArray[Any]] = []
-    for i, (given, image) in enumerate(zip(y, images, strict=True)):
-        array = np.asarray(given)
-        sets = array.dtype.kind == "b" and array.ndim == 3
-        if array.shape[:2] != image.shape[:2] or array.ndim != 2 + sets:
-            raise InvalidInputError(
-                f"{where}: y[{i}] has shape {array.shape} but X[{i}] has shape {image.shape}. Give one label per "
-                f"pixel; use -1 for a hidden label."
-            )
-        labels.append(array if sets else as_int_array(array, f"{where}: y[{i}]"))
-    return labels
-
-
-def find_classes(labels: list[NDArray[Any]], classes: ArrayLike | None, where: str) -> IntArray:
-    """Sorted classes: those given, or those that occur; with boolean labels, 0 up to their last axis."""
-    if classes is not None:
-        found = as_int_array(classes, f"{where}: classes").reshape(-1)
-        if np.unique(found).size != found.size or (found < 0).any():
-            raise InvalidInputError(
-                f"{where}: classes must be different whole numbers from 0 on, got {found.tolist()}."
-            )
-        found = np.sort(found)
-    else:
-        widths = [array.shape[2] for array in labels if array.ndim == 3]
-        if widths:
-            found = np.arange(widths[0])
-        else:
-            values = np.unique(np.concatenate([np.unique(array) for array in labels]))
-            if values.tolist() == [-1, 1]:
-                raise InvalidInputError(
-                    f"{where}: the labels are -1 and 1, and -1 means hidden. Use 0 and 1 for two classes; if all the "
-                    f"rest is hidden indeed, give classes=[0, 1]."
-                )
-            found = values[values >= 0]
-            if found.size == 0 and (values == -1).all():
-                raise InvalidInputError(f"{where}: all labels are hidden. Label some pixels.")
-    if found.size < 2:
-        raise InvalidInputError(
-            f"{where}: the classes are {found.tolist()}. Give labels of at least two, or name them with classes=."
-        )
-    return found
-
-
-def as_states(labels: list[NDArray[Any]], classes: IntArray, where: str) -> list[NDArray[Any]]:
-    """Labels as states, flat over the pixels: the position among the classes, -1 for hidden; sets as they are."""
-    states: list[NDArray[Any]] = []
-    for i, array in enumerate(labels):
-        if array.ndim == 3:
-            if array.shape[2] != classes.size:
-                raise InvalidInputError(
-                    f"{where}: y[{i}] allows among {array.shape[2]} classes, but there are {classes.size}."
-                )
-            empty = ~array.any(axis=2)
-            if empty.any():
-                r, c = (int(at) for at in np.unravel_index(int(np.argmax(empty)), empty.shape))
-                raise InvalidInputError(
-                    f"{where}: y[{i}][{r}, {c}] allows no class. Allow all of them where the label is hidden."
-                )
-            states.append(array.reshape(-1, classes.size))
-            continue
-        at = np.searchsorted(classes, array).clip(max=classes.size - 1)
-        wrong = (classes[at] != array) & (array != -1)
-        if wrong.any():
-            r, c = (int(p) for p in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-            raise InvalidInputError(
-                f"{where}: y[{i}][{r}, {c}] is {array[r, c]}, but the classes are {classes.tolist()}. Use -1 for a "
-                f"hidden label."
-            )
-        states.append(np.where(array == -1, -1, at).reshape(-1))
-    return states

@@ -1,0 +1,325 @@
+"""What the estimators of conditional random fields share: from data and labels to weights, and back to labels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from intarsia._validation import FloatArray, as_float_array, check_choice
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
+from intarsia.inference.registry import resolve_method
+from intarsia.learning.crf_data import Data, Truth, as_truth, check_sample_weight, find_truth, make_examples
+from intarsia.learning.example import Example, example
+from intarsia.learning.graph_data import TypeTable
+from intarsia.learning.independent import independent_weights
+from intarsia.learning.labelling import Layout, States, single_states
+from intarsia.learning.learner import Learner
+from intarsia.learning.registry import resolve_learner
+from intarsia.models.template_scores import Templates, TemplateScores
+
+# Size of the weights with which a type without any label begins. At 0 its states would be alike and stay so.
+NOISE = 0.1
+
+Self = TypeVar("Self", bound="CRF")
+
+
+class CRF(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the estimators of conditional random fields; see `GridCRF` and `GraphCRF`."""
+
+    classes_: Any
+    templates_: Templates
+    weights_: FloatArray
+    initial_weights_: FloatArray
+    history_: dict[str, FloatArray]
+    n_iter_: int
+    risk_: float
+    status_: Status
+
+    def __init__(
+        self,
+        *,
+        inference: str | InferenceMethod = "tree_reweighted",
+        learner: str | Learner = "risk_minimizer",
+        classes: Any = None,
+        class_weight: Any = None,
+        decode: str = "marginals",
+        warm_start: bool = False,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.inference = inference
+        self.learner = learner
+        self.classes = classes
+        self.class_weight = class_weight
+        self.decode = decode
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # ---------------------------------------------------------------- what an estimator adds
+
+    @abstractmethod
+    def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
+        """Examples, checked; against the model, if it is fitted."""
+
+    def _symmetric(self, types: TypeTable, where: str) -> frozenset[str]:
+        """Types of factors with symmetric tables."""
+        return frozenset()
+
+    # ---------------------------------------------------------------- fitting
+
+    def _fit(
+        self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any, where: str
+    ) -> Self:
+        learner = self._resolve_learner(where)
+        known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
+        data = self._read(X, more, where, known)
+        truth = self._truth(data, y, self.classes, where, known)
+        templates = known or self._templates(data, truth, where)
+        examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
+        learner.check_examples(examples, self.inference)  # what does not fit is told before any work
+        held_out = None
+        if validation is not None:
+            held_out = self._held_out(validation, templates, truth, f"{where}: validation")
+        status: Status | None = None
+        if start is not None:
+            first = _check_start(start, templates, where)
+        elif known is not None:
+            first = self.weights_
+        else:
+            first, status = self._independent_start(examples, truth, templates, learner)
+        # Nothing is stored before everything has worked.
+        if status is Status.INTERRUPTED:
+            nothing = {name: np.empty(0) for name in ("risk", "gradient_norm", "seconds", "evaluations")}
+            self._store(data, templates, truth, first, nothing, 0, np.nan, status)
+        else:
+            found = learner.minimize(examples, self.inference, first, validation=held_out, title=type(self).__name__)
+            self._store(data, templates, truth, found.point, found.history, found.n_iter, found.value, found.status)
+        self.initial_weights_ = first
+        self._step_state = None
+        return self
+
+    def _partial_fit(self: Self, X: Any, y: Any, more: Any, classes: Any, sample_weight: Any, where: str) -> Self:
+        learner = self._resolve_learner(where)
+        known = getattr(self, "templates_", None)
+        data = self._read(X, more, where, known)
+        given = self.classes if classes is None else classes
+        if known is None and given is None:
+            raise InvalidInputError(
+                f"{where}: the first call must name all classes, since later labels may have more. Give classes=."
+            )
+        truth = self._truth(data, y, given, where, known)
+        templates = known or self._templates(data, truth, where)
+        examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
+        first = self.weights_ if known is not None else self._noise(truth, templates)
+        weights, state, risk = learner.step(examples, self.inference, first, getattr(self, "_step_state", None))
+        n_iter = getattr(self, "n_iter_", 0) + 1
+        history = {"risk": np.append(getattr(self, "history_", {}).get("risk", np.empty(0)), risk)}
+        if known is None:
+            self.initial_weights_ = first
+        self._store(data, templates, truth, weights, history, n_iter, risk, Status.MAX_ITER)
+        self._step_state = state
+        return self
+
+    def _store(
+        self,
+        data: Data,
+        templates: Templates,
+        truth: Truth,
+        weights: FloatArray,
+        history: dict[str, FloatArray],
+        n_iter: int,
+        risk: float,
+        status: Status,
+    ) -> None:
+        if not hasattr(self, "templates_") or self.templates_ is not templates:
+            named = any(layout.named for layout in data.layouts)
+            self.classes_ = dict(truth.classes) if named else next(iter(truth.classes.values()))
+            self.templates_ = templates
+        self.weights_ = weights
+        self.history_ = history
+        self.n_iter_ = n_iter
+        self.risk_ = risk
+        self.status_ = status
+
+    def _templates(self, data: Data, truth: Truth, where: str) -> Templates:
+        types = data.types
+        n_states = {kind: int(truth.classes[kind].size) for kind in types.n_features}
+        symmetric = self._symmetric(types, where)
+        return Templates(n_states, types.n_features, types.scopes, types.n_factor_features, symmetric)
+
+    def _truth(self, data: Data, y: Any, given: Any, where: str, known: Templates | None) -> Truth:
+        return find_truth(data, y, given, where, None if known is None else self._class_table())
+
+    def _held_out(self, validation: Any, templates: Templates, truth: Truth, where: str) -> list[Example]:
+        if not isinstance(validation, tuple) or len(validation) != 2:
+            raise InvalidInputError(f"{where} must be a pair (X, y), got {type(validation).__name__}.")
+        data = self._read(validation[0], None, where, templates)
+        held_out = as_truth(data, validation[1], truth.classes, where)
+        return make_examples(data, held_out, templates, None, self.class_weight, where)
+
+    def _independent_start(
+        self, examples: list[Example], truth: Truth, templates: Templates, learner: Learner
+    ) -> tuple[FloatArray, Status]:
+        apart = []
+        for one in examples:
+            scores: Any = one.scores
+            # Variables keep their order and states, and labels of factors are labels of their variables.
+            apart.append(example(scores.without_factors(), one.labels.allowed, one.weight, one.labels.weights))
+        found, status = independent_weights(apart, learner, f"{type(self).__name__}, single variables")
+        weights = self._noise(truth, templates)
+        weights[: found.size] += found
+        return weights, status
+
+    def _noise(self, truth: Truth, templates: Templates) -> FloatArray:
+        """Weights of 0, but small ones for the variables of types without any label."""
+        rng = np.random.default_rng(self.random_state or 0)
+        weights = np.zeros(templates.n_weights)
+        for kind, part in templates.unpack(weights)[0].items():  # views
+            drawn = NOISE * rng.normal(size=part.shape)
+            if not truth.labelled(kind):
+                part[:] = drawn
+        return weights
+
+    # ---------------------------------------------------------------- predicting
+
+    def _known(self, X: Any, more: Any, where: str) -> tuple[Data, list[TemplateScores]]:
+        check_is_fitted(self, "weights_")
+        data = self._read(X, more, where, self.templates_)
+        return data, data.score_maps(self.templates_)
+
+    def _predict_marginals(self, X: Any, more: Any, where: str) -> list[Any]:
+        data, maps = self._known(X, more, where)
+        return [
+            layout.whole({kind: part.reshape(*layout.shapes[kind], -1) for kind, part in parts.items()})
+            for layout, parts in zip(data.layouts, self._marginals(maps, data.layouts, where), strict=True)
+        ]
+
+    def _predict(self, X: Any, more: Any, where: str) -> list[Any]:
+        data, maps = self._known(X, more, where)
+        classes = self._class_table()
+        return [
+            layout.whole({kind: classes[kind][part].reshape(layout.shapes[kind]) for kind, part in parts.items()})
+            for layout, parts in zip(data.layouts, self._decode(maps, data.layouts, where), strict=True)
+        ]
+
+    def _score(self, X: Any, y: Any, more: Any, sample_weight: Any, where: str) -> float:
+        data, maps = self._known(X, more, where)
+        weights = check_sample_weight(sample_weight, len(data.layouts), where)
+        right, total = 0.0, 0.0
+        truth = [
+            {kind: single_states(part) for kind, part in one.items()}
+            for one in as_truth(data, y, self._class_table(), where).states
+        ]
+        for one, weight in zip(truth, weights, strict=True):
+            total += weight * sum(int((part >= 0).sum()) for part in one.values())
+        if total == 0.0:
+            raise InvalidInputError(
+                f"{where}: all labels are hidden, or of examples without weight. Give labels of some variables."
+            )
+        for one, found, weight in zip(truth, self._decode(maps, data.layouts, where), weights, strict=True):
+            right += weight * sum(int((found[kind] == part).sum()) for kind, part in one.items())
+        return float(right / total)
+
+    def _decode(self, maps: list[TemplateScores], layouts: list[Layout], where: str) -> list[dict[str, States]]:
+        """State of each variable, by type: that of the largest marginal (Domke2013 Eq. 2), or of the best labelling."""
+        self._check_decode(where)
+        if self.decode == "marginals":
+            found = self._marginals(maps, layouts, where)
+            return [{kind: part.argmax(axis=1) for kind, part in parts.items()} for parts in found]
+
+        def one(scores: TemplateScores) -> Any:
+            return infer(scores.graph, scores.theta(self.weights_), self.inference, task="map").assignment
+
+        answers = self._parallel(one, maps, where)
+        return [self._by_type(answer, layout, {}) for answer, layout in zip(answers, layouts, strict=True)]
+
+    def _marginals(self, maps: list[TemplateScores], layouts: list[Layout], where: str) -> list[dict[str, FloatArray]]:
+        learner = self._resolve_learner(where)
+
+        def one(scores: TemplateScores) -> FloatArray:
+            mu = learner.marginals(scores.graph, scores.theta(self.weights_), self.inference)
+            return mu[: int(scores.graph.variable_ptr[-1])].copy()  # a view would keep the marginals of factors
+
+        widths = dict(self.templates_.n_states)
+        answers = self._parallel(one, maps, where)
+        return [self._by_type(mu, layout, widths) for mu, layout in zip(answers, layouts, strict=True)]
+
+    def _by_type(self, flat: NDArray[Any], layout: Layout, widths: dict[str, int]) -> dict[str, NDArray[Any]]:
+        """Parts of what comes variable by variable; with several values for each, (n, width)."""
+        parts, at = {}, 0
+        for kind in self.templates_.n_states:
+            if kind in layout.shapes:
+                n = int(np.prod(layout.shapes[kind]))
+                part = flat[at : at + n * widths.get(kind, 1)]
+                parts[kind] = part.reshape(n, widths[kind]) if widths else part
+                at += part.size
+        return parts
+
+    def _parallel(self, one: Callable[[TemplateScores], Any], maps: Sequence[TemplateScores], where: str) -> list[Any]:
+        n_jobs = self._resolve_learner(where).get_params(deep=False).get("n_jobs")
+        return list(Parallel(n_jobs=n_jobs, require="sharedmem")(delayed(one)(scores) for scores in maps))
+
+    # ---------------------------------------------------------------- settings
+
+    def _class_table(self) -> dict[str, NDArray[Any]]:
+        if isinstance(self.classes_, dict):
+            return self.classes_
+        return {next(iter(self.templates_.n_states)): self.classes_}
+
+    def _resolve_learner(self, where: str) -> Learner:
+        """The learner with what is set on the estimator itself."""
+        self._check_decode(where)
+        try:
+            learner = resolve_learner(self.learner)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{where}: {error}") from None
+        own = {name: getattr(self, name) for name in ("n_jobs", "random_state", "verbose")}
+        known = learner.get_params(deep=False)
+        return resolve_learner(
+            learner, {key: value for key, value in own.items() if value is not None and key in known}
+        )
+
+    def _check_decode(self, where: str) -> None:
+        check_choice(self.decode, ("marginals", "map"), f"{where}: decode")
+        if self.decode == "map" and not resolve_method(self.inference, {}).gives_map:
+            able = [
+                name for name in method_names() if method_class(name).gives_map and method_class(name).gives_marginals
+            ]
+            raise NotSupportedError(
+                f"{where}: decode='map', but {type(resolve_method(self.inference, {})).__name__} finds no best "
+                f"labelling. These do, and give the marginals to fit with: {', '.join(able)}."
+            )
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters; those of nested objects as `learner__ridge`, also where a name stands for the object."""
+        resolvers: dict[str, Callable[[Any], Any]] = {
+            "learner": resolve_learner,
+            "inference": lambda given: resolve_method(given, {}),
+        }
+        for key in params:
+            outer, nested, _ = key.partition("__")
+            if nested and outer in resolvers and outer not in params and isinstance(getattr(self, outer), str):
+                setattr(self, outer, resolvers[outer](getattr(self, outer)))
+        changed: Self = super().set_params(**params)
+        return changed
+
+
+def _check_start(given: Any, templates: Templates, where: str) -> FloatArray:
+    start = as_float_array(given, f"{where}: start")
+    if start.shape != (templates.n_weights,) or not np.isfinite(start).all():
+        raise InvalidInputError(
+            f"{where}: start has shape {start.shape}, but the model has {templates.n_weights} weights. Give as many "
+            f"finite numbers, such as weights_ of a model of the same form."
+        )
+    return start.copy()

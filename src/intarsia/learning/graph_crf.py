@@ -1,0 +1,208 @@
+"""Labelling of graphs: a conditional random field with any types of variables and of factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.inference import InferenceMethod
+from intarsia.learning.crf import CRF
+from intarsia.learning.crf_data import Data
+from intarsia.learning.graph_data import TypedGraph, TypeTable, find_types, read_graphs
+from intarsia.learning.labelling import Layout
+from intarsia.learning.learner import Learner
+from intarsia.models.template_scores import Templates, TemplateScores, template_graph
+
+
+class GraphCRF(CRF):
+    r"""Labels of the variables of graphs, from features of variables and of the factors that join them.
+
+    Scores are :math:`\theta_i = F_t u_i` for a variable of type t and :math:`\theta_c = G_s v_c` for a factor of type
+    s, so all variables of a type share weights, and all factors of a type. Factors may join any number of variables.
+    Weights start at those of the independent model (multinomial logistic regression of single variables, G = 0) and are
+    then fitted through the inference. No constant feature is added to the variables: give one, if the classes are to
+    have a bias. A variable without any label in all of y is a hidden one, marginalised as the loss does it.
+
+    X is a list of `GraphInstance`, or of tuples (node_features, edges) or (node_features, edges, edge_features). Labels
+    of a graph come as one array, or by type as a dict where the features do; a type left out there is hidden.
+
+    Parameters
+    ----------
+    inference : str or InferenceMethod
+        How scores become marginals.
+    learner : str or Learner
+        How weights are found; by default `RiskMinimizer()`: clique logistic loss, truncated gradient.
+    classes : array, or dict of str -> array, optional
+        All labels there are, by type where the features are; by default those in y, sorted. Needed for a type that is
+        hidden throughout.
+    class_weight : None, "balanced" or dict, optional
+        How much a variable counts by its label; a dict of type -> label -> weight where the features come by type.
+    symmetric : bool or list of str
+        Types of factors for which the order of the variables says nothing, such as undirected edges: their weights are
+        then the same for every order. True for all that join variables of one type.
+    decode : {"marginals", "map"}
+        Predict the most probable state of each variable, or the best labelling of all together.
+    warm_start : bool
+        Whether `fit` goes on from the weights it finds, with the same classes and types.
+    random_state, n_jobs, verbose : optional
+        Where given, instead of those of the learner.
+
+    Attributes
+    ----------
+    classes_ : array (k,), or dict of str -> array
+        Labels.
+    node_weights_, factor_weights_ : dict of str -> float array
+        Weights of each type: a row for each state, or for each joint state in C order; a column for each feature. The
+        only type of variable is called "node", edges given as `edges` are factors "edge".
+    templates_ : Templates
+        The types, with their numbers of states and of features.
+    weights_, initial_weights_ : float arrays
+        All weights in one vector, after the fit and where it began.
+    history_, n_iter_, status_, risk_
+        As in `GridCRF`.
+
+    References
+    ----------
+    Domke2013, section 8.
+
+    Examples
+    --------
+    Three people; two of them are known, friends tend to agree.
+
+    >>> import numpy as np
+    >>> from intarsia.learning import RiskMinimizer
+    >>> X = [([[1.0], [-1.0], [0.1]], [[0, 2]]), ([[-1.0], [1.0], [0.1]], [[0, 2]])] * 5
+    >>> y = [["yes", "no", "yes"], ["no", "yes", "no"]] * 5
+    >>> crf = GraphCRF(learner=RiskMinimizer(ridge=0.01), symmetric=True).fit(X, y)
+    >>> crf.predict(X)[1].tolist()                             # the friend of a "no", although its feature is positive
+    ['no', 'yes', 'no']
+    >>> crf.factor_weights_["edge"].shape
+    (4, 1)
+    """
+
+    def __init__(
+        self,
+        *,
+        inference: str | InferenceMethod = "tree_reweighted",
+        learner: str | Learner = "risk_minimizer",
+        classes: Any = None,
+        class_weight: Any = None,
+        symmetric: bool | Sequence[str] = False,
+        decode: str = "marginals",
+        warm_start: bool = False,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        super().__init__(
+            inference=inference,
+            learner=learner,
+            classes=classes,
+            class_weight=class_weight,
+            decode=decode,
+            warm_start=warm_start,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.symmetric = symmetric
+
+    def fit(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        start: Any = None,
+    ) -> GraphCRF:
+        """Fit the weights.
+
+        Parameters
+        ----------
+        X : list of GraphInstance, or of tuples
+            Graphs, of any sizes.
+        y : list of arrays, or of dicts of str -> array
+            Labels of each graph: whole numbers, -1 where hidden; strings, None where hidden; frozensets of allowed
+            labels among either; or booleans (n, n_classes) of what is allowed.
+        sample_weight : (n_graphs,) array, optional
+            How much each graph counts.
+        validation : pair (X, y), optional
+            Graphs on which the learner may stop early.
+        start : float array, optional
+            Weights to begin with, laid out as `weights_`; by default those of the independent model.
+        """
+        return self._fit(X, y, None, sample_weight, validation, start, "GraphCRF.fit")
+
+    def partial_fit(
+        self, X: Sequence[Any], y: Sequence[Any], classes: Any = None, *, sample_weight: Any = None
+    ) -> GraphCRF:
+        """Change the weights by one pass over these graphs, with an optimiser of mini-batches.
+
+        The first call needs all classes, here or as a setting, and decides which types there are.
+        """
+        return self._partial_fit(X, y, None, classes, sample_weight, "GraphCRF.partial_fit")
+
+    def predict_marginals(self, X: Sequence[Any]) -> list[Any]:
+        """Probability of each class for each variable: (n, n_classes) arrays, by type where the features are."""
+        return self._predict_marginals(X, None, "GraphCRF.predict_marginals")
+
+    def predict(self, X: Sequence[Any]) -> list[Any]:
+        """Label of each variable: that of the largest marginal (Domke2013 Eq. 2), or as `decode` says."""
+        return self._predict(X, None, "GraphCRF.predict")
+
+    def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
+        """Share of the observed variables, over all types and graphs, whose label is predicted."""
+        return self._score(X, y, None, sample_weight, "GraphCRF.score")
+
+    @property
+    def node_weights_(self) -> dict[str, FloatArray]:
+        """Weights of each type of variable, a row for each class."""
+        check_is_fitted(self, "weights_")
+        return self.templates_.unpack(self.weights_)[0]
+
+    @property
+    def factor_weights_(self) -> dict[str, FloatArray]:
+        """Weights of each type of factor, a row for each joint state in C order."""
+        check_is_fitted(self, "weights_")
+        return self.templates_.unpack(self.weights_)[1]
+
+    def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
+        graphs = read_graphs(X, where)
+        types = find_types(graphs, where, known)
+
+        def score_maps(templates: Templates) -> list[TemplateScores]:
+            return [_score_map(graph, templates) for graph in graphs]
+
+        return Data([_layout(graph, i) for i, graph in enumerate(graphs)], types, score_maps)
+
+    def _symmetric(self, types: TypeTable, where: str) -> frozenset[str]:
+        if self.symmetric is True:
+            return frozenset(name for name, kinds in types.scopes.items() if len(set(kinds)) == 1)
+        if self.symmetric is False:
+            return frozenset()
+        if isinstance(self.symmetric, str) or not all(isinstance(name, str) for name in self.symmetric):
+            raise InvalidInputError(
+                f"{where}: symmetric must be True, False or a list of names of factors, got {self.symmetric!r}."
+            )
+        return frozenset(self.symmetric)
+
+
+def _layout(graph: TypedGraph, i: int) -> Layout:
+    shapes: dict[str, tuple[int, ...]] = {kind: (n,) for kind, n in graph.n_variables.items()}
+    reasons = {
+        kind: f"X[{i}] has {n} variables{f' of type {kind!r}' if graph.named else ''}. Give one label for each"
+        for kind, n in graph.n_variables.items()
+    }
+    return Layout(shapes, reasons, graph.named)
+
+
+def _score_map(graph: TypedGraph, templates: Templates) -> TemplateScores:
+    scopes = {name: factors.scopes for name, factors in graph.factors.items()}
+    made = template_graph(templates, graph.n_variables, scopes)
+    features = {name: factors.features for name, factors in graph.factors.items()}
+    return TemplateScores(templates, made, graph.node_features, features)
