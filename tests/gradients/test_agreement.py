@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from tests.gradients.marginal_losses import RandomQuadratic, lowered
 from tests.oracles.enumeration import enumerate_model
 from tests.oracles.finite_differences import central_differences, relative_error
 from tests.zoo import FORESTS, HARD_ZEROS, INFEASIBLE, ZOO
 
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
-from intarsia.gradients import gradient_class, gradient_names, resolve_gradient
+from intarsia.gradients import gradient_class, resolve_gradient
 from intarsia.gradients.back_propagation import BackPropagation
 from intarsia.gradients.implicit import ImplicitGradient
 from intarsia.gradients.perturbation import PerturbationGradient
@@ -139,12 +138,9 @@ def test_nothing_to_learn_gives_zero():
 
 
 def test_registry():
-    for name in gradient_names():
-        rule = gradient_class(name)()
-        assert rule.name == name
-        assert rule.summary
-        assert clone(rule).get_params() == rule.get_params()
-        assert resolve_gradient(rule) is rule
+    rule = BackPropagation()
+    assert resolve_gradient(rule) is rule
+    assert resolve_gradient("back_propagation").get_params() == rule.get_params()
     assert resolve_gradient(PerturbationGradient(), {"sides": 4}).sides == 4
     with pytest.raises(InvalidInputError, match="Did you mean 'truncated'"):
         gradient_class("truncate")

@@ -8,7 +8,7 @@ from tests.gradients.marginal_losses import lowered
 from tests.oracles.finite_differences import central_differences, relative_error
 from tests.oracles.likelihoods import negative_log_likelihood
 
-from intarsia.exceptions import NotSupportedError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.gradients.back_propagation import BackPropagation
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import chain_graph
@@ -79,3 +79,14 @@ def test_what_does_not_fit_is_told():
         )
     with pytest.raises(NotSupportedError, match="TreeReweighted"):
         TruncatedGradient().value_and_gradient(graph, graph.zeros(), labels, Likelihood(), "junction_tree")
+
+
+@pytest.mark.parametrize("y", [[1, 0, 0], [1, 0, -1], [[False, True], [True, False], [True, True]]])
+def test_impossible_labels_are_refused(y):
+    """As in closed form: no value would tell a search where to go."""
+    graph = chain_graph(3, 2)
+    theta = graph.pack(tables=np.tile([[0.0, 0.0], [-np.inf, 0.0]], (2, 1, 1)))
+    with pytest.raises(InvalidInputError, match=r"Likelihood: theta gives the labels a score of -inf\. Correct"):
+        TruncatedGradient(n_iter=2).value_and_gradient(
+            graph, theta, training_labels(graph, y), Likelihood(), "belief_propagation"
+        )

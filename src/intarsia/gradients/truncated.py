@@ -19,7 +19,7 @@ from intarsia.inference.result import Status
 from intarsia.losses import TrainingLabels
 from intarsia.losses.clamping import clamp, score_labels
 from intarsia.losses.likelihood import LogPartitionLoss
-from intarsia.losses.loss import check_pair
+from intarsia.losses.loss import check_pair, impossible_labels
 
 
 class TruncatedGradient(GradientRule):
@@ -117,7 +117,10 @@ class TruncatedGradient(GradientRule):
     def value_and_gradient(
         self, graph: FactorGraph, theta: FloatArray, labels: Any, loss: Any, inference: str | InferenceMethod
     ) -> GradientResult:
-        """See `GradientRule`; a likelihood is the truncated one (Domke2013, section 7.3), which may exceed 1."""
+        """See `GradientRule`; a likelihood is the truncated one (Domke2013, section 7.3).
+
+        With too few sweeps it may exceed 1. Its negative logarithm is then below 0, and is given as it is.
+        """
         if not isinstance(loss, LogPartitionLoss):
             return super().value_and_gradient(graph, theta, labels, loss, inference)
         free, clamped = loss.methods(inference)
@@ -125,7 +128,7 @@ class TruncatedGradient(GradientRule):
         above = free_energy_found(self, graph, theta, free)
         below = self._clamped(graph, graph.check_theta(theta), labels, clamped)
         if below is None or above.mu is None:
-            return infeasible(graph)
+            raise impossible_labels(loss)
         return replace(above, value=above.value - below[0], gradient=above.gradient - below[1])
 
     def _clamped(

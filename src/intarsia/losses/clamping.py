@@ -23,8 +23,8 @@ _REDUCTIONS: Kept[Reduction] = Kept()
 def choose_method(where: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
     """The first method that is given, if it can do the task ("marginals" with log Z, or "map")."""
     method = resolve_method(next(choice for choice in choices if choice is not None), {})
-    if not _can(type(method), task):
-        able = [name for name in method_names() if _can(method_class(name), task)]
+    if not gives(type(method), task):
+        able = [name for name in method_names() if gives(method_class(name), task)]
         wanted = "log Z and its marginals" if task == "marginals" else "the best labelling"
         raise NotSupportedError(
             f"{where} needs {wanted}, which {type(method).__name__} does not give. These do: {', '.join(able)}."
@@ -32,7 +32,8 @@ def choose_method(where: str, task: str, *choices: str | InferenceMethod | None)
     return method
 
 
-def _can(method: type[InferenceMethod], task: str) -> bool:
+def gives(method: type[InferenceMethod], task: str) -> bool:
+    """Whether a method does the task: log Z with marginals, or the best labelling."""
     return method.gives_map if task == "map" else method.gives_marginals and method.log_partition_is is not None
 
 

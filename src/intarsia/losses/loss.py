@@ -129,10 +129,7 @@ class DirectLoss(Loss):
         rng = as_generator(self.random_state if random_state is None else random_state)
         found = self._evaluate(graph, read_only(graph.check_theta(theta)), labels, inference, rng)
         if found is None:
-            raise InvalidInputError(
-                f"{type(self).__name__}: theta gives the labels a score of -inf. Correct the labels, or allow them in "
-                f"theta."
-            )
+            raise impossible_labels(self)
         return found
 
     @abstractmethod
@@ -178,6 +175,13 @@ def check_pair(loss: Loss, graph: FactorGraph, labels: TrainingLabels) -> None:
             f"{type(loss).__name__} is not a sum over variables, so it takes no weights of variables. These do: "
             f"{_able('takes_weights')}. Or weight whole examples."
         )
+
+
+def impossible_labels(loss: Loss) -> InvalidInputError:
+    """The error for labels that theta forbids."""
+    return InvalidInputError(
+        f"{type(loss).__name__}: theta gives the labels a score of -inf. Correct the labels, or allow them in theta."
+    )
 
 
 def check_mu(loss: Loss, graph: FactorGraph, mu: FloatArray) -> FloatArray:
