@@ -201,7 +201,7 @@ class CRF(BaseEstimator, ABC):  # type: ignore[misc]
     def _predict_marginals(self, X: Any, more: Any, where: str) -> list[Any]:
         data, maps = self._known(X, more, where)
         return [
-            layout.whole({kind: part.reshape(*layout.shapes[kind], -1) for kind, part in parts.items()})
+            layout.whole({kind: part.reshape(*layout.shapes[kind], part.shape[1]) for kind, part in parts.items()})
             for layout, parts in zip(data.layouts, self._marginals(maps, data.layouts, where), strict=True)
         ]
 
