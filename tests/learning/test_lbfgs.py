@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import rosen, rosen_der
+from scipy.optimize import minimize, rosen, rosen_der
 from sklearn.base import clone
 
 from intarsia.exceptions import InvalidInputError
@@ -97,3 +97,62 @@ def test_bad_input_is_told():
         with pytest.raises(InvalidInputError, match=f"LBFGS: {next(iter(wrong))}"):
             LBFGS(**wrong).minimize(rosenbrock, np.zeros(2))
     assert clone(LBFGS(max_iter=7)).max_iter == 7
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_a_step_to_where_it_is_not_finite_is_too_long(bad):
+    """-log(1 - x) - 100 x is lowest at 0.99, and is `bad` from 1 on; the first step of 1 lands there."""
+
+    def wall(x):
+        if x[0] >= 1.0:
+            return bad, np.full(1, bad)
+        return float(-np.log1p(-x[0]) - 100.0 * x[0]), 1.0 / (1.0 - x) - 100.0
+
+    found = LBFGS(tol=1e-6).minimize(wall, np.zeros(1))
+    assert found.status is Status.CONVERGED
+    assert found.point[0] == pytest.approx(0.99, abs=1e-6)
+    assert np.isfinite(found.history["risk"]).all()
+
+
+def test_stalls_where_all_around_is_infinite():
+    found = LBFGS().minimize(lambda x: (0.0 if (x == 0.0).all() else np.nan, np.ones(2)), np.zeros(2))
+    assert found.status is Status.STALLED
+    assert found.value == 0.0
+    with pytest.raises(InvalidInputError, match="gradient at the start is not finite"):
+        LBFGS().minimize(lambda x: (0.0, np.array([np.nan])), np.zeros(1))
+
+
+def test_as_few_evaluations_as_scipy():
+    """An ill-conditioned logistic regression; both stop at the same gradient."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 40)) * np.logspace(0.0, 1.0, 40)
+    y = np.sign(X @ rng.normal(size=40) + 5.0 * rng.normal(size=300))
+    n_theirs = 0
+
+    def logistic(w):
+        z = y * (X @ w)
+        value = float(np.logaddexp(0.0, -z).mean() + 5e-4 * w @ w)
+        return value, -X.T @ (y / (1.0 + np.exp(z))) / 300 + 1e-3 * w
+
+    def theirs(w):
+        nonlocal n_theirs
+        n_theirs += 1
+        return logistic(w)
+
+    ours = LBFGS(tol=1e-6).minimize(logistic, np.zeros(40))
+    options = {"gtol": 1e-6, "ftol": 0.0, "maxfun": 10**5}
+    found = minimize(theirs, np.zeros(40), jac=True, method="L-BFGS-B", options=options)
+    assert ours.status is Status.CONVERGED
+    np.testing.assert_allclose(ours.point, found.x, atol=1e-3)
+    assert ours.value == pytest.approx(found.fun, rel=1e-8)
+    assert ours.history["evaluations"][-1] <= 1.5 * n_theirs
+
+
+def test_goes_on_from_its_arrays():
+    """A second search from the arrays of the first is the first, to the last bit."""
+    kept = []
+    whole = LBFGS(tol=1e-8).minimize(rosenbrock, np.zeros(5), watch=lambda search: kept.append(search.arrays()))
+    for arrays in kept[::5]:
+        found = LBFGS(tol=1e-8).minimize(rosenbrock, np.full(5, 7.0), resume=arrays)
+        np.testing.assert_array_equal(found.point, whole.point)
+        np.testing.assert_array_equal(found.history["evaluations"], whole.history["evaluations"])

@@ -1,0 +1,173 @@
+"""A fit goes on after a kill exactly as it would have gone, and a file of something else is refused and left alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.learning.training_sets import noisy_grids
+
+from intarsia.exceptions import ConvergenceWarning, FileFormatError, InvalidInputError
+from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.inference.result import Status
+from intarsia.learning import LBFGS, Adam, Incremental, RiskMinimizer
+from intarsia.learning.risk import Risk
+
+SETTINGS = {
+    "lbfgs": {"optimizer": LBFGS(tol=1e-7)},
+    "adam": {"optimizer": Adam(batch_size=2, max_epochs=12, tol=1e-9)},
+    "incremental": {"schedule": Incremental(n_start=2, max_iter=8), "optimizer": LBFGS(tol=1e-4)},
+    "validation": {"validation_share": 0.3, "patience": 3, "schedule": Incremental(n_start=2, max_iter=12)},
+}
+
+
+def learner(name="lbfgs", path=None, **others):
+    settings = {"ridge": 0.01, "gradient": TruncatedGradient(n_iter=3), "checkpoint": path} | SETTINGS[name] | others
+    return RiskMinimizer(**settings)
+
+
+def fit(one, examples=None):
+    return one.minimize(examples or noisy_grids(), "tree_reweighted")
+
+
+class Calls:
+    """Counts evaluations, and breaks off at the given one as Ctrl-C would."""
+
+    def __init__(self, monkeypatch, stop=None, error=KeyboardInterrupt):
+        whole, self.n = Risk.__call__, 0
+
+        def counted(risk, weights):
+            self.n += 1
+            if self.n == stop:
+                raise error
+            return whole(risk, weights)
+
+        monkeypatch.setattr(Risk, "__call__", counted)
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("stop", [3, 9, 17])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_goes_on_as_if_nothing_had_happened(name, stop, tmp_path, monkeypatch):
+    whole = fit(learner(name))
+    with monkeypatch.context() as patch:
+        Calls(patch, stop)
+        broken = fit(learner(name, tmp_path / "fit"))
+    assert broken.status is Status.INTERRUPTED
+    with monkeypatch.context() as patch:
+        again = Calls(patch)
+        found = fit(learner(name, tmp_path / "fit"))
+    np.testing.assert_array_equal(found.point, whole.point)
+    assert (found.value, found.status, found.n_iter) == (whole.value, whole.status, whole.n_iter)
+    for column in whole.history:
+        if column != "seconds":
+            np.testing.assert_array_equal(found.history[column], whole.history[column])
+    assert (np.diff(found.history["seconds"]) >= 0.0).all()
+    if name == "lbfgs":  # of what had been evaluated, only the iteration that was broken off is done again
+        kept = broken.history["evaluations"][-1]
+        assert again.n == whole.history["evaluations"][-1] - kept
+        assert stop - kept <= 20
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_survives_a_kill(tmp_path):
+    """The process dies without warning in the middle of an iteration, or of writing the file."""
+    path, log = tmp_path / "fit", tmp_path / "log"
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.learning.test_checkpoint import fit, learner
+from intarsia.learning.checkpoint import Checkpoint
+write = Checkpoint.write
+def slow(self, arrays):
+    write(self, arrays)
+    with open({str(log)!r}, "a") as file:
+        file.write(str(int(arrays["search_n_iter"])) + "\\n")
+    time.sleep(0.05)
+Checkpoint.write = slow
+fit(learner("lbfgs", {str(path)!r}))
+"""
+    process = subprocess.Popen([sys.executable, "-c", program])
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline and process.poll() is None:
+        if log.exists() and log.read_text().count("\n") >= 6:
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.01)
+    assert process.wait() == -signal.SIGKILL
+    written = int(log.read_text().splitlines()[-1])
+    with np.load(path) as file:
+        kept = int(file["search_n_iter"])
+    whole = fit(learner())
+    assert written <= kept < whole.n_iter  # what was done before the kill is there
+    found = fit(learner(path=path))
+    np.testing.assert_array_equal(found.point, whole.point)
+    assert (found.n_iter, found.value, found.status) == (whole.n_iter, whole.value, Status.CONVERGED)
+
+
+def test_a_finished_fit_is_read_and_a_limited_one_prolonged(tmp_path, monkeypatch):
+    path = tmp_path / "fit"
+    with pytest.warns(ConvergenceWarning):
+        fit(learner(path=path, optimizer=LBFGS(tol=1e-7, max_iter=4)))
+    longer = fit(learner(path=path))
+    np.testing.assert_array_equal(longer.point, fit(learner()).point)
+    calls = Calls(monkeypatch)
+    again = fit(learner(path=path, n_jobs=2))
+    assert calls.n == 0
+    np.testing.assert_array_equal(again.point, longer.point)
+    assert again.status is Status.CONVERGED
+    assert [p.name for p in tmp_path.iterdir()] == ["fit"]
+
+
+OTHERS = {
+    "ridge": (lambda: learner(ridge=0.02), {}, "ridge was 0.01, but is 0.02"),
+    "sweeps": (lambda: learner(gradient=TruncatedGradient(n_iter=4)), {}, "gradient was .*n_iter=3.*n_iter=4"),
+    "optimizer": (lambda: learner("adam"), {}, r"optimizer was LBFGS\(memory=10\), but is Adam"),
+    "seed": (lambda: learner(random_state=1), {}, "random_state was 0, but is 1"),
+    "fewer examples": (learner, {"n": 4}, "there were 6 examples, but now there are 4"),
+    "features": (learner, {"noise": 1.01}, "example 0 has other features, labels or weights"),
+    "weights": (learner, {"weight": 2.0}, "example 0 has other features, labels or weights"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_fit_is_refused(name, tmp_path):
+    path = tmp_path / "fit"
+    fit(learner(path=path))
+    before = path.read_bytes()
+    make, data, message = OTHERS[name]
+    with pytest.raises(InvalidInputError, match=f"checkpoint .* is of another fit: {message}"):
+        fit(make().set_params(checkpoint=path), noisy_grids(**data))
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
+    path = tmp_path / "fit"
+    fit(learner(path=path))
+    good = path.read_bytes()
+    np.savez(tmp_path / "other.npz", about=np.array('{"format": "something else"}'))
+    with zipfile.ZipFile(tmp_path / "part.npz", "w") as file:
+        file.writestr("about.npy", b"")
+    spoilt = {
+        "cut": good[: len(good) // 2],
+        "empty": b"",
+        "text": b"not a checkpoint",
+        "other": (tmp_path / "other.npz").read_bytes(),
+        "no array": (tmp_path / "part.npz").read_bytes(),
+        "flipped": good[:60] + bytes([good[60] ^ 255]) + good[61:],
+    }
+    for content in spoilt.values():
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match="is damaged, or no checkpoint"):
+            fit(learner(path=path))
+        assert path.read_bytes() == content
+    with pytest.raises(InvalidInputError, match="there is no folder"):
+        fit(learner(path=tmp_path / "none" / "fit"))
+    with pytest.raises(InvalidInputError, match="is a folder"):
+        fit(learner(path=tmp_path))

@@ -1,0 +1,122 @@
+"""Steps by hand, the minimum that SciPy finds, and nothing worse than the start however long the step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from tests.learning.training_sets import noisy_grids
+
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.inference.result import Status
+from intarsia.learning import LBFGS, SGD, Adam, RiskMinimizer
+
+
+def bowl(x):
+    return float(x @ x), 2.0 * x
+
+
+def test_sgd_by_hand():
+    """x - s g, then v = m g + g' and a shorter step."""
+    found = SGD(step=0.1, momentum=0.5, decay=1.0, max_epochs=2, tol=0.0).minimize(bowl, np.array([1.0]))
+    first = 1.0 - 0.1 * 2.0
+    second = first - 0.1 / 2.0 * (0.5 * 2.0 + 2.0 * first)
+    np.testing.assert_allclose(found.history["risk"], [1.0, first**2, second**2])
+    np.testing.assert_allclose(found.point, second)
+
+
+def test_adam_by_hand():
+    """Corrected means: the second step is m / sqrt(v) with both divided by what the zeros at the start took away."""
+    found = Adam(step=0.1, beta1=0.5, beta2=0.75, decay=0.0, max_epochs=2, tol=0.0).minimize(bowl, np.array([1.0]))
+    first = 1.0 - 0.1
+    g, h = 2.0, 2.0 * first
+    mean, square = (0.5 * 0.5 * g + 0.5 * h) / 0.75, (0.75 * 0.25 * g * g + 0.25 * h * h) / (1.0 - 0.75**2)
+    np.testing.assert_allclose(found.point, first - 0.1 * mean / np.sqrt(square), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        SGD(step=0.3, batch_size=2, max_epochs=400, decay=0.1, tol=1e-3),
+        Adam(batch_size=2, max_epochs=400, decay=0.2, tol=5e-3),
+        SGD(step=0.3, batch_size=100, max_epochs=400, decay=0.0, tol=1e-6),
+    ],
+    ids=["sgd", "adam", "whole"],
+)
+def test_reaches_the_minimum_of_a_convex_risk(optimizer):
+    """The exact likelihood with a ridge is strictly convex; SciPy finds its minimum on its own."""
+    learner = RiskMinimizer(loss="likelihood", ridge=0.1, optimizer=optimizer)
+    examples = noisy_grids(shape=(2, 3))
+    found = learner.minimize(examples, "junction_tree")
+    risk = learner.risk(examples, "junction_tree")
+    exact = minimize(risk, np.zeros(risk.n_weights), jac=True, method="L-BFGS-B", options={"gtol": 1e-8})
+    assert found.status is Status.CONVERGED
+    np.testing.assert_allclose(found.point, exact.x, atol=30.0 * optimizer.tol)
+    assert found.history["evaluations"][-1] == found.n_iter + 1
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_reproducible_whatever_the_threads(kind):
+    def fit(n_jobs=1, random_state=0):
+        learner = RiskMinimizer(
+            optimizer=kind(batch_size=2, max_epochs=3, tol=1.0), ridge=0.1, n_jobs=n_jobs, random_state=random_state
+        )
+        weights, state = np.zeros(8), None
+        for _ in range(2):
+            weights, state, _ = learner.step(noisy_grids(), "tree_reweighted", weights, state)
+        return weights
+
+    np.testing.assert_array_equal(fit(), fit(n_jobs=2))
+    assert (fit() != fit(random_state=1)).any()
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_a_step_far_too_long_is_halved_until_it_helps(kind):
+    found = kind(step=1e4, max_epochs=60, decay=0.0, tol=1e-3).minimize(bowl, np.array([3.0, -1.0]))
+    assert found.value < 1.0
+    assert (found.history["risk"] <= 10.0).all()
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_what_is_not_finite_is_never_returned(kind, bad):
+    """The function rises to +inf at 1 and is `bad` beyond; a first step of 15 lands there."""
+
+    def wall(x):
+        if x[0] >= 1.0:
+            return bad, np.full(1, bad)
+        return float(-np.log1p(-x[0]) - 4.0 * x[0]), 1.0 / (1.0 - x) - 4.0  # lowest at 3/4
+
+    found = kind(step=5.0, max_epochs=300, decay=0.1, tol=1e-3).minimize(wall, np.zeros(1))
+    assert found.status is Status.CONVERGED
+    assert found.point[0] == pytest.approx(0.75, abs=1e-3)
+    assert np.isfinite(found.history["risk"]).all()
+
+
+def test_state_goes_on_between_calls():
+    """Two calls of `step` on all data are two passes of the fit."""
+    examples = noisy_grids()
+    learner = RiskMinimizer(optimizer=Adam(batch_size=4, max_epochs=2, tol=1e-9))
+    with pytest.warns(UserWarning, match="MAX_ITER after 2 iterations"):
+        found = learner.minimize(examples, "tree_reweighted")
+    weights, state, first = learner.step(examples, "tree_reweighted", np.zeros(found.point.size))
+    weights, state, second = learner.step(examples, "tree_reweighted", weights, state)
+    np.testing.assert_array_equal(weights, found.point)
+    assert second < first
+
+
+def test_bad_settings_are_told():
+    for optimizer, setting in [
+        (SGD(step=0.0), "SGD: step"),
+        (SGD(momentum=1.0), "SGD: momentum"),
+        (Adam(batch_size=0), "Adam: batch_size"),
+        (Adam(beta2=1.0), "Adam: beta2"),
+        (SGD(decay=-1.0), "SGD: decay"),
+        (SGD(max_epochs=-1), "SGD: max_epochs"),
+    ]:
+        with pytest.raises(InvalidInputError, match=setting):
+            optimizer.minimize(bowl, np.zeros(2))
+    with pytest.raises(NotSupportedError, match="These learn step by step: SGD, Adam"):
+        RiskMinimizer(optimizer=LBFGS()).step(noisy_grids(), "tree_reweighted", np.zeros(8))
+    with pytest.raises(InvalidInputError, match=r"start has shape \(3,\), but 8 finite weights"):
+        RiskMinimizer(optimizer="sgd").step(noisy_grids(), "tree_reweighted", np.zeros(3))

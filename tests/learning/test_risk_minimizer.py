@@ -1,0 +1,175 @@
+"""Stages, weights of examples, early stopping, and what a fit tells while it goes."""
+
+from __future__ import annotations
+
+import io
+import time
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.learning.training_sets import noisy_grids
+
+from intarsia._progress import fit_progress
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.inference.result import Status
+from intarsia.learning import LBFGS, SGD, Incremental, RiskMinimizer, example, learner_names, resolve_learner
+from intarsia.learning.risk import Risk
+
+
+def quick(**settings):
+    return RiskMinimizer(**{"gradient": TruncatedGradient(n_iter=3), "ridge": 0.01} | settings)
+
+
+def test_a_weight_of_two_is_as_good_as_giving_it_twice():
+    """Two of three examples doubled by weight, against doubled in the list; the ridge is not doubled."""
+    one = noisy_grids(3)
+    heavy = [example(e.scores, e.labels.y, weight=w) for e, w in zip(one, (2.0, 1.0, 2.0), strict=True)]
+    at = np.random.default_rng(0).normal(size=8)
+    weighted, listed = (quick(ridge=0.3).risk(e, "mean_field")(at) for e in (heavy, [*one, one[0], one[2]]))
+    assert weighted[0] == pytest.approx(listed[0], rel=1e-12)
+    np.testing.assert_allclose(weighted[1], listed[1], rtol=1e-10)
+    silent = [*one, example(noisy_grids(1, seed=9)[0].scores, np.zeros(12, int), weight=0.0)]
+    np.testing.assert_allclose(quick().risk(silent, "mean_field")(at)[1], quick().risk(one, "mean_field")(at)[1])
+
+
+def test_variables_of_weight_zero_are_as_good_as_hidden():
+    one = noisy_grids(1)[0]
+    counts = np.arange(12) % 3 != 0
+    at = np.random.default_rng(0).normal(size=8)
+    weighted, hidden = (
+        quick(loss="univariate_logistic").risk([e], "mean_field")(at)
+        for e in (
+            example(one.scores, one.labels.y, variable_weights=counts.astype(float)),
+            example(one.scores, np.where(counts, one.labels.y, -1)),
+        )
+    )
+    assert weighted[0] == pytest.approx(hidden[0], rel=1e-12)
+    np.testing.assert_allclose(weighted[1], hidden[1], rtol=1e-10)
+    with pytest.raises(InvalidInputError, match=r"variable_weights has shape \(3,\), but the graph has 12"):
+        example(one.scores, one.labels.y, variable_weights=np.ones(3))
+    with pytest.raises(InvalidInputError, match="example: weight must be"):
+        example(one.scores, one.labels.y, weight=-1.0)
+    with pytest.raises(InvalidInputError, match="weight of 0"):
+        quick().minimize(noisy_grids(2, weight=0.0), "mean_field")
+
+
+def test_a_subset_has_its_own_mean_and_the_same_ridge():
+    examples = noisy_grids(5)
+    whole = quick(loss="contrastive_divergence", gradient="auto", ridge=0.3).risk(examples, "mean_field")
+    at = np.random.default_rng(0).normal(size=8)
+    parts = [whole.subset([i])(at) for i in range(5)]
+    np.testing.assert_allclose(np.mean([g for _, g in parts], axis=0), whole(at)[1])  # draws are the examples' own
+    assert np.mean([v for v, _ in parts]) == pytest.approx(whole(at)[0])
+
+
+def test_stages_are_nested_and_end_with_everything(monkeypatch):
+    seen = []
+    whole = Risk.__call__
+
+    def noted(risk, weights):
+        seen.append({id(e) for e in risk.examples})
+        return whole(risk, weights)
+
+    monkeypatch.setattr(Risk, "__call__", noted)
+    learner = quick(schedule=Incremental(n_start=2, max_iter=60), optimizer=LBFGS(tol=1e-2))
+    examples = noisy_grids(7)
+    found = learner.minimize(examples, "tree_reweighted")
+    sizes = [len(s) for s in seen]
+    assert sizes == sorted(sizes)
+    assert sorted(set(sizes)) == [2, 4, 7]
+    assert all(a <= b for a, b in pairwise(seen))
+    assert sorted(set(found.history["n_examples"])) == [2.0, 4.0, 7.0]
+    assert (np.diff(found.history["evaluations"]) >= 1).all()
+    assert found.history["evaluations"][-1] == len(seen)
+    assert found.value == pytest.approx(quick().risk(examples, "tree_reweighted")(found.point)[0])
+
+
+def test_only_the_last_stage_warns():
+    """All examples are one, so that the second stage has to finish what the first had no time for."""
+    one = noisy_grids(1)
+    learner = quick(ridge=0.1, optimizer=LBFGS(tol=1e-4))
+    enough = learner.minimize(one, "tree_reweighted").n_iter
+    learner.set_params(schedule=Incremental(n_start=2, max_iter=enough - 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = learner.minimize(one * 4, "tree_reweighted")
+    assert found.status is Status.CONVERGED
+    assert (found.history["n_examples"] == 2.0).sum() == enough  # the start, and every iteration it had
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter of the schedule"):
+        learner.set_params(optimizer__tol=1e-12).minimize(one * 4, "tree_reweighted")
+    few = quick(schedule="incremental").minimize(noisy_grids(3), "tree_reweighted")
+    np.testing.assert_array_equal(few.point, quick().minimize(noisy_grids(3), "tree_reweighted").point)
+
+
+@pytest.mark.parametrize("optimizer", [LBFGS(tol=1e-8), SGD(step=0.5, max_epochs=200, tol=1e-8)], ids=["lbfgs", "sgd"])
+def test_early_stopping_gives_back_the_best_on_validation(optimizer):
+    """Much noise and no ridge: the fit to few examples soon goes wrong for others."""
+    train, others = noisy_grids(2, noise=2.0), noisy_grids(8, noise=2.0, seed=5)
+    learner = quick(ridge=0.0, optimizer=optimizer, patience=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = learner.minimize(train, "tree_reweighted", validation=others)
+    judged = learner.risk(others, "tree_reweighted")
+    rows = found.history["validation_risk"]
+    assert rows.size == found.n_iter + 1 == found.history["risk"].size
+    assert judged(found.point)[0] == rows.min()
+    assert found.value == learner.risk(train, "tree_reweighted")(found.point)[0]
+    assert found.status is Status.STALLED
+    assert rows.argmin() == rows.size - 1 - 4 < rows.size - 1
+
+
+def test_a_share_is_held_out():
+    examples = noisy_grids(10, noise=2.0)
+    learner = quick(ridge=0.0, validation_share=0.3, patience=2, random_state=3)
+    found = learner.minimize(examples, "tree_reweighted")
+    again = learner.minimize(examples, "tree_reweighted")
+    np.testing.assert_array_equal(found.point, again.point)
+    at_zero = quick(ridge=0.0).risk(examples, "tree_reweighted")(np.zeros(8))[0]
+    assert found.history["validation_risk"][0] == pytest.approx(at_zero)  # uniform marginals, whatever is held out
+    with pytest.raises(InvalidInputError, match="of a single example"):
+        quick(validation_share=0.5).minimize(examples[:1], "tree_reweighted")
+    blank = example(examples[0].scores, np.full(12, -1))
+    with pytest.raises(InvalidInputError, match="labels of the 1 validation examples are hidden"):
+        quick().minimize(examples, "tree_reweighted", validation=[blank])
+    with pytest.raises(InvalidInputError, match="validation_share must be"):
+        quick(validation_share=1.0).minimize(examples, "tree_reweighted")
+    with pytest.raises(InvalidInputError, match="patience must be"):
+        quick(patience=0).minimize(examples, "tree_reweighted")
+    with pytest.raises(InvalidInputError, match="Incremental: n_start"):
+        quick(schedule=Incremental(n_start=0)).minimize(examples, "tree_reweighted")
+    with pytest.raises(InvalidInputError, match="schedule='doubling' is not known"):
+        quick(schedule="doubling").minimize(examples, "tree_reweighted")
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    with fit_progress("fitting", True) as report:
+        assert report is None
+    monkeypatch.setattr("sys.stderr", screen)
+    with fit_progress("fitting", False) as report:
+        assert report is None
+    with fit_progress("fitting", True) as report:
+        report(0, 2.0, 0.5, 0.0)
+        time.sleep(0.25)
+        report(10, 1.25, 0.01, 0.5)
+        time.sleep(0.25)
+    assert "iteration 10, risk 1.25, gradient 1.0e-02, 0.3 s, at most 0.3 s left" in screen.getvalue()
+    quick(verbose=True).minimize(noisy_grids(2), "tree_reweighted", title="my fit")
+    assert "my fit" in screen.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_names_stand_for_learners():
+    assert isinstance(resolve_learner("risk_minimizer", {"ridge": 0.5}), RiskMinimizer)
+    assert clone(RiskMinimizer(schedule=Incremental(n_start=5))).schedule.n_start == 5
+    assert learner_names()[0] == "risk_minimizer"
+    with pytest.raises(InvalidInputError, match="learner='risk_minimiser' is not known"):
+        resolve_learner("risk_minimiser")
