@@ -98,7 +98,7 @@ def test_predicts_with_the_sweeps_it_was_fitted_for(inference):
 
 def test_without_truncation_it_predicts_with_the_inference_itself():
     X, y = noisy_images(2, (4, 5))
-    crf = GridCRF(learner=quick(loss="likelihood", ridge=0.1), inference="junction_tree").fit(X, y)
+    crf = GridCRF(learner=quick(loss="likelihood", gradient="auto", ridge=0.1), inference="junction_tree").fit(X, y)
     graph = intarsia.grid_graph(4, 5, 2)
     scores = LinearScores(graph, X[0].reshape(-1, 2), np.repeat(np.eye(2), [16, 15], axis=0))
     exact = intarsia.infer(graph, scores.theta(crf.weights_), "junction_tree").mu[:40]

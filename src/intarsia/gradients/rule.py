@@ -119,18 +119,22 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
             If loss, inference and rule do not fit; the message names those that do.
         """
         method = resolve_method(inference, {}) if isinstance(inference, str) else inference
-        if not self.fits_loss(loss):
-            able = [name for name in loss_names() if self.fits_loss(resolve_loss(name))]
-            raise NotSupportedError(
-                f"{type(self).__name__} does not know how {type(loss).__name__} flows back: it needs "
-                f"{getattr(loss, 'needs', 'something else')}. These losses fit: {', '.join(able)}."
-            )
+        self.check_loss(loss)
         judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels), bool(loss.uses_factors))
         return self.differentiate(graph, theta, judge, method)
 
     def fits_loss(self, loss: Any) -> bool:
         """Whether this rule knows how such a loss flows back."""
         return getattr(loss, "needs", None) == "marginals"
+
+    def check_loss(self, loss: Any) -> None:
+        """Raise NotSupportedError, naming the losses that fit, if this is none of them."""
+        if not self.fits_loss(loss):
+            able = [name for name in loss_names() if self.fits_loss(resolve_loss(name))]
+            raise NotSupportedError(
+                f"{type(self).__name__} does not know how {type(loss).__name__} flows back: it needs "
+                f"{getattr(loss, 'needs', 'something else')}. These losses fit: {', '.join(able)}."
+            )
 
     def differentiate(
         self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod

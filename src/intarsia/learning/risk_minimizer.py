@@ -13,10 +13,8 @@ from intarsia._progress import fit_progress
 from intarsia._validation import FloatArray, as_float_array, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients import GradientRule, resolve_gradient
-from intarsia.gradients.reversal import reversal_of
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
-from intarsia.graph.learning_form import learning_form
 from intarsia.inference import InferenceMethod, Status
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.checkpoint import Checkpoint, data_sums, describe
@@ -29,7 +27,7 @@ from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import StagedFit
-from intarsia.losses import Loss, MarginalLoss, resolve_loss
+from intarsia.losses import DirectLoss, Loss, MarginalLoss, resolve_loss
 
 
 class RiskMinimizer(Learner):
@@ -44,8 +42,10 @@ class RiskMinimizer(Learner):
     ----------
     loss : str or Loss
         How far the answer is from the truth.
-    gradient : str or GradientRule
-        How a loss of marginals flows back through the inference; losses with a gradient of their own do not use it.
+    gradient : "auto", str or GradientRule
+        How the loss flows back through the inference. "auto": a loss with a gradient of its own (likelihoods at
+        convergence, pseudo-likelihood, ...) uses that, a loss of marginals the truncated rule. `TruncatedGradient`
+        with a likelihood or EM is the truncated one, of exactly that many sweeps.
     optimizer : str or Optimizer
         How the minimum is searched.
     ridge : float
@@ -94,7 +94,7 @@ class RiskMinimizer(Learner):
         self,
         *,
         loss: str | Loss = "clique_logistic",
-        gradient: str | GradientRule = "truncated",
+        gradient: str | GradientRule = "auto",
         optimizer: str | Optimizer = "lbfgs",
         ridge: float = 1e-3,
         schedule: str | Incremental | None = None,
@@ -249,18 +249,10 @@ class RiskMinimizer(Learner):
         [0.5, 0.5]
         """
         method = resolve_method(inference, {})
-        rule = resolve_gradient(self.gradient) if isinstance(resolve_loss(self.loss), MarginalLoss) else None
-        if not isinstance(rule, TruncatedGradient):
-            return super().marginals(graph, theta, method)
-        form = learning_form(graph)
-        temperature = 1.0 if method.temperature is None else float(method.temperature)
-        run = reversal_of(form.graph, form.lower(graph.check_theta(theta)) / temperature, method)
-        for _ in range(int(rule.n_iter)):
-            run.sweep()
-        mu = run.marginals()
-        if mu is None:
-            raise InvalidInputError("RiskMinimizer: theta allows no labelling. Allow some, with scores above -inf.")
-        return form.raise_mu(mu)
+        rule = self._rule(resolve_loss(self.loss))
+        if isinstance(rule, TruncatedGradient):
+            return rule.marginals(graph, theta, method)
+        return super().marginals(graph, theta, method)
 
     def risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
         """Regularised risk as a function of the weights.
@@ -297,17 +289,23 @@ class RiskMinimizer(Learner):
         resolve_optimizer(self.optimizer).check_settings()
         if self.schedule is not None:
             SCHEDULES.resolve(self.schedule).check_settings()
-        rule = None
-        if isinstance(loss, MarginalLoss):
-            rule = resolve_gradient(self.gradient)
+        rule = self._rule(loss)
+        if rule is not None:
             rule.check_settings()
+            rule.check_loss(loss)
             rule.check_fits(method)
-            if loss.uses_factors and not any(_has_labelled_factor(e) for e in examples):
-                raise InvalidInputError(
-                    f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all "
-                    f"its variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
-                )
+        if isinstance(loss, MarginalLoss) and loss.uses_factors and not any(_has_labelled_factor(e) for e in examples):
+            raise InvalidInputError(
+                f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all its "
+                f"variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
+            )
         return Risk(examples, loss, rule, method, float(self.ridge), self.n_jobs, int(self.random_state))
+
+    def _rule(self, loss: Loss) -> GradientRule | None:
+        """How the loss flows back; None for a loss that knows its own gradient."""
+        if isinstance(self.gradient, str) and self.gradient == "auto":
+            return None if isinstance(loss, DirectLoss) else TruncatedGradient()
+        return resolve_gradient(self.gradient)
 
     def _hold_out(
         self, examples: Sequence[Example], validation: Sequence[Example] | None

@@ -1,0 +1,144 @@
+"""What the image experiments share: a grid model fitted to pictures, its errors, and marginals to look at."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.experiments.reproduction import Finding
+from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.learning import LBFGS, GridCRF, RiskMinimizer
+from intarsia.losses.classification_error import SmoothedClassificationError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Pictures with features, labels and, where there are any, features of edges."""
+
+    features: list[Any]
+    labels: list[Any]
+    edges: list[Any] | None = None
+
+    def take(self, indices: Sequence[int]) -> Pictures:
+        """Some of them."""
+        edges = None if self.edges is None else [self.edges[i] for i in indices]
+        return Pictures([self.features[i] for i in indices], [self.labels[i] for i in indices], edges)
+
+
+# Rows of the tables: key, label, loss. The independent model comes first, since the others begin at its weights.
+LOSSES: tuple[tuple[str, str, Any], ...] = (
+    ("surrogate", "surrogate likelihood", "likelihood"),
+    ("univariate_logistic", "univariate logistic", "univariate_logistic"),
+    ("clique_logistic", "clique logistic", "clique_logistic"),
+    ("univariate_quadratic", "univariate quadratic", "univariate_quadratic"),
+    ("smooth_5", "smooth class. alpha = 5", SmoothedClassificationError(alpha=5.0)),
+    ("smooth_15", "smooth class. alpha = 15", SmoothedClassificationError(alpha=15.0)),
+    ("smooth_50", "smooth class. alpha = 50", SmoothedClassificationError(alpha=50.0)),
+    ("pseudo_likelihood", "pseudo-likelihood", "pseudo_likelihood"),
+    ("piecewise", "piecewise likelihood", "piecewise_likelihood"),
+)
+# The losses of classifications have many local minima, so they begin at the surrogate likelihood's weights.
+NEEDS_START = ("smooth_5", "smooth_15", "smooth_50")
+# Losses with a gradient of their own.
+CLOSED_FORM = ("surrogate", "pseudo_likelihood", "piecewise")
+
+
+def independent_model(ridge: float, checkpoint: Path | None = None, max_iter: int = 200) -> GridCRF:
+    """Each pixel by its own features: no sweep, so that neighbours have no say."""
+    learner = RiskMinimizer(
+        loss="univariate_logistic",
+        gradient=TruncatedGradient(n_iter=0),
+        optimizer=LBFGS(max_iter=max_iter, tol=1e-5),
+        ridge=ridge,
+        checkpoint=checkpoint,
+    )
+    return GridCRF(inference="tree_reweighted", learner=learner)
+
+
+def fit_pictures(
+    crf: GridCRF,
+    train: Pictures,
+    test: Pictures,
+    *,
+    shown: int = 0,
+    start: tuple[str, FloatArray] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Finding:
+    """Fit the model; errors on both sets, the weights, the history and the marginals of one test picture.
+
+    Parameters
+    ----------
+    crf : GridCRF
+        Its learner may have a checkpoint.
+    train, test : Pictures
+        To fit and to test on.
+    shown : int
+        Which test picture's marginals are kept.
+    start : (str, float array), optional
+        Weights to begin with, and whose they are; by default those of an independent model fitted first.
+    settings : dict, optional
+        What else tells how this was made.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the status is among the settings
+        first = None if start is None else start[1]
+        crf.fit(train.features, train.labels, edge_features=train.edges, start=first)
+        errors = {
+            "train error": 1.0 - crf.score(train.features, train.labels, edge_features=train.edges),
+            "test error": 1.0 - crf.score(test.features, test.labels, edge_features=test.edges),
+        }
+        one = test.take([shown])
+        marginals = crf.predict_marginals(one.features, edge_features=one.edges)[0]
+    told = {
+        "status": crf.status_.name,
+        "iterations": int(crf.n_iter_),
+        "risk": float(crf.risk_),
+        "begun_at": "independent" if start is None else start[0],
+        "images": [len(train.features), len(test.features)],
+    }
+    arrays: dict[str, Any] = {
+        "weights": crf.weights_,
+        "marginals": marginals.astype(np.float16),
+        "risk": np.asarray(crf.history_["risk"]),
+        "seconds": np.asarray(crf.history_["seconds"]),
+    }
+    return Finding(errors, int(sum(np.asarray(y).size for y in test.labels)), arrays, told | (settings or {}))
+
+
+def weights_left(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
+    """Weights that an earlier task left in this folder, with its key: of the first of these that was run."""
+    for key in keys:
+        path = folder / f"{key}.npz"
+        if path.exists():
+            with np.load(path, allow_pickle=False) as stored:
+                return key, np.asarray(stored["weights"])
+    return None
+
+
+def plot_beliefs(
+    panels: Sequence[tuple[str, Any]], *, title: str, columns: int = 4, colours: str | None = None
+) -> Figure:
+    """Pictures beside each other, each with a heading: marginals of state 1, or an input as it is."""
+    from matplotlib.figure import Figure
+
+    rows = -(-len(panels) // columns)
+    height, width = panels[0][1].shape[:2]
+    figure = Figure(figsize=(2.6 * columns, (2.6 * height / width + 0.3) * rows + 0.5), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, columns)).reshape(-1)
+    for axis, (heading, picture) in zip(axes, panels, strict=False):
+        axis.imshow(picture, cmap=colours or "cividis", vmin=0, vmax=1, interpolation="nearest")
+        axis.set_title(heading, fontsize=9)
+    for axis in axes:
+        axis.set_axis_off()
+    figure.suptitle(title, fontsize=10)
+    return figure
