@@ -167,6 +167,22 @@ def test_an_interrupted_inference_gives_no_gradient():
         Likelihood(inference=Interrupted()).value_and_gradient_theta(graph, theta, some_labels("grid", "observed"))
 
 
+@pytest.mark.parametrize("name", ["grid", "unequal_state_counts", "three_way_factor", "same_scope_twice"])
+def test_weights_of_factors_go_along_when_labels_are_put_in(name):
+    """Evidence is another way to the clamped model, which carries the weights over by itself."""
+    graph, theta = learning_model(name)
+    method = TreeReweighted(rho=np.random.default_rng(0).uniform(0.3, 0.6, graph.n_factors), tol=1e-12)
+    labels = some_labels(name, "hidden", seed=1)
+    assert 0 < labels.observed.sum() < graph.n_variables
+    known = {int(v): int(labels.y[v]) for v in np.flatnonzero(labels.observed)}
+    expected = infer(graph, theta, method).log_partition - infer(graph, theta, method, evidence=known).log_partition
+    value, _ = Likelihood(inference=method).value_and_gradient_theta(graph, theta, labels)
+    assert value == pytest.approx(expected, abs=1e-9)
+    wrong = TreeReweighted(rho=np.full(graph.n_factors + 1, 0.5))
+    with pytest.raises(InvalidInputError, match=f"the graph has {graph.n_factors} factors"):
+        Likelihood(inference=wrong).value_and_gradient_theta(graph, theta, labels)
+
+
 def test_methods_without_log_z_are_refused():
     graph = chain_graph(2, 2)
     labels = training_labels(graph, [0, 1])

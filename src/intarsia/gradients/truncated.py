@@ -140,7 +140,7 @@ class TruncatedGradient(GradientRule):
         rest = clamp(graph, theta, labels)
         if rest is None:
             return None
-        found = free_energy_found(self, rest.graph, rest.theta, method)
+        found = free_energy_found(self, rest.graph, rest.theta, rest.method(method))
         return None if found.mu is None else (found.value + rest.constant, rest.raise_mu(found.gradient))
 
     def _differentiate(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._validation import as_float_array
+from intarsia._validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.appearance_check import check_appearance, is_valid_appearance
 from intarsia.graph.spanning_trees import appearance_probabilities
@@ -102,14 +102,26 @@ class TreeReweighted(MessagePassing):
         if given.ndim == 0:
             rho = check_appearance(graph, np.full(graph.n_factors, float(given)))
         else:
-            if given.shape != problem.factor_of.shape:
-                raise InvalidInputError(
-                    f"TreeReweighted: rho has shape {given.shape}, but the graph has {problem.factor_of.size} factors."
-                )
+            rho = carry_over(given, problem.factor_of, graph.n_factors)
             check_appearance(problem.original, given)
-            into = problem.factor_of >= 0
-            rho = np.zeros(graph.n_factors)  # factors over equal sets count as one, with the largest of their weights
-            np.maximum.at(rho, problem.factor_of[into], given[into])
         valid = is_valid_appearance(graph, rho) is True
         # Of weights on edges, the valid ones are just the means of forests; of larger factors that is not known.
         return Appearance(rho, is_valid=valid, is_mixture=valid and graph.max_scope <= 2)
+
+
+def carry_over(rho: FloatArray, factor_of: IntArray, n_factors: int) -> FloatArray:
+    """Weights of a reduced graph's factors: those over equal sets count as one, with the largest of their weights.
+
+    Examples
+    --------
+    >>> carry_over(np.array([0.5, 0.8, 0.7]), np.array([0, -1, 0]), 1)
+    array([0.7])
+    """
+    if rho.shape != factor_of.shape:
+        raise InvalidInputError(
+            f"TreeReweighted: rho has shape {rho.shape}, but the graph has {factor_of.size} factors."
+        )
+    carried = np.zeros(n_factors)
+    into = factor_of >= 0
+    np.maximum.at(carried, factor_of[into], rho[into])
+    return carried

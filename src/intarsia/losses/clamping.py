@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia._validation import FloatArray
+from intarsia._validation import FloatArray, as_float_array
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference import InferenceMethod, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
+from intarsia.inference.tree_reweighted import TreeReweighted, carry_over
 from intarsia.losses.kept import Kept
 from intarsia.losses.labels import TrainingLabels
 
@@ -66,7 +66,7 @@ def solve_clamped(
     clamped = clamp(graph, theta, labels)
     if clamped is None:
         return None
-    found = solve(clamped.graph, clamped.theta, method, task, rng)
+    found = solve(clamped.graph, clamped.theta, clamped.method(method), task, rng)
     return None if found is None else (found[0] + clamped.constant, clamped.raise_mu(found[1]))
 
 
@@ -78,12 +78,28 @@ def score_labels(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) 
 
 @dataclass(frozen=True, eq=False)
 class Clamped:
-    """What is left of a model when the labels are given: a graph of the others, its scores and a constant."""
+    """What is left of a model when the labels are given: a reduced graph of the others, its scores and a constant."""
 
-    graph: FactorGraph
+    reduction: Reduction
     theta: FloatArray
     constant: float
-    raise_mu: Callable[[FloatArray], FloatArray]
+
+    @property
+    def graph(self) -> FactorGraph:
+        """The variables that are not observed."""
+        return self.reduction.graph
+
+    def raise_mu(self, mu: FloatArray) -> FloatArray:
+        """Marginals of the whole model."""
+        return self.reduction.raise_mu(mu)
+
+    def method(self, inference: InferenceMethod) -> InferenceMethod:
+        """The same inference for what is left: weights that were given for the factors of the whole go along."""
+        if not isinstance(inference, TreeReweighted) or np.ndim(inference.rho) == 0:
+            return inference
+        given = as_float_array(inference.rho, "TreeReweighted: rho")
+        rho = carry_over(given, self.reduction.factor_of, self.graph.n_factors)
+        return TreeReweighted(**inference.get_params() | {"rho": rho})
 
 
 def clamp(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> Clamped | None:
@@ -97,7 +113,7 @@ def clamp(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> Clam
     if forbidden.any():  # label sets
         scores = scores.copy()
         scores[: forbidden.size][forbidden] = -np.inf
-    return Clamped(reduction.graph, scores, constant, reduction.raise_mu)
+    return Clamped(reduction, scores, constant)
 
 
 def _without_observed(graph: FactorGraph, labels: TrainingLabels) -> Reduction:
