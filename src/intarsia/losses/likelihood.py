@@ -50,8 +50,8 @@ class Likelihood(LogPartitionLoss):
 
     :math:`A(\theta, y)` is log Z over the labellings that the labels allow; with none hidden it is the score of the
     labels and costs no inference. Tree-reweighted gives an upper bound on the negative log-likelihood when no label is
-    hidden, mean field a lower bound. Through `TruncatedGradient` it becomes the truncated likelihood (section 7.3): exact
-    in its gradient without convergence, but no bound, and below 0 where the sweeps are too few.
+    hidden, mean field a lower bound. Through `TruncatedGradient` it becomes the truncated likelihood (section 7.3):
+    its gradient is exact without convergence, but it is no bound, and may fall below 0 where the sweeps are too few.
 
     Parameters
     ----------
