@@ -28,6 +28,7 @@ from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import StagedFit
 from intarsia.losses import DirectLoss, Loss, MarginalLoss, resolve_loss
+from intarsia.losses.loss import check_pair
 
 
 class RiskMinimizer(Learner):
@@ -284,7 +285,8 @@ class RiskMinimizer(Learner):
                 f"examples the same states and the same number of features."
             )
         loss, method = resolve_loss(self.loss), resolve_method(inference, {})
-        loss.check_settings()
+        for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
+            check_pair(loss, one.form.graph, one.labels)
         method.check_settings()
         resolve_optimizer(self.optimizer).check_settings()
         if self.schedule is not None:
