@@ -13,7 +13,7 @@ from intarsia.models.rgb_image import as_rgb
 
 
 def histogram_of_gradients(
-    image: Any, *, n_orientations: int = 9, cell: float = 8.0, clip: float = 0.2, noise: float = 0.01
+    image: Any, *, n_orientations: int = 9, cell: float = 12.0, clip: float = 0.2, noise: float = 0.1
 ) -> NDArray[np.float32]:
     r"""Directions of the edges around each pixel: histograms of four neighbouring cells, normalised together.
 
@@ -37,12 +37,13 @@ def histogram_of_gradients(
     n_orientations : int
         Directions in a histogram, between 0 and 180 degrees.
     cell : float
-        Side of a cell in pixels, at least 1: about the size of the parts worth telling apart, so smaller for
-        images that were reduced.
+        Side of a cell in pixels, at least 1. Each pixel sees about 1.5 cells each way: larger cells tell more about
+        the scene, smaller ones more about the place.
     clip : float
         Largest component after the first normalisation, so that one strong edge does not hide the rest.
     noise : float
-        Length of a block (mean gradients per pixel) below which contrast counts as noise and fades out.
+        Length of a block (mean gradients per pixel) below which contrast fades out instead of being raised to full
+        strength: a smooth sky and a wall with texture then differ. In photographs it is near 0.06, rarely above 0.1.
 
     Returns
     -------

@@ -31,8 +31,9 @@ def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np
     base : (..., d) array
         s, usually between 0 and 1, with d <= 16.
     scale : float
-        a. With :math:`\pi` a feature from 0 to 1 runs through half a period, the usual Fourier basis; Domke2013
-        prints none, that is 1, with which all columns are nearly linear.
+        a. With :math:`\pi` a feature from 0 to 1 runs through half a period, the usual Fourier basis. Domke2013
+        prints none, that is 1, with which the columns are nearly linear and nearly dependent: about as good for
+        telling pixels apart, and harder to fit.
 
     Returns
     -------
@@ -70,7 +71,7 @@ def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np
 
 
 def pixel_features(
-    image: Any, *, cell: float = 8.0, scale: float = np.pi, clip: float = 0.2, noise: float = 0.01
+    image: Any, *, cell: float = 12.0, scale: float = np.pi, clip: float = 0.2, noise: float = 0.1
 ) -> NDArray[np.float32]:
     """100 features for each pixel: 64 of colour and position, 36 of the edges around it.
 
@@ -82,7 +83,7 @@ def pixel_features(
     image : (H, W, 3) or (H, W) array
         uint8, or floats in [0, 1]; grey is read as three equal channels.
     cell, clip, noise
-        As in `histogram_of_gradients`; a smaller `cell` for images that were reduced.
+        As in `histogram_of_gradients`.
     scale : float
         As in `sinusoidal_expansion`.
 
