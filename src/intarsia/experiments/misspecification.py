@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,6 +169,7 @@ def agreement(t: FloatArray) -> FloatArray:
     return np.asarray(t[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]]))
 
 
+@cache  # few sizes; a graph keeps what inference prepares for it
 def side_by_side(n: int, length: int) -> FactorGraph:
     """Chains of binary variables as one graph, so that one call serves all of them."""
     first = (np.arange(n)[:, None] * length + np.arange(length - 1)).reshape(-1)

@@ -56,8 +56,8 @@ class Settings:
         Chooses the photographs.
     """
 
-    n_images: int = 16
-    max_iter: int = 80
+    n_images: int = 12
+    max_iter: int = 100
     crop: int = 64
     cell: float = 4.0
     ridge: float = 1e-3
@@ -65,7 +65,7 @@ class Settings:
 
 
 FULL = Settings()
-QUICK = Settings(n_images=4, max_iter=20, crop=24)
+QUICK = Settings(n_images=4, max_iter=60, crop=32)
 
 
 def truncation(quick: bool = False, data: Path | None = None) -> Experiment:

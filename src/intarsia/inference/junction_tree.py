@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 from intarsia._validation import check_choice, check_number
 from intarsia.exceptions import TooLargeError
@@ -11,8 +10,6 @@ from intarsia.graph import FactorGraph
 from intarsia.graph.elimination_order import ORDERINGS, search_order
 from intarsia.inference.elimination import BucketTree
 from intarsia.inference.method import Answer, InferenceMethod, Problem
-
-_BUCKET_TREES: WeakKeyDictionary[FactorGraph, dict[tuple[str, int], BucketTree]] = WeakKeyDictionary()
 
 
 class JunctionTree(InferenceMethod):
@@ -92,7 +89,8 @@ class JunctionTree(InferenceMethod):
 
     def run(self, problem: Problem) -> Answer:
         """Find an order, see what it costs, eliminate."""
-        trees = _BUCKET_TREES.setdefault(problem.graph, {})
+        # They refer to the graph, so they must go with it.
+        trees: dict[tuple[str, int], BucketTree] = problem.graph.__dict__.setdefault("_junction_trees", {})
         key = (self.ordering, int(self.n_restarts))
         tree = trees.get(key)
         if tree is None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 from intarsia.exceptions import NotSupportedError
-from intarsia.graph import FactorGraph
 from intarsia.graph.elimination_order import forest_order
 from intarsia.inference.elimination import BucketTree
 from intarsia.inference.method import Answer, InferenceMethod, Problem
-
-_BUCKET_TREES: WeakKeyDictionary[FactorGraph, BucketTree] = WeakKeyDictionary()
 
 
 class Tree(InferenceMethod):
@@ -70,7 +66,7 @@ class Tree(InferenceMethod):
     def run(self, problem: Problem) -> Answer:
         """Eliminate leaves first."""
         graph = problem.graph
-        tree = _BUCKET_TREES.get(graph)
+        tree: BucketTree | None = graph.__dict__.get("_tree")  # it refers to the graph, so it must go with it
         if tree is None:
             order = forest_order(graph)
             if order is None:
@@ -79,5 +75,5 @@ class Tree(InferenceMethod):
                     f"Use 'junction_tree' for an exact answer if the graph is narrow, or 'belief_propagation' or "
                     f"'tree_reweighted' for an approximate one."
                 )
-            tree = _BUCKET_TREES[graph] = BucketTree(graph, order)
+            tree = graph.__dict__["_tree"] = BucketTree(graph, order)
         return tree.answer(problem, "Tree")

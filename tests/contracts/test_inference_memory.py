@@ -1,0 +1,19 @@
+"""What a method prepares for a graph goes when the graph goes; else fits over many graphs fill the memory."""
+
+import gc
+import weakref
+
+import pytest
+
+import intarsia
+from intarsia.inference import method_names
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_no_method_keeps_a_graph_alive(name):
+    graph = intarsia.chain_graph(3, 2)
+    intarsia.infer(graph, graph.zeros(), name, task="map" if name == "icm" else "marginals", random_state=0)
+    alive = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert alive() is None
