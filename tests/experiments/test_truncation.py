@@ -22,8 +22,13 @@ def pictures():
     return Pictures(features, labels, [edge_features(one, sobel=False) for one in rgb])
 
 
-def test_truncated_fitting_lowers_the_risk(pictures):
-    found = module.fit_with("truncated, 5 sweeps", TruncatedGradient(n_iter=5), pictures, TINY)
+@pytest.fixture(scope="module")
+def start(pictures):
+    return module.independent_weights(pictures, TINY)
+
+
+def test_truncated_fitting_lowers_the_risk(pictures, start):
+    found = module.fit_with("truncated, 5 sweeps", TruncatedGradient(n_iter=5), pictures, start, TINY)
     risk = found.arrays["risk"]
     assert found.values[module.REACHED] == pytest.approx(risk.min())
     assert risk[-1] < 0.8 * risk[0]
@@ -33,9 +38,9 @@ def test_truncated_fitting_lowers_the_risk(pictures):
     assert found.settings["label"] == "truncated, 5 sweeps"
 
 
-def test_perturbation_with_a_loose_threshold_learns_less(pictures):
-    exact = module.fit_with("a", PerturbationGradient(tol=1e-10), pictures, TINY)
-    loose = module.fit_with("b", PerturbationGradient(tol=1e-1), pictures, TINY)
+def test_perturbation_with_a_loose_threshold_learns_less(pictures, start):
+    exact = module.fit_with("a", PerturbationGradient(tol=1e-10), pictures, start, TINY)
+    loose = module.fit_with("b", PerturbationGradient(tol=1e-1), pictures, start, TINY)
     assert exact.values[module.CONVERGED] < loose.values[module.CONVERGED]
 
 
@@ -46,11 +51,11 @@ def test_photographs_are_cut_from_the_middle():
     assert len(range(*rows.indices(20))) == 20
 
 
-def test_tasks_and_figure(pictures):
+def test_tasks_and_figure(pictures, start):
     experiment = module.truncation(quick=True)
     keys = [task.key for task in experiment.tasks]
     assert len(set(keys)) == len(keys) == 11
-    found = module.fit_with("perturbation, 1e-04", PerturbationGradient(tol=1e-4), pictures, TINY)
+    found = module.fit_with("perturbation, 1e-04", PerturbationGradient(tol=1e-4), pictures, start, TINY)
     assert set(found.values) == set(experiment.tasks[0].paper)
     figure = experiment.figures({"perturbation_1e-04": found})["truncation"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["perturbation, 1e-04"]

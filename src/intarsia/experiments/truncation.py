@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia._validation import FloatArray
 from intarsia.datasets import load_backgrounds
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.experiments.image_fits import Pictures
@@ -21,7 +22,7 @@ from intarsia.gradients.perturbation import PerturbationGradient
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, GridCRF, RiskMinimizer
-from intarsia.models.image_features import edge_features, pixel_features
+from intarsia.models import edge_features, pixel_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,6 @@ class Settings:
         Iterations of L-BFGS.
     crop : int
         Largest height and width, cut from the middle.
-    cell : float
-        Size of the cells of the histograms of gradients, in pixels.
     ridge : float
         Relative to the risk per pixel, as in the paper's other experiment with these photographs.
     seed : int
@@ -59,7 +58,6 @@ class Settings:
     n_images: int = 12
     max_iter: int = 100
     crop: int = 64
-    cell: float = 4.0
     ridge: float = 1e-3
     seed: int = 0
 
@@ -88,9 +86,10 @@ def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
     """
     settings = QUICK if quick else FULL
 
-    @cache
-    def pictures() -> Pictures:
-        return _load(settings, data)
+    @cache  # the same for all tasks, and made only if one is run
+    def prepared() -> tuple[Pictures, FloatArray]:
+        pictures = _load(settings, data)
+        return pictures, independent_weights(pictures, settings)
 
     tasks = [
         Task(
@@ -98,7 +97,7 @@ def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
             label=label,
             paper={REACHED: None, CONVERGED: None},
             unit="nats per pixel",
-            run=partial(_task, label, rule, pictures, settings),
+            run=partial(_task, label, rule, prepared, settings),
         )
         for key, label, rule in gradient_rules()
     ]
@@ -125,7 +124,7 @@ def _load(settings: Settings, data: Path | None) -> Pictures:
     cut = [_middle(images.regions[i].shape, settings.crop) for i in chosen]
     rgb = [images.rgb[i][window] for i, window in zip(chosen, cut, strict=True)]
     return Pictures(
-        [pixel_features(one, cell=settings.cell) for one in rgb],
+        [pixel_features(one) for one in rgb],
         [images.regions[i][window].astype(np.int64) for i, window in zip(chosen, cut, strict=True)],
         [edge_features(one, sobel=False) for one in rgb],
     )
@@ -137,21 +136,32 @@ def _middle(shape: tuple[int, ...], crop: int) -> tuple[slice, slice]:
 
 
 def _task(
-    label: str, rule: GradientRule, pictures: Callable[[], Pictures], settings: Settings, checkpoint: Path
+    label: str,
+    rule: GradientRule,
+    prepared: Callable[[], tuple[Pictures, FloatArray]],
+    settings: Settings,
+    checkpoint: Path,
 ) -> Finding:
     # A checkpoint would bend the times; a fit takes minutes at most.
-    return fit_with(label, rule, pictures(), settings)
+    return fit_with(label, rule, *prepared(), settings)
 
 
-def fit_with(label: str, rule: GradientRule, pictures: Pictures, settings: Settings) -> Finding:
+def independent_weights(pictures: Pictures, settings: Settings) -> FloatArray:
+    """Weights where every fit begins: each pixel by its own features."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be exact
+        return _fit(TruncatedGradient(n_iter=1), pictures, settings, 0).weights_
+
+
+def fit_with(label: str, rule: GradientRule, pictures: Pictures, start: FloatArray, settings: Settings) -> Finding:
     """Fit through this gradient rule; the risk over time, and that of the final weights on equal terms."""
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", ConvergenceWarning
         )  # loose thresholds and a fixed number of steps are the point
-        _fit(rule, pictures.take([0]), settings, max_iter=1)  # kernels are compiled before the clock starts
+        _fit(rule, pictures.take([0]), settings, 1, start)  # kernels are compiled before the clock starts
         wall, busy = time.perf_counter(), time.process_time()
-        crf = _fit(rule, pictures, settings, settings.max_iter)
+        crf = _fit(rule, pictures, settings, settings.max_iter, start)
         share = min((time.process_time() - busy) / (time.perf_counter() - wall), 1.0)
         converged, error = _on_equal_terms(crf, pictures)
     history = {name: np.asarray(crf.history_[name]) for name in ("risk", "evaluations")}
@@ -167,12 +177,14 @@ def fit_with(label: str, rule: GradientRule, pictures: Pictures, settings: Setti
     )
 
 
-def _fit(rule: GradientRule, pictures: Pictures, settings: Settings, max_iter: int) -> GridCRF:
+def _fit(
+    rule: GradientRule, pictures: Pictures, settings: Settings, max_iter: int, start: FloatArray | None = None
+) -> GridCRF:
     learner = RiskMinimizer(
         loss="univariate_logistic", gradient=rule, optimizer=LBFGS(max_iter=max_iter, tol=1e-5), ridge=settings.ridge
     )
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(8))
-    return crf.fit(pictures.features, pictures.labels, edge_features=pictures.edges)
+    return crf.fit(pictures.features, pictures.labels, edge_features=pictures.edges, start=start)
 
 
 def _on_equal_terms(crf: GridCRF, pictures: Pictures) -> tuple[float, float]:
