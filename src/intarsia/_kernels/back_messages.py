@@ -175,7 +175,7 @@ def back_sweep_messages(
             weights[target, x] = gradient if shift[x] > -np.inf else 0.0
             mean += weights[target, x]
             # Back to the old message, and the beliefs in step.
-            n_impossible[state] += (old == -np.inf) - (fresh == -np.inf)
+            n_impossible[state] += int(old == -np.inf) - int(fresh == -np.inf)
             if fresh > -np.inf:
                 finite[state] -= rho[c] * fresh
             if old > -np.inf:

@@ -165,7 +165,8 @@ def back_sweep_equal(
 ):  # fmt: skip
     """The same for k states, `adjoint` of log messages.
 
-    `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis. `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
+    `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis. `states` has length k: a tuple
+    makes k a constant for the compiler, which unrolls the loops; an array does not.
     """
     n, k = unary.shape[0], len(states)
     common, cavity, raw, w, arrived = work[0], work[1], work[2], work[3], work[4]

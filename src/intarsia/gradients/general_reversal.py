@@ -6,6 +6,7 @@ import numpy as np
 
 from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
 from intarsia._validation import FloatArray
+from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.general_messages import GeneralMessages, sweep_order
 
@@ -27,7 +28,7 @@ class GeneralReversal:
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
-        self.stack = np.empty((n_iter, self.state.messages.size))
+        self.stack = new_stack((n_iter, self.state.messages.size))
         for n in range(n_iter):
             self.stack[n] = self.state.messages
             if np.isnan(self.state.sweep("forward_backward", self.damping)):

@@ -8,6 +8,7 @@ from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor
 from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_pairwise
 from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import NotSupportedError
+from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.icm import update_arrays
 
@@ -40,7 +41,7 @@ class MeanFieldReversal:
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times; always True, since each variable has a possible state."""
-        self.stack = np.empty((n_iter + 1, self.split))
+        self.stack = new_stack((n_iter + 1, self.split))
         for n in range(n_iter):
             self.stack[n] = self.mu
             self.sweep()

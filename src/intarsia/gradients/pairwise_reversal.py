@@ -12,6 +12,7 @@ from intarsia._kernels.back_pairwise import (
     sum_tables,
 )
 from intarsia._validation import FloatArray
+from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.pairwise_messages import PairwiseMessages
 
@@ -32,7 +33,7 @@ class PairwiseReversal:
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
         state = self.state
-        self.stack = np.empty((n_iter + 1, *state.messages.shape))
+        self.stack = new_stack((n_iter + 1, *state.messages.shape))
         for n in range(n_iter):
             self.stack[n] = state.messages
             if np.isnan(state.sweep("forward_backward", self.damping)):

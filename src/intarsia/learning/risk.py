@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.gradients import GradientRule
+from intarsia.gradients.stack_memory import kept_stacks
 from intarsia.inference import InferenceMethod
 from intarsia.learning.example import Example
 from intarsia.learning.minimum import SummedObjective
@@ -86,9 +87,10 @@ class Risk(SummedObjective):
         jobs = (delayed(self._sum)(part, weights) for part in self._parts)
         value, gradient = 0.0, np.zeros(self.n_weights)
         # Threads: the kernels release the interpreter, and nothing need be copied. Sums are in the order of the parts.
-        for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs):
-            value += part_value
-            gradient += part_gradient
+        with kept_stacks():
+            for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs):
+                value += part_value
+                gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
         value = value / mass + 0.5 * self.ridge * float(weights @ weights)
         return value, gradient / mass + self.ridge * weights
