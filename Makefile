@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 WORKERS ?= 2
+BENCH ?= inference learning
 ARGS ?=
 
 help: ## list the targets
@@ -33,7 +34,7 @@ serve: $(VENV)/.with-docs ## the documentation on a local port, rebuilt at every
 
 bench: $(VENV)/.with-package ## speed, memory and quality beside other libraries, each in an environment of its own
 	@$(BIN)/python benchmarks/setup_peers.py
-	@$(BIN)/intarsia bench inference $(ARGS)
+	@for name in $(BENCH); do $(BIN)/intarsia bench $$name $(ARGS) || exit 1; done
 
 clean: ## remove everything that was made here
 	@rm -rf $(VENV) .venv-* site tour report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@ import pytest
 
 from intarsia.cli import main
 from intarsia.experiments import bench_inference as bench
+from intarsia.experiments.measurement import bench_row
 
 CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
@@ -12,8 +13,8 @@ CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_q
 def rows(monkeypatch):
     """Two made-up rows: what the command does with them is tested here, what is measured elsewhere."""
     made_up = [
-        bench._row("a model", 0.5, "somebody", 2.0, ours_quality=1e-9, peer_quality=float("inf"), quality_is="error"),
-        bench._row("another", 0.25, "nobody"),
+        bench_row("a model", 0.5, "somebody", 2.0, ours_quality=1e-9, peer_quality=float("inf"), quality_is="error"),
+        bench_row("another", 0.25, "nobody"),
     ]
 
     def measure(repeats, *, report):

@@ -19,15 +19,21 @@ import numpy as np
 
 from intarsia._validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.experiments.measurement import fastest_in_turns, in_fresh_process, one_processor, seconds_of
+from intarsia.experiments.measurement import (
+    PEAK_BYTES,
+    Report,
+    Row,
+    bench_row,
+    fastest_in_turns,
+    in_fresh_process,
+    one_processor,
+    seconds_of,
+)
 from intarsia.experiments.peers import Peer, find_peer
 from intarsia.experiments.workloads import GridWorkload, inference_workload
 from intarsia.graph import FactorGraph, grid_graph
 from intarsia.inference import InferenceResult, infer
 from intarsia.inference.pairwise_messages import PairwiseMessages
-
-Row = dict[str, Any]
-Report = Callable[[str], None]
 
 SWEEPS = 50
 _AT_LEAST = 2.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
@@ -111,7 +117,7 @@ def _fifty_sweeps(
     ours = partial(infer, graph, theta, "belief_propagation", max_iter=SWEEPS, tol=0.0)
     best = _passing_and_whole(graph, theta, SWEEPS, ours, peer, SWEEPS, repeats)
     result = ours()
-    row = _row(
+    row = bench_row(
         f"{name}: belief propagation, {SWEEPS} sweeps",
         best["ours"],
         "PGMax",
@@ -154,7 +160,7 @@ def _to_residual(
         result = infer(graph, theta, "belief_propagation", max_iter=1000, tol=tol)
     ours = partial(infer, graph, theta, "belief_propagation", max_iter=1000, tol=tol)
     best = _passing_and_whole(graph, theta, result.n_iter, ours, peer, peer_sweeps, repeats)
-    return _row(
+    return bench_row(
         f"{name}: belief propagation to residual {target:.1e}",
         best["ours"],
         "PGMax",
@@ -221,7 +227,7 @@ def _mean_field(
         best = fastest_in_turns(timed, repeats, _AT_LEAST)
         result = ours()
         pgmax = best.get("pgmax")
-        row = _row(
+        row = bench_row(
             f"{name}: {words}",
             best["ours"],
             "libDAI (quoted, scaled)",
@@ -260,7 +266,7 @@ def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: 
             per_sweep[m] = rest / n_rest
         else:  # noise outweighs the sweeps, as on tiny models: what is done once stays in
             per_sweep[m] = best[f"{m} {long}"] / max(sweeps[f"{m} {long}"], 1)
-    return _row(
+    return bench_row(
         f"{name}: tree-reweighted, one sweep",
         per_sweep["tree_reweighted"],
         "Intarsia belief_propagation, one sweep",
@@ -270,8 +276,6 @@ def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: 
 
 
 # ---------------------------------------------------------------- memory and start-up
-
-_PEAK = "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)"
 
 _MEMORY_CODE = f"""
 import json, resource, sys, time, warnings
@@ -283,18 +287,18 @@ intarsia.infer(small, small.zeros(), "belief_propagation", max_iter=2)  # the co
 rng = np.random.default_rng(0)
 graph = intarsia.grid_graph(1000, 1000, 2)
 theta = rng.standard_normal(graph.n_theta)
-before = {_PEAK}
+before = {PEAK_BYTES}
 start = time.perf_counter()
 result = intarsia.infer(graph, theta, "belief_propagation", max_iter=20, tol=0.0)
 seconds = time.perf_counter() - start
-print(json.dumps(dict(seconds=seconds, before=before, peak={_PEAK}, theta=theta.nbytes, residual=result.residual)))
+print(json.dumps(dict(seconds=seconds, before=before, peak={PEAK_BYTES}, theta=theta.nbytes, residual=result.residual)))
 """
 
 
 def _memory() -> list[Row]:
     found = in_fresh_process(_MEMORY_CODE)
     return [
-        _row(
+        bench_row(
             "1000x1000 binary grid: belief propagation, 20 sweeps",
             found["seconds"],
             wanted="quality < 1e9",
@@ -329,32 +333,19 @@ def _start_up(repeats: int) -> list[Row]:
     build = fastest_in_turns({"ours": lambda: seconds_of(lambda: grid_graph(1000, 1000, 2))}, repeats)["ours"]
     load = fastest_in_turns({"ours": lambda: float(in_fresh_process(_IMPORT_CODE)["seconds"])}, repeats)["ours"]
     rows = [
-        _row("grid_graph(1000, 1000, 2)", build, wanted="< 1 s"),
-        _row("import intarsia", load, wanted="< 0.3 s"),
+        bench_row("grid_graph(1000, 1000, 2)", build, wanted="< 1 s"),
+        bench_row("import intarsia", load, wanted="< 0.3 s"),
     ]
     for method in _FIRST_CALLS:
         with tempfile.TemporaryDirectory() as cache:  # an empty cache, then the same one in a second process
             code = _FIRST_CALL_CODE.format(method=method)
             first, second = (in_fresh_process(code, {"NUMBA_CACHE_DIR": cache})["seconds"] for _ in range(2))
-        rows.append(_row(f"first call, {method}: import and compile", first, wanted="< 5 s"))
-        rows.append(_row(f"first call, {method}: second process", second, wanted="less"))
+        rows.append(bench_row(f"first call, {method}: import and compile", first, wanted="< 5 s"))
+        rows.append(bench_row(f"first call, {method}: second process", second, wanted="less"))
     return rows
 
 
 # ---------------------------------------------------------------- rows
-
-
-def _row(workload: str, ours: float, peer: str | None = None, peer_seconds: float | None = None, **more: Any) -> Row:
-    row: Row = {
-        "workload": workload,
-        "ours_seconds": ours,
-        "peer": peer,
-        "peer_seconds": peer_seconds,
-        "ratio": None if peer_seconds is None else peer_seconds / ours,
-        "ours_quality": None,
-        "peer_quality": None,
-    }
-    return row | more
 
 
 def _variable_marginals(result: InferenceResult) -> FloatArray:

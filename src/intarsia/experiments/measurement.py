@@ -13,6 +13,9 @@ from typing import Any
 
 from intarsia.exceptions import IntarsiaError
 
+Row = dict[str, Any]
+Report = Callable[[str], None]
+
 # Read when a program starts, so they must be in its environment before; for both sides alike.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -22,6 +25,9 @@ ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
+
+# Python for a fresh process that imports `resource` and `sys`: its largest memory so far.
+PEAK_BYTES = "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)"
 
 
 @contextmanager
@@ -94,3 +100,25 @@ def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) ->
         raise IntarsiaError(f"bench: a measuring process failed. {run.stderr.strip().splitlines()[-1:]}")
     answer: dict[str, Any] = json.loads(run.stdout)
     return answer
+
+
+def bench_row(
+    workload: str, ours: float, peer: str | None = None, peer_seconds: float | None = None, **more: Any
+) -> Row:
+    """One row of `intarsia bench`: the keys of the contract, `ratio` = peer / ours, and what else is told.
+
+    Examples
+    --------
+    >>> bench_row("a grid", 0.5, "somebody", 2.0, wanted="ratio >= 3")["ratio"]
+    4.0
+    """
+    row: Row = {
+        "workload": workload,
+        "ours_seconds": ours,
+        "peer": peer,
+        "peer_seconds": peer_seconds,
+        "ratio": None if peer_seconds is None else peer_seconds / ours,
+        "ours_quality": None,
+        "peer_quality": None,
+    }
+    return row | more
