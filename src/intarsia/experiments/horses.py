@@ -55,7 +55,7 @@ _LABELS = {key: label for key, label, _ in LOSSES} | {"independent": "independen
 def horses(quick: bool = False, data: Path | None = None) -> Experiment:
     """Errors of truncated fitting with 10, 20 and 40 sweeps of tree-reweighted BP and mean field.
 
-    The quick version has pictures of 32x32, 40 to train and 40 to test on, with 10 sweeps.
+    The quick version has pictures of 32x32, 20 to train and 20 to test on, with 10 sweeps.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def _load(quick: bool, data: Path | None) -> tuple[Pictures, Pictures, Any]:
     from intarsia.models import edge_features, pixel_features
 
     horses = load_horses(size=32 if quick else 144, data=data)
-    chosen = (horses.train[:40], horses.test[:40]) if quick else (horses.train, horses.test)
+    chosen = (horses.train[:20], horses.test[:20]) if quick else (horses.train, horses.test)
     both = [
         Pictures(
             [pixel_features(horses.rgb[i]) for i in indices],
@@ -123,7 +123,7 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
         earlier.append(_key("surrogate", mode, sweeps))
     start = weights_left(checkpoint.parent, *earlier, "independent")
     near = start is not None and start[0] == earlier[0]
-    n_start, max_iter = (10, 40) if quick else (len(train.features), 15) if near else (25, 96)
+    n_start, max_iter = (10, 20) if quick else (len(train.features), 8) if near else (25, 60)
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
         gradient=TruncatedGradient(n_iter=sweeps),
@@ -139,7 +139,7 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
-    max_iter = 50 if quick else 100
+    max_iter = 50 if quick else 80
     told = {"ridge": _WEAK_RIDGE, "max_iter": max_iter}
     if key == "independent":
         crf = independent_model(_WEAK_RIDGE, checkpoint, max_iter)

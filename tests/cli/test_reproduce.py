@@ -1,0 +1,80 @@
+import json
+
+import pytest
+from matplotlib.figure import Figure
+
+from intarsia.cli import main
+from intarsia.experiments import reproduction
+from intarsia.experiments.reproduction import Experiment, Finding, Task
+
+CONTRACT = {"label", "paper", "ours", "unit", "n", "seconds"}
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """An experiment of two rows, the second not required."""
+    calls = []
+
+    def run(key):
+        def find(checkpoint):
+            calls.append(key)
+            return Finding({"test error": 0.25}, 8)
+
+        return find
+
+    tasks = [
+        Task(key, f"row {key}", {"test error": 0.2}, "error rate", run(key), required=key == "a") for key in ("a", "b")
+    ]
+    experiment = Experiment("made", "Made up", tasks, lambda found: {"marginals": Figure()}, "none")
+    monkeypatch.setattr(reproduction, "load_experiment", lambda name, quick, data: experiment)
+    return calls
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", *arguments])
+    return stopped.value.code
+
+
+def test_rows_as_one_json_document(made, capsys, tmp_path):
+    assert run("made", "--json", "--output", str(tmp_path / "out")) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document.keys() == {"name", "rows", "data"}
+    assert all(row.keys() >= CONTRACT for row in document["rows"])
+    assert [row["ours"] for row in document["rows"]] == [0.25, None]
+    assert "row a" in err
+    assert (tmp_path / "out" / "marginals.png").exists()
+    assert json.loads((tmp_path / "out" / "made-rows.json").read_text()) == document
+
+
+def test_a_second_run_runs_what_is_missing(made, tmp_path, capsys):
+    run("made", "--output", str(tmp_path))
+    run("made", "--output", str(tmp_path), "--only", "b")
+    assert made == ["a", "b"]
+    assert "not run" not in capsys.readouterr().out.split("Made up")[-1]
+
+
+def test_draw_runs_nothing(made, tmp_path, capsys):
+    assert run("made", "--draw", "--output", str(tmp_path)) == 0
+    assert made == []
+    assert "not run" in capsys.readouterr().out
+
+
+def test_bad_arguments_are_one_line(made, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert run("made", "--output", str(file)) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert run("made", "--output", str(tmp_path), "--only", "zebra") == 2
+    assert "There are: a, b" in capsys.readouterr().err
+
+
+def test_unknown_names_and_missing_data(tmp_path, capsys, monkeypatch):
+    assert run("denoise", "--output", str(tmp_path)) == 2
+    assert "denoising" in capsys.readouterr().err
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert run("horses", "--quick", "--data", str(tmp_path), "--output", str(tmp_path / "out")) == 2
+    err = capsys.readouterr().err
+    assert "weizmann" in err
+    assert "Traceback" not in err
