@@ -105,3 +105,19 @@ def test_bad_input_is_told():
         scores.join(np.zeros((2, 2)), np.zeros((2, 2)))
     with pytest.raises(InvalidInputError, match="gradient has shape"):
         scores.pull_back(np.zeros(3))
+
+
+def test_many_rows_are_multiplied_in_parts():
+    """Enough rows for several parts, the last of them short."""
+    graph = grid_graph(70, 90, 5)
+    rng = np.random.default_rng(0)
+    u, v = rng.normal(size=(graph.n_variables, 7)), rng.normal(size=(graph.n_factors, 3))
+    scores = LinearScores(graph, u, v)
+    F, G = rng.normal(size=(5, 7)), rng.normal(size=(25, 3))
+    theta = scores.theta(scores.join(F, G))
+    np.testing.assert_allclose(theta[: u.shape[0] * 5].reshape(-1, 5), u @ F.T, atol=1e-13)
+    np.testing.assert_allclose(theta[u.shape[0] * 5 :].reshape(-1, 25), v @ G.T, atol=1e-13)
+    gradient = rng.normal(size=graph.n_theta)
+    dF, dG = scores.split(scores.pull_back(gradient))
+    np.testing.assert_allclose(dF, gradient[: u.shape[0] * 5].reshape(-1, 5).T @ u, atol=1e-10)
+    np.testing.assert_allclose(dG, gradient[u.shape[0] * 5 :].reshape(-1, 25).T @ v, atol=1e-10)

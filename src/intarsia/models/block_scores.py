@@ -8,10 +8,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from intarsia._validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
+
+# Products of at most this many multiplications are serial in OpenBLAS. Large ones would start threads inside those that
+# work on the examples, where they wait for each other; small ones also keep features in single precision from being
+# copied whole.
+SERIAL_PRODUCT = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +52,46 @@ class Block:
         """Number of entries in all tables."""
         return int(self.features.shape[0]) * self.n_entries
 
-    def scores(self, weights: FloatArray) -> FloatArray:
-        """All tables, flat."""
-        found = np.asarray(self.features @ weights.T)
-        return (found if self.row_of is None else found[:, self.row_of]).reshape(-1)
+    def write_scores(self, weights: FloatArray, out: FloatArray) -> None:
+        """Write all tables, flat."""
+        if self.row_of is not None:
+            single = np.empty((self.features.shape[0], self.shape[0]))
+            _multiply(self.features, weights, single)
+            np.take(single, self.row_of, axis=1, out=out.reshape(-1, self.n_entries))
+        else:
+            _multiply(self.features, weights, out.reshape(-1, self.n_entries))
 
     def pull_back(self, slope: FloatArray) -> FloatArray:
         """Gradient in the weights from one in the tables, flat."""
         tables = slope.reshape(-1, self.n_entries)
         if self.row_of is not None:
             tables = tables @ (self.row_of[:, None] == np.arange(self.shape[0])).astype(np.float64)
-        return np.asarray(self.features.T @ tables).T.reshape(-1)
+        if _is_sparse(self.features):
+            return np.asarray(self.features.T @ tables).T.reshape(-1)
+        found = np.zeros(self.shape)
+        for part in _parts(self.features, self.shape[0]):
+            found += tables[part].T @ self.features[part].astype(np.float64, copy=False)
+        return found.reshape(-1)
+
+
+def _is_sparse(features: Any) -> bool:
+    return bool(sparse.issparse(features))
+
+
+def _multiply(features: Any, weights: FloatArray, out: FloatArray) -> None:
+    """Write the product of the features and the transposed weights."""
+    if _is_sparse(features):
+        out[:] = features @ weights.T
+        return
+    for part in _parts(features, weights.shape[0]):
+        np.matmul(features[part].astype(np.float64, copy=False), weights.T, out=out[part])
+
+
+def _parts(features: Any, n_rows: int) -> list[slice]:
+    """Rows of dense features that are multiplied at a time."""
+    n, width = features.shape
+    size = min(max(SERIAL_PRODUCT // max(width * n_rows, 1), 64), 4096)
+    return [slice(at, at + size) for at in range(0, n, size)]
 
 
 class BlockScores(ABC):  # noqa: B024  # subclasses differ in how blocks are made, which is their constructor
@@ -113,7 +148,7 @@ class BlockScores(ABC):  # noqa: B024  # subclasses differ in how blocks are mad
         """Scores of the graph for these weights."""
         theta, at = self.graph.zeros(), 0
         for block, matrix in zip(self.blocks, self.split(weights), strict=True):
-            theta[at : at + block.n_scores] = block.scores(matrix)
+            block.write_scores(matrix, theta[at : at + block.n_scores])
             at += block.n_scores
         return theta
 
