@@ -48,6 +48,20 @@ class Risk(SummedObjective):
         Length of the weights.
     mass : float
         What the sum of the losses is divided by: the weighted number of labelled variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from intarsia.gradients.truncated import TruncatedGradient
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.inference.tree_reweighted import TreeReweighted
+    >>> from intarsia.learning import example
+    >>> from intarsia.losses.logistic import UnivariateLogistic
+    >>> from intarsia.models import LinearScores
+    >>> one = example(LinearScores(chain_graph(3, 2), np.ones((3, 1))), [0, 1, -1])
+    >>> risk = Risk([one, one], UnivariateLogistic(), TruncatedGradient(), TreeReweighted())
+    >>> float(risk.mass), round(risk(np.zeros(6))[0], 4)           # log 2 for each labelled variable
+    (4.0, 0.6931)
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from intarsia._validation import FloatArray, IntArray
+from intarsia.gradients.stack_memory import kept_stacks
 from intarsia.inference.result import Status
 from intarsia.learning.checkpoint import Checkpoint
 from intarsia.learning.early_stopping import EarlyStopping
@@ -59,6 +60,10 @@ class StagedFit:
 
     def run(self, start: FloatArray) -> Minimum:
         """The result of the last stage, with the history of all of them."""
+        with kept_stacks():
+            return self._run(start)
+
+    def _run(self, start: FloatArray) -> Minimum:
         resume = self._read()
         point = start
         while True:
