@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -66,6 +68,12 @@ def test_clone_repr_and_nested_settings(problem):
     assert (copy.learner.ridge, copy.learner.gradient.n_iter, copy.inference.max_iter) == (1.0, 2, 7)
     assert (crf.learner.ridge, crf.inference) == (0.05, "tree_reweighted")
     assert crf.fit(X, y) is crf
+
+
+def test_fitted_models_go_through_pickle(problem):
+    crf, X, y = problem
+    again = pickle.loads(pickle.dumps(crf.fit(X, y)))
+    np.testing.assert_array_equal(again.predict(X)[0], crf.predict(X)[0])
 
 
 def test_names_stand_for_objects_with_their_defaults(problem):

@@ -6,6 +6,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.labelling import (
@@ -176,7 +178,7 @@ def test_named_classes_that_cannot_be_meant(given, message):
 
 def test_class_weights_that_cannot_be_meant():
     states, classes = [np.array([0, 1])], np.array(["a", "b"])
-    for given, message in (
+    for weights, message in (
         ("even", "fit: class_weight must be None, 'balanced' or a dict of label -> weight, got 'even'."),
         ({"c": 1.0}, "fit: class_weight has a weight of 'c', but the classes are ['a', 'b']."),
         ({"a": -1.0}, "fit: class_weight of 'a' is -1.0. Weights are finite numbers of at least 0."),
@@ -184,7 +186,7 @@ def test_class_weights_that_cannot_be_meant():
         ({"a": "much"}, "fit: class_weight of 'a' is 'much'."),
     ):
         with refuse(message):
-            weigh_classes(states, classes, given, "fit")
+            weigh_classes(states, classes, weights, "fit")
 
 
 def test_layout_takes_labels_by_type_only_where_there_are_types():
@@ -198,3 +200,21 @@ def test_layout_takes_labels_by_type_only_where_there_are_types():
         named.parts([0, 1], "y")
     with refuse("y has labels of 'c', but the types are ['a', 'b']."):
         named.parts({"c": [0]}, "y")
+
+
+LABEL = st.sampled_from(["sky", "tree", "road", "a"])
+ANY = st.one_of(LABEL, st.none(), st.frozensets(LABEL, min_size=1))
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(ANY, min_size=1, max_size=8), st.permutations(["sky", "tree", "road", "a"]))
+def test_states_say_what_the_labels_say(labels, names):
+    """Whatever is given, the allowed classes read back are those that were meant."""
+    classes = check_classes(names, "fit")
+    states = as_states(read_labels(np.array([*labels, None], object)[:-1], (len(labels),), "", "y"), classes)
+    for state, label in zip(states, labels, strict=True):
+        if states.ndim == 2:
+            allowed = set(classes[state])
+        else:
+            allowed = set(classes) if state == -1 else {classes[state]}
+        assert allowed == (set(names) if label is None else set(label) if isinstance(label, frozenset) else {label})
