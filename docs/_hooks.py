@@ -1,12 +1,16 @@
 """What the pages take from the code when the site is built, so that it cannot rot, and formulas without a network.
 
 * `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
+  `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}` and `{{ data_sets }}` likewise.
+* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and the pictures, from what lies
+  in `results/NAME` now; a row that was never run says so.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
 * Formulas become MathML at build time: no script, no font, nothing to download when a page is read.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -61,6 +65,135 @@ def abilities(name: str) -> str:
         "cost": found.cost,
     }
     return "\n".join(["| | |", "|---|---|", *(f"| **{key}** | {value} |" for key, value in facts.items())])
+
+
+def losses_table() -> str:
+    """One row per loss of the registry."""
+    from intarsia.losses import DirectLoss
+    from intarsia.losses.registry import loss_class, loss_names
+
+    rows = [
+        "| loss | choose it for | needs | reads factors | hidden labels, sets | weights of variables | gradient |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in loss_names():
+        found = loss_class(name)
+        own = ["its own"] if issubclass(found, DirectLoss) else []
+        rows.append(
+            f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {found.needs} | {_TICK[found.uses_factors]} "
+            f"| {_TICK[found.handles_hidden]} | {_TICK[found.takes_weights]} "
+            f"| {', '.join([*own, *_rules_for(name)])} |"
+        )
+    return "\n".join(rows)
+
+
+def gradients_table() -> str:
+    """One row per gradient rule of the registry."""
+    from intarsia.gradients.registry import gradient_class, gradient_names
+
+    methods = _differentiable()
+    rows = [
+        f"| rule | choose it for | {' | '.join(f'`{name}`' for name in methods)} |",
+        "|---|---|" + "---|" * len(methods),
+    ]
+    for name in gradient_names():
+        found = gradient_class(name)
+        ticks = " | ".join(_TICK[method in found.differentiates] for method in methods)
+        rows.append(f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {ticks} |")
+    return "\n".join(rows)
+
+
+def optimizers_table() -> str:
+    """One row per optimiser of the registry."""
+    from intarsia.learning.registry import optimizer_class, optimizer_names
+
+    rows = ["| optimiser | class | steps on batches, `partial_fit` | an iteration is bounded by |", "|---|---|---|---|"]
+    for name in optimizer_names():
+        found = optimizer_class(name)
+        rows.append(
+            f"| `{name}` | [`{found.__name__}`](#{_anchor(found)}) | {_TICK[found.takes_batches]} "
+            f"| `{found.limit_name}` |"
+        )
+    return "\n".join(rows)
+
+
+def data_sets_table() -> str:
+    """One row per data set that has a loader."""
+    from intarsia.datasets import find_set, set_names
+
+    rows = ["| set | what | loader | published by |", "|---|---|---|---|"]
+    rows += [
+        f"| `{entry.name}` | {entry.what} | `{entry.loader}` | [{entry.publisher}]({entry.home}) |"
+        for entry in map(find_set, set_names())
+        if entry.loader
+    ]
+    return "\n".join(rows)
+
+
+def _anchor(found: type) -> str:
+    return f"{found.__module__}.{found.__name__}"
+
+
+def _differentiable() -> list[str]:
+    """Inference methods that some rule differentiates, in the order of the choosing table."""
+    from intarsia.gradients.registry import gradient_class, gradient_names
+    from intarsia.inference.registry import method_names
+
+    able = {method for name in gradient_names() for method in gradient_class(name).differentiates}
+    return [name for name in method_names() if name in able]
+
+
+def _rules_for(loss: str) -> list[str]:
+    from intarsia.gradients.registry import gradient_names, resolve_gradient
+    from intarsia.losses.registry import resolve_loss
+
+    return [f"`{name}`" for name in gradient_names() if resolve_gradient(name).fits_loss(resolve_loss(loss))]
+
+
+# ---------------------------------------------------------------- results of `intarsia reproduce`
+
+
+def results(name: str, to_root: str = "../") -> str:
+    """A row for each task, every figure beside the paper's, then the pictures: from what lies in `results/NAME`."""
+    from intarsia.experiments.reproduction import load_experiment, load_findings
+
+    folder = DOCS / "results" / name
+    experiment = load_experiment(name)  # knows all tasks, also those that were never run
+    found = load_findings(experiment.tasks, folder)
+    stored = folder / f"{name}-rows.json"
+    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
+    kept = {row["label"]: row for row in [*rows, *experiment.rows(found)] if row["ours"] is not None}
+    printed = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
+    columns = list(experiment.tasks[0].paper)
+    if printed:
+        columns = [f"{column}: {whose}" for column in columns for whose in ("paper", "ours")]
+    table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
+    for task in experiment.tasks:
+        cells, last = [], None
+        for figure, paper in task.paper.items():
+            row = kept.get(f"{task.label}, {figure}")
+            last = row or last
+            cells += [_figure(paper)] if printed else []
+            cells.append("*not run*" if row is None else _figure(row["ours"]))
+        about = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
+        table.append(f"| {' | '.join([task.label, *cells, *about])} |")
+    pictures = [
+        f"![{experiment.title}: {path.stem.replace('_', ' ')}]({to_root}results/{name}/{path.name})"
+        for path in sorted(folder.glob("*.png"))
+    ]
+    about = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `intarsia reproduce {name}`."
+    return "\n\n".join([about, "\n".join(table), *pictures])
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _figure(value: float | None) -> str:
+    """Error rates with three decimals, what is tiny with an exponent."""
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.3f}"
 
 
 # ---------------------------------------------------------------- references
@@ -119,11 +252,23 @@ def _to_mathml(match: re.Match[str]) -> str:
 
 # ---------------------------------------------------------------- events of mkdocs
 
+_TABLES = {
+    "losses": losses_table,
+    "gradients": gradients_table,
+    "optimizers": optimizers_table,
+    "data_sets": data_sets_table,
+    "references": references_list,
+}
+
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     to_guide = "" if page.file.src_uri.startswith("guide/") else "guide/"
     markdown = markdown.replace("{{ methods }}", methods_table(to_guide))
-    markdown = markdown.replace("{{ references }}", references_list())
+    to_root = "../" * page.file.src_uri.count("/")
+    for word, make in _TABLES.items():
+        if f"{{{{ {word} }}}}" in markdown:
+            markdown = markdown.replace(f"{{{{ {word} }}}}", make())
+    markdown = re.sub(r"\{\{ results (\w+) \}\}", lambda match: results(match[1], to_root), markdown)
     return re.sub(r"\{\{ abilities (\w+) \}\}", lambda match: abilities(match[1]), markdown)
 
 
