@@ -104,7 +104,7 @@ def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -
         return fit_pictures(independent_model(_RIDGE, checkpoint), train, test, shown=_SHOWN, settings=told)
     first = ["surrogate", "independent"] if key in NEEDS_START else ["independent"]
     start = weights_left(checkpoint.parent, *(_key(name, noise) for name in first))
-    n_start, max_iter = (4, 20) if quick else (4, 48)
+    n_start, max_iter = (4, 20) if quick else (8, 16) if key in NEEDS_START else (4, 48)
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
         gradient="auto" if key in CLOSED_FORM else BackPropagation(tol=_TOL),

@@ -122,8 +122,12 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
     if key in NEEDS_START:
         earlier.append(_key("surrogate", mode, sweeps))
     start = weights_left(checkpoint.parent, *earlier, "independent")
-    near = start is not None and start[0] == earlier[0]
-    n_start, max_iter = (10, 20) if quick else (len(train.features), 8) if near else (25, 60)
+    if quick:
+        n_start, max_iter = 10, 20
+    elif start is not None and start[0] == earlier[0]:
+        n_start, max_iter = len(train.features), 5
+    else:  # the farther from the start, the more iterations
+        n_start, max_iter = (50, 16) if key in NEEDS_START else (25, 60)
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
         gradient=TruncatedGradient(n_iter=sweeps),
