@@ -17,6 +17,7 @@ from intarsia.exceptions import ConvergenceWarning, FileFormatError, InvalidInpu
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.result import Status
 from intarsia.learning import LBFGS, Adam, Incremental, RiskMinimizer
+from intarsia.learning.checkpoint import Checkpoint
 from intarsia.learning.risk import Risk
 
 SETTINGS = {
@@ -171,3 +172,24 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
         fit(learner(path=tmp_path / "none" / "fit"))
     with pytest.raises(InvalidInputError, match="is a folder"):
         fit(learner(path=tmp_path))
+
+
+def test_no_wrong_byte_goes_unnoticed(tmp_path):
+    """Every byte turned round in turn: refused, or in a place that carries nothing, such as a time."""
+    arrays = {"counts": np.arange(3), "point": np.arange(4.0)}
+    kept = Checkpoint(tmp_path / "fit", {"ridge": "0.1"}, np.ones((1, 4)))
+    kept.write(arrays)
+    good = kept.path.read_bytes()
+    n_refused = 0
+    for i in range(len(good)):
+        kept.path.write_bytes(good[:i] + bytes([good[i] ^ 255]) + good[i + 1 :])
+        try:
+            found = kept.read()
+        except FileFormatError:
+            n_refused += 1
+            continue
+        assert found is not None
+        assert set(found) == set(arrays)
+        for name in arrays:
+            np.testing.assert_array_equal(found[name], arrays[name])
+    assert n_refused > len(good) / 2

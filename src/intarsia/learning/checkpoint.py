@@ -21,6 +21,8 @@ from intarsia.learning.example import Example
 FORMAT = "intarsia fit 1"
 # Sums over features may differ in the last digits between machines, but not by more than this share.
 SUMS_AGREE = 1e-6
+# What NumPy and zipfile raise for files with wrong bytes in some place.
+_DAMAGE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError, RuntimeError, OSError)
 
 
 class Checkpoint:
@@ -48,7 +50,7 @@ class Checkpoint:
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the file; whoever reads it finds the old state or the new one, never half of either."""
         beside = self.path.with_name(self.path.name + ".part")
-        about = json.dumps({"format": FORMAT, "settings": self.settings})
+        about = json.dumps({"format": FORMAT, "settings": self.settings, "arrays": sorted(arrays)})
         try:
             with open(beside, "wb") as file:
                 np.savez(file, allow_pickle=False, about=np.array(about), sums=self.sums, **arrays)
@@ -78,7 +80,11 @@ class Checkpoint:
             if about["format"] != FORMAT:
                 raise ValueError(about["format"])
             settings, sums = dict(about["settings"]), arrays.pop("sums")
-        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError):
+            if about["arrays"] != sorted(arrays):
+                raise ValueError(about["arrays"])
+        except PermissionError:
+            raise
+        except _DAMAGE:
             raise FileFormatError(
                 f"checkpoint {self.path} is damaged, or no checkpoint. Move it away to begin anew, or give another "
                 f"path."
