@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia.experiments.image_fits import Pictures, fit_pictures, independent_model, plot_beliefs, weights_left
+from intarsia.experiments.image_fits import Pictures, fit_independent, fit_pictures, plot_beliefs, weights_left
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.tree_reweighted import TreeReweighted
@@ -121,14 +121,24 @@ def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) ->
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
-    max_iter = 20 if quick else 100
-    told = {"ridge": _WEAK_RIDGE, "fold": _FOLD, "max_iter": max_iter}
+    stages = (6, 20) if quick else (72, 120)
+    told: dict[str, Any] = {"fold": _FOLD}
     if key == "independent":
-        crf = independent_model(_WEAK_RIDGE, checkpoint, max_iter).set_params(classes=np.arange(len(_NAMES)))
-        return fit_pictures(crf, train, test, shown=_SHOWN, settings=told)
+        return fit_independent(
+            train,
+            test,
+            n_classes=len(_NAMES),
+            ridge=_WEAK_RIDGE,
+            stages=stages,
+            checkpoint=checkpoint,
+            shown=_SHOWN,
+            settings=told,
+        )
+    told |= {"ridge": _WEAK_RIDGE, "incremental": list(stages)}
     learner = RiskMinimizer(
         loss=_LOSSES[key][1],
-        optimizer=LBFGS(max_iter=max_iter, tol=1e-5),
+        optimizer=LBFGS(tol=1e-5),
+        schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
         ridge=_WEAK_RIDGE,
         checkpoint=checkpoint,
     )

@@ -13,8 +13,8 @@ from intarsia.experiments.image_fits import (
     LOSSES,
     NEEDS_START,
     Pictures,
+    fit_independent,
     fit_pictures,
-    independent_model,
     plot_beliefs,
     weights_left,
 )
@@ -101,7 +101,9 @@ def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -
     train, test = pictures(noise)
     told: dict[str, Any] = {"noise": noise, "ridge": _RIDGE}
     if key == "independent":
-        return fit_pictures(independent_model(_RIDGE, checkpoint), train, test, shown=_SHOWN, settings=told)
+        return fit_independent(
+            train, test, n_classes=2, ridge=_RIDGE, stages=(4, 48), checkpoint=checkpoint, shown=_SHOWN, settings=told
+        )
     first = ["surrogate", "independent"] if key in NEEDS_START else ["independent"]
     start = weights_left(checkpoint.parent, *(_key(name, noise) for name in first))
     n_start, max_iter = (4, 20) if quick else (8, 16) if key in NEEDS_START else (4, 48)

@@ -12,8 +12,8 @@ from intarsia.experiments.image_fits import (
     LOSSES,
     NEEDS_START,
     Pictures,
+    fit_independent,
     fit_pictures,
-    independent_model,
     plot_beliefs,
     weights_left,
 )
@@ -143,14 +143,16 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
-    max_iter = 50 if quick else 80
-    told = {"ridge": _WEAK_RIDGE, "max_iter": max_iter}
+    stages = (10, 50) if quick else (25, 120)
     if key == "independent":
-        crf = independent_model(_WEAK_RIDGE, checkpoint, max_iter)
-        return fit_pictures(crf, train, test, shown=_SHOWN, settings=told)
+        return fit_independent(
+            train, test, n_classes=2, ridge=_WEAK_RIDGE, stages=stages, checkpoint=checkpoint, shown=_SHOWN
+        )
+    told = {"ridge": _WEAK_RIDGE, "incremental": list(stages)}
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
-        optimizer=LBFGS(max_iter=max_iter, tol=1e-5),
+        optimizer=LBFGS(tol=1e-5),
+        schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
         ridge=_WEAK_RIDGE,
         checkpoint=checkpoint,
     )

@@ -14,7 +14,7 @@ from intarsia._validation import FloatArray
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.experiments.reproduction import Finding
 from intarsia.gradients.truncated import TruncatedGradient
-from intarsia.learning import LBFGS, GridCRF, RiskMinimizer
+from intarsia.learning import LBFGS, GridCRF, Incremental, RiskMinimizer
 from intarsia.losses.classification_error import SmoothedClassificationError
 
 if TYPE_CHECKING:
@@ -53,16 +53,31 @@ NEEDS_START = ("smooth_5", "smooth_15", "smooth_50")
 CLOSED_FORM = ("surrogate", "pseudo_likelihood", "piecewise")
 
 
-def independent_model(ridge: float, checkpoint: Path | None = None, max_iter: int = 200) -> GridCRF:
-    """Each pixel by its own features: no sweep, so that neighbours have no say."""
+def fit_independent(
+    train: Pictures,
+    test: Pictures,
+    *,
+    n_classes: int,
+    ridge: float,
+    stages: tuple[int, int],
+    checkpoint: Path | None = None,
+    shown: int = 0,
+    settings: dict[str, Any] | None = None,
+) -> Finding:
+    """Each pixel by its own features: no sweep, so that neighbours have no say. The other fits begin here."""
     learner = RiskMinimizer(
         loss="univariate_logistic",
         gradient=TruncatedGradient(n_iter=0),
-        optimizer=LBFGS(max_iter=max_iter, tol=1e-5),
+        optimizer=LBFGS(tol=1e-5),
+        schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
         ridge=ridge,
         checkpoint=checkpoint,
     )
-    return GridCRF(inference="tree_reweighted", learner=learner)
+    n_edge_features = 2 if train.edges is None else train.edges[0].shape[1]  # without any: which direction
+    zeros = np.zeros(n_classes * train.features[0].shape[2] + n_classes**2 * n_edge_features)
+    crf = GridCRF(learner=learner, classes=np.arange(n_classes))
+    told = {"ridge": ridge, "incremental": list(stages)} | (settings or {})
+    return fit_pictures(crf, train, test, shown=shown, start=("zeros", zeros), settings=told)
 
 
 def fit_pictures(
