@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from tests.learning.training_sets import noisy_grids
 
@@ -173,3 +174,30 @@ def test_names_stand_for_learners():
     assert learner_names()[0] == "risk_minimizer"
     with pytest.raises(InvalidInputError, match="learner='risk_minimiser' is not known"):
         resolve_learner("risk_minimiser")
+
+
+def test_a_truncated_likelihood_above_one_is_told():
+    """Without a sweep log Z does not see the pairs, so weights that favour the labels' pairs cost nothing."""
+    learner = RiskMinimizer(
+        loss="likelihood", gradient=TruncatedGradient(n_iter=0), ridge=1e-4, optimizer=LBFGS(max_iter=20, tol=1e3)
+    )
+    with pytest.warns(ConvergenceWarning, match="truncated likelihood exceeds 1"):
+        learner.set_params(optimizer__tol=1e-1).minimize(noisy_grids(3), "mean_field")
+
+
+def test_settings_of_a_part_that_is_a_name():
+    learner = RiskMinimizer().set_params(optimizer__max_iter=7, gradient__n_iter=3, schedule="incremental")
+    assert (learner.optimizer.max_iter, learner.gradient.n_iter) == (7, 3)
+    assert learner.set_params(schedule__n_start=5).schedule.n_start == 5
+    with pytest.raises(ValueError, match="Invalid parameter 'zeal'"):
+        RiskMinimizer().set_params(optimizer__zeal=1)
+
+
+def test_processes_instead_of_threads():
+    examples = noisy_grids(2)
+    at = np.random.default_rng(0).normal(size=8)
+    threads = quick(n_jobs=2).risk(examples, "mean_field")(at)
+    with parallel_config("loky"):
+        processes = quick(n_jobs=2).risk(examples, "mean_field")(at)
+    assert processes[0] == threads[0]
+    assert np.array_equal(processes[1], threads[1])

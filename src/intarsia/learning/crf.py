@@ -22,6 +22,7 @@ from intarsia.learning.graph_data import TypeTable
 from intarsia.learning.independent import independent_weights
 from intarsia.learning.labelling import Layout, States, single_states
 from intarsia.learning.learner import Learner
+from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_learner
 from intarsia.models.template_scores import Templates, TemplateScores
 
@@ -31,7 +32,7 @@ NOISE = 0.1
 Self = TypeVar("Self", bound="CRF")
 
 
-class CRF(BaseEstimator, ABC):  # type: ignore[misc]
+class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the estimators of conditional random fields; see `GridCRF` and `GraphCRF`."""
 
     classes_: Any
@@ -96,6 +97,8 @@ class CRF(BaseEstimator, ABC):  # type: ignore[misc]
             first = _check_start(start, templates, where)
         elif known is not None:
             first = self.weights_
+        elif learner.resumes():
+            first = np.zeros(templates.n_weights)
         else:
             first, status = self._independent_start(examples, truth, templates, learner)
         # Nothing is stored before everything has worked.
@@ -268,7 +271,7 @@ class CRF(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _parallel(self, one: Callable[[TemplateScores], Any], maps: Sequence[TemplateScores], where: str) -> list[Any]:
         n_jobs = self._resolve_learner(where).get_params(deep=False).get("n_jobs")
-        return list(Parallel(n_jobs=n_jobs, require="sharedmem")(delayed(one)(scores) for scores in maps))
+        return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(one)(scores) for scores in maps))
 
     # ---------------------------------------------------------------- settings
 
@@ -301,18 +304,8 @@ class CRF(BaseEstimator, ABC):  # type: ignore[misc]
                 f"labelling. These do, and give the marginals to fit with: {', '.join(able)}."
             )
 
-    def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters; those of nested objects as `learner__ridge`, also where a name stands for the object."""
-        resolvers: dict[str, Callable[[Any], Any]] = {
-            "learner": resolve_learner,
-            "inference": lambda given: resolve_method(given, {}),
-        }
-        for key in params:
-            outer, nested, _ = key.partition("__")
-            if nested and outer in resolvers and outer not in params and isinstance(getattr(self, outer), str):
-                setattr(self, outer, resolvers[outer](getattr(self, outer)))
-        changed: Self = super().set_params(**params)
-        return changed
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        return {"learner": resolve_learner, "inference": lambda given: resolve_method(given, {})}
 
 
 def _check_start(given: Any, templates: Templates, where: str) -> FloatArray:

@@ -41,6 +41,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Minimum:
         """Weights fitted to the examples, from `start` (0 by default)."""
 
+    def resumes(self) -> bool:
+        """Whether a fit would go on where an earlier one was broken off, so that `start` is not used."""
+        return False
+
     def step(
         self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any
     ) -> tuple[FloatArray, Any, float]:

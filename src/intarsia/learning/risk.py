@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -38,7 +37,7 @@ class Risk(SummedObjective):
     ridge : float
         Added: half of it times the square of the weights.
     n_jobs : int, optional
-        Threads, as in joblib.
+        Threads, as in joblib; processes or other machines inside `joblib.parallel_config`.
     random_state : int
         Seed of losses that draw samples; each example has its own from it, in a subset too.
 
@@ -98,36 +97,56 @@ class Risk(SummedObjective):
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights."""
-        jobs = (delayed(self._sum)(part, weights) for part in self._parts)
         value, gradient = 0.0, np.zeros(self.n_weights)
-        # Threads: the kernels release the interpreter, and nothing need be copied. Sums are in the order of the parts.
+        jobs = (
+            delayed(_sum)(
+                [self.examples[i] for i in part],
+                [self._seeds[i] for i in part],
+                self.loss,
+                self.rule,
+                self.inference,
+                weights,
+            )
+            for part in self._parts
+        )
+        # Threads, unless joblib is configured otherwise: the kernels release the interpreter, and nothing need be
+        # copied. Sums are in the order of the parts.
         with kept_stacks():
-            for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs):
+            for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs):
                 value += part_value
                 gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
         value = value / mass + 0.5 * self.ridge * float(weights @ weights)
         return value, gradient / mass + self.ridge * weights
 
-    def _sum(self, part: Any, weights: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = 0.0, np.zeros(self.n_weights)
-        for index in part:
-            if self.examples[index].mass > 0.0:
-                one_value, one_gradient = self._one(int(index), weights)
-                value += self.examples[index].weight * one_value
-                gradient += self.examples[index].weight * one_gradient
-        return value, gradient
 
-    def _one(self, index: int, weights: FloatArray) -> tuple[float, FloatArray]:
-        one = self.examples[index]
-        graph, theta = one.form.graph, one.form.lower(one.scores.theta(weights))
-        if self.rule is not None:
-            found = self.rule.value_and_gradient(graph, theta, one.labels, self.loss, self.inference)
-            value, slope = found.value, found.gradient
-        elif isinstance(self.loss, DirectLoss):
-            value, slope = self.loss.value_and_gradient_theta(
-                graph, theta, one.labels, inference=self.inference, random_state=self._seeds[index]
-            )
-        else:
-            raise InvalidInputError(f"RiskMinimizer: {type(self.loss).__name__} is neither of marginals nor of scores.")
-        return float(value), one.scores.pull_back(one.form.pull_back(slope))
+def _sum(
+    examples: list[Example],
+    seeds: list[int],
+    loss: Loss,
+    rule: GradientRule | None,
+    inference: InferenceMethod,
+    weights: FloatArray,
+) -> tuple[float, FloatArray]:
+    """Sum of the losses of some examples, and its gradient; a function of its own, so that workers get only these."""
+    value, gradient = 0.0, np.zeros(weights.size)
+    for one, seed in zip(examples, seeds, strict=True):
+        if one.mass > 0.0:
+            one_value, one_gradient = _loss_of(one, seed, loss, rule, inference, weights)
+            value += one.weight * one_value
+            gradient += one.weight * one_gradient
+    return value, gradient
+
+
+def _loss_of(
+    one: Example, seed: int, loss: Loss, rule: GradientRule | None, inference: InferenceMethod, weights: FloatArray
+) -> tuple[float, FloatArray]:
+    graph, theta = one.form.graph, one.form.lower(one.scores.theta(weights))
+    if rule is not None:
+        found = rule.value_and_gradient(graph, theta, one.labels, loss, inference)
+        value, slope = found.value, found.gradient
+    elif isinstance(loss, DirectLoss):
+        value, slope = loss.value_and_gradient_theta(graph, theta, one.labels, inference=inference, random_state=seed)
+    else:
+        raise InvalidInputError(f"RiskMinimizer: {type(loss).__name__} is neither of marginals nor of scores.")
+    return float(value), one.scores.pull_back(one.form.pull_back(slope))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,15 +23,17 @@ from intarsia.learning.example import Example
 from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
+from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import StagedFit
 from intarsia.losses import DirectLoss, Loss, MarginalLoss, resolve_loss
+from intarsia.losses.likelihood import LogPartitionLoss
 from intarsia.losses.loss import check_pair
 
 
-class RiskMinimizer(Learner):
+class RiskMinimizer(NamedParts, Learner):
     r"""Weights that minimise the average loss of the inference's answers, plus a ridge.
 
     .. math:: R(w) = \frac1N \sum_e a_e L(\mu(\theta_e(w)), y_e) + \frac\lambda2 \lVert w \rVert^2,
@@ -180,6 +182,7 @@ class RiskMinimizer(Learner):
                 self._checkpoint([*train, *held_out], risk, len(held_out)),
                 report,
             ).run(weights)
+        _tell_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
         if found.status in (Status.MAX_ITER, Status.STALLED) and not given_up:
             limit = "max_iter of the schedule" if self.schedule is not None else f"{optimizer.limit_name}"
@@ -190,6 +193,10 @@ class RiskMinimizer(Learner):
                 stacklevel=2,
             )
         return found
+
+    def resumes(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self.checkpoint is not None and os.path.exists(self.checkpoint)
 
     def step(
         self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any = None
@@ -303,6 +310,14 @@ class RiskMinimizer(Learner):
             )
         return Risk(examples, loss, rule, method, float(self.ridge), self.n_jobs, int(self.random_state))
 
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        return {
+            "loss": resolve_loss,
+            "gradient": lambda given: TruncatedGradient() if given == "auto" else resolve_gradient(given),
+            "optimizer": resolve_optimizer,
+            "schedule": SCHEDULES.resolve,
+        }
+
     def _rule(self, loss: Loss) -> GradientRule | None:
         """How the loss flows back; None for a loss that knows its own gradient."""
         if isinstance(self.gradient, str) and self.gradient == "auto":
@@ -371,6 +386,19 @@ def _check_start(start: FloatArray | None, n_weights: int) -> FloatArray:
             f"or None to begin at 0."
         )
     return weights
+
+
+def _tell_if_above_one(risk: Risk, found: Minimum) -> None:
+    """Warn of a negative log-likelihood below 0, which too few sweeps make possible (Domke2013, section 7.3)."""
+    loss = found.value - 0.5 * risk.ridge * float(found.point @ found.point)
+    if isinstance(risk.loss, LogPartitionLoss) and isinstance(risk.rule, TruncatedGradient) and loss < 0.0:
+        warnings.warn(
+            f"RiskMinimizer: the truncated likelihood exceeds 1 (its negative logarithm is {loss:.3g} per variable): "
+            f"after {risk.rule.n_iter} sweeps log Z is far too low, and the fit made use of that. Raise n_iter of "
+            f"TruncatedGradient, raise the ridge, or use a loss of marginals such as 'clique_logistic'.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def _has_labelled_factor(one: Example) -> bool:

@@ -1,0 +1,29 @@
+"""Nested settings of parts that stand there as a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Self = TypeVar("Self", bound="NamedParts")
+
+
+class NamedParts:
+    """Mixin before `BaseEstimator`: `set_params(optimizer__tol=...)` also where `optimizer` is a name.
+
+    The name is then replaced by the object that it stands for, so that the setting has a place.
+    """
+
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        """For each part, what turns its name into an object."""
+        raise NotImplementedError
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters; those of nested objects as `part__setting`, also where a name stands for the part."""
+        resolvers = self._resolvers()
+        for key in params:
+            outer, nested, _ = key.partition("__")
+            if nested and outer in resolvers and outer not in params and isinstance(getattr(self, outer), str):
+                setattr(self, outer, resolvers[outer](getattr(self, outer)))
+        changed: Self = super().set_params(**params)  # type: ignore[misc]
+        return changed
