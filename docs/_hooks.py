@@ -2,7 +2,7 @@
 
 * `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
   `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}` and `{{ data_sets }}` likewise.
-* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and the pictures, from what lies
+* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
   in `results/NAME` now; a row that was never run says so.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
 * Formulas become MathML at build time: no script, no font, nothing to download when a page is read.

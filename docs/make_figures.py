@@ -1,10 +1,12 @@
-"""Pictures of the pages, made by the library itself: `python docs/make_figures.py` (about a minute).
+"""Pictures of the pages, made by the library itself: `python docs/make_figures.py` (a few minutes).
 
-They are committed, so that building the site needs no computation; run this again after a change that moves them.
+They are committed, so that building the site needs no computation; run this again after a change that moves them. Names
+of pictures as arguments make only those.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 
@@ -24,6 +26,7 @@ COLOURS = {
     "tree_reweighted": "#4b8b4f",
     "gibbs": "#8058a5",
 }
+LINES = list(COLOURS.values())
 
 
 def save(figure: plt.Figure, name: str) -> None:
@@ -114,9 +117,133 @@ def convergence() -> None:
     save(figure, "convergence.png")
 
 
+def small_photographs() -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """The data of `guide/grid_crf.md`: one photograph to learn from, another to try it on."""
+    from sklearn.datasets import load_sample_images
+
+    from intarsia.datasets import noisy_inputs
+
+    def binary(photograph: np.ndarray) -> np.ndarray:
+        grey = photograph.mean(axis=2)[:416, :640].reshape(52, 8, 80, 8).mean(axis=(1, 3))
+        return (grey > grey.mean()).astype(int)
+
+    china, flower = map(binary, load_sample_images().images)
+    y_train = [china[r : r + 26, c : c + 40] for r in (0, 26) for c in (0, 40)]
+    y_test = [flower]
+    X_train, X_test = (
+        [np.stack([np.ones_like(noisy), noisy], axis=-1) for noisy in noisy_inputs(y, n=1.25, random_state=seed)]
+        for seed, y in enumerate((y_train, y_test))
+    )
+    return X_train, y_train, X_test, y_test
+
+
+def fit_small(loss: str, **settings: object) -> intarsia.GridCRF:
+    X, y, _, _ = small_photographs()
+    return intarsia.GridCRF(learner=intarsia.RiskMinimizer(loss=loss, **settings)).fit(X, y)
+
+
+def show(panels: list[tuple[str, np.ndarray]], columns: int, name: str) -> None:
+    """Pictures beside each other, each with a heading."""
+    rows = -(-len(panels) // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(9, 9 / columns * 0.8 * rows), layout="constrained")
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, (title, picture) in zip(grid.flat, panels, strict=False):
+        axes.imshow(picture, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(title, fontsize=9)
+    save(figure, name)
+
+
+def grid_crf() -> None:
+    """The steps of the page: truth, input, one by one, marginals, labels."""
+    _, _, X, y = small_photographs()
+    alone = fit_small("univariate_logistic", gradient=intarsia.TruncatedGradient(n_iter=0))
+    crf = fit_small("clique_logistic")
+    show(
+        [
+            ("truth", y[0]),
+            ("input", X[0][..., 1]),
+            (f"each pixel alone\nerror {1 - alone.score(X, y):.3f}", alone.predict(X)[0]),
+            ("probability of white", crf.predict_marginals(X)[0][..., 1]),
+            (f"labels\nerror {1 - crf.score(X, y):.3f}", crf.predict(X)[0]),
+        ],
+        5,
+        "grid_crf.png",
+    )
+
+
+def losses() -> None:
+    """Marginals of the test picture after fitting with several losses."""
+    _, _, X, y = small_photographs()
+    panels = [("truth", y[0]), ("input", X[0][..., 1])]
+    for loss in (
+        "clique_logistic",
+        "univariate_logistic",
+        "univariate_quadratic",
+        "likelihood",
+        "pseudo_likelihood",
+        "piecewise_likelihood",
+    ):
+        crf = fit_small(loss)
+        panels.append((f"{loss}\nerror {1 - crf.score(X, y):.3f}", crf.predict_marginals(X)[0][..., 1]))
+    show(panels, 4, "losses.png")
+
+
+def fitting() -> None:
+    """Risk against time, for four ways to search."""
+    X, y, _, _ = small_photographs()
+    X, y = ([half for one in some for half in (one[:, :20], one[:, 20:])] for some in (X, y))
+    figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    for colour, (label, settings) in zip(
+        LINES,
+        {
+            "L-BFGS": {},
+            "L-BFGS, incremental": {"schedule": intarsia.Incremental(n_start=2, max_iter=40)},
+            "Adam, batches of 2": {"optimizer": intarsia.Adam(step=0.05, batch_size=2, max_epochs=20)},
+            "SGD, batches of 2": {"optimizer": intarsia.SGD(step=0.05, batch_size=2, max_epochs=20)},
+        }.items(),
+        strict=True,
+    ):
+        learner = intarsia.RiskMinimizer(ridge=1e-3, **settings)
+        found = intarsia.GridCRF(learner=learner).fit(X, y).history_
+        axes.plot(found["seconds"], found["risk"], color=colour, label=label)
+    axes.set(xlabel="seconds", ylabel="risk", xlim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    save(figure, "fitting.png")
+
+
+def image_features() -> None:
+    """A photograph, the strength of its edges in two directions, and the pairs that differ."""
+    from sklearn.datasets import load_sample_image
+
+    from intarsia.models import edge_features, histogram_of_gradients
+
+    photograph = load_sample_image("china.jpg")[60:360:3, 200:500:3] / 255.0
+    histogram = histogram_of_gradients(photograph).reshape(100, 100, 4, 9).mean(axis=2)
+    pairs = edge_features(photograph, by_direction=False)[: 100 * 99].reshape(100, 99, 21)
+    figure, grid = plt.subplots(1, 4, figsize=(9, 2.5), layout="constrained")
+    for axes, (title, picture) in zip(
+        grid,
+        [
+            ("photograph", photograph),
+            ("histogram: change along rows", histogram[..., 0]),
+            ("histogram: change along columns", histogram[..., 4:6].sum(axis=2)),
+            ("pairs side by side:\nthresholds that they exceed", pairs[..., 1:11].sum(axis=2)),
+        ],
+        strict=True,
+    ):
+        axes.imshow(picture, cmap="cividis")
+        axes.set_title(title, fontsize=9)
+        axes.axis("off")
+    save(figure, "image_features.png")
+
+
+FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features)
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)  # that some do not converge is what the pictures show
     IMAGES.mkdir(exist_ok=True)
-    coupling()
-    denoising()
-    convergence()
+    for figure in FIGURES:
+        if len(sys.argv) == 1 or figure.__name__ in sys.argv[1:]:
+            figure()
