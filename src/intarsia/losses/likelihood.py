@@ -107,8 +107,10 @@ class SurrogateEM(LogPartitionLoss):
 
     Parameters
     ----------
-    free, clamped : str or InferenceMethod, optional
-        Inference for all labellings and for those that the labels allow; None for that of the model.
+    free : str or InferenceMethod, optional
+        Inference for all labellings; None for that of the model.
+    clamped : str or InferenceMethod, optional
+        Inference for the labellings that the labels allow; None likewise.
 
     Notes
     -----

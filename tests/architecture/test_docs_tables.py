@@ -1,0 +1,86 @@
+"""Tables of the pages come from the code and from what was run: complete, and never filled from the paper."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from intarsia.experiments.reproduction import EXPERIMENTS, Finding, load_experiment, save_finding
+from intarsia.gradients.registry import gradient_names
+from intarsia.inference.registry import method_names
+from intarsia.learning.registry import optimizer_names
+from intarsia.losses.registry import loss_names
+
+DOCS = Path(__file__).parents[2] / "docs"
+MOST_BYTES_OF_PICTURES = 8_000_000
+
+
+@pytest.fixture
+def hooks():
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "_hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("methods_table", method_names()),
+        ("losses_table", loss_names()),
+        ("gradients_table", gradient_names()),
+        ("optimizers_table", optimizer_names()),
+    ],
+)
+def test_every_registry_name_has_a_row(hooks, table, names):
+    lines = getattr(hooks, table)().splitlines()
+    assert len(lines) == len(names) + 2
+    assert len({line.count("|") for line in lines}) == 1  # as many cells in every row
+    for line, name in zip(lines[2:], names, strict=True):
+        assert f"`{name}`" in line.split("|")[1]
+
+
+def test_losses_table_tells_what_does_not_fit(hooks):
+    rows = {row.split("`")[1]: row for row in hooks.losses_table().splitlines()[2:]}
+    assert "`truncated`" in rows["likelihood"]
+    assert "`implicit`" not in rows["likelihood"]
+    assert rows["pseudo_likelihood"].rstrip(" |").endswith("its own")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_nothing_run_is_told_for_every_row(hooks, name, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    tasks = load_experiment(name).tasks
+    text = hooks.results(name)
+    assert text.count("*not run*") == sum(len(task.paper) for task in tasks)
+    assert all(f"| {task.label} |" in text for task in tasks)
+    assert "![" not in text
+
+
+def test_what_was_run_stands_beside_the_paper(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    folder = tmp_path / "results" / "denoising"
+    folder.mkdir(parents=True)
+    task = next(task for task in load_experiment("denoising").tasks if task.key == "n1_25-clique_logistic")
+    save_finding(task.key, Finding({"train error": 0.25, "test error": 0.5}, 7, seconds=240.0), folder)
+    (folder / "some_picture.png").write_bytes(b"")
+    text = hooks.results("denoising")
+    assert f"| {task.label} | 0.132 | 0.250 | 0.126 | 0.500 | 7 | 4 min |" in text
+    assert text.count("*not run*") == 58
+    assert "(../results/denoising/some_picture.png)" in text
+
+
+def test_every_word_in_braces_is_known(hooks):
+    for page in sorted(DOCS.rglob("*.md")):
+        for word, name in re.findall(r"\{\{ (\w+)(?: (\w+))? \}\}", page.read_text(encoding="utf-8")):
+            known = {"abilities": method_names(), "results": EXPERIMENTS}
+            assert name in known[word] if name else word in {"methods", *hooks._TABLES}, f"{page.name}: {word} {name}"
+
+
+def test_pictures_stay_small():
+    pictures = [path for path in sorted(DOCS.rglob("*")) if path.suffix in {".png", ".svg"}]
+    assert pictures
+    assert sum(path.stat().st_size for path in pictures) < MOST_BYTES_OF_PICTURES
