@@ -107,7 +107,7 @@ def optimizers_table() -> str:
     """One row per optimiser of the registry."""
     from intarsia.learning.registry import optimizer_class, optimizer_names
 
-    rows = ["| optimiser | class | steps on batches, `partial_fit` | an iteration is bounded by |", "|---|---|---|---|"]
+    rows = ["| optimiser | class | steps on batches, `partial_fit` | limit on iterations |", "|---|---|---|---|"]
     for name in optimizer_names():
         found = optimizer_class(name)
         rows.append(
