@@ -1,0 +1,15 @@
+"""How good an answer is: labels, segments."""
+
+from intarsia.metrics.counts import PrecisionRecall
+from intarsia.metrics.labelling import LabellingScores, labelling_scores
+from intarsia.metrics.segments import SegmentScores, find_segments, scheme_names, segment_scores
+
+__all__ = [
+    "LabellingScores",
+    "PrecisionRecall",
+    "SegmentScores",
+    "find_segments",
+    "labelling_scores",
+    "scheme_names",
+    "segment_scores",
+]
