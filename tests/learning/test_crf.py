@@ -14,8 +14,11 @@ from sklearn.preprocessing import FunctionTransformer
 import intarsia
 from intarsia import LBFGS, SGD, Adam, GraphCRF, GridCRF, Likelihood, RiskMinimizer, TruncatedGradient
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.inference.pairwise_max import PairwiseMaxMessages
+from intarsia.inference.pairwise_messages import PairwiseMessages
 from intarsia.inference.result import Status
 from intarsia.learning import example
+from intarsia.learning.risk import Risk
 from intarsia.models import LinearScores
 
 
@@ -330,19 +333,34 @@ def test_map_needs_a_method_that_finds_it(problem):
         crf.set_params(decode="mode").fit(X, y)
 
 
-def test_interrupt_keeps_the_best(problem, monkeypatch):
-    from intarsia.learning.risk import Risk
+def interrupt(monkeypatch, call, owner=Risk, name="__call__"):
+    """Ctrl-C in the given call of a method; gives the list of the calls that were made."""
+    whole, calls = getattr(owner, name), []
 
-    whole, count = Risk.__call__, []
-
-    def broken_off(self, weights):
-        count.append(1)
-        if len(count) == 25:
+    def broken_off(*given):
+        calls.append(1)
+        if len(calls) == call:
             raise KeyboardInterrupt
-        return whole(self, weights)
+        return whole(*given)
 
-    monkeypatch.setattr(Risk, "__call__", broken_off)
+    monkeypatch.setattr(owner, name, broken_off)
+    return calls
+
+
+def test_interrupt_keeps_the_best(problem, monkeypatch):
+    interrupt(monkeypatch, 25)
     crf, X, y = problem
     crf.set_params(learner=quick(optimizer=LBFGS(tol=1e-12))).fit(X, y)
     assert crf.status_ is Status.INTERRUPTED
     assert len(crf.predict(X)) == len(X)
+
+
+@pytest.mark.filterwarnings("ignore:TreeReweighted interrupted")
+@pytest.mark.parametrize(("decode", "messages"), [("marginals", PairwiseMessages), ("map", PairwiseMaxMessages)])
+def test_an_interrupted_prediction_is_none(decode, messages, monkeypatch):
+    X, y = pictures()
+    crf = GridCRF(learner=quick(loss="likelihood", gradient="auto"), decode=decode).fit(X, y)
+    calls = interrupt(monkeypatch, 2, messages, "sweep")
+    with pytest.raises(KeyboardInterrupt):
+        crf.predict(X)
+    assert len(calls) == 2  # the other images were not begun

@@ -66,6 +66,8 @@ def reversal_of(graph: FactorGraph, theta: FloatArray, inference: InferenceMetho
 def converge(run: Reversal, inference: InferenceMethod, tol: float) -> Iteration:
     """Sweep until nothing changes by more than `tol`, at most `inference.max_iter` times; warn if that was too few."""
     loop = iterate(run.sweep, int(inference.max_iter), tol, Clock())
+    if loop.status is Status.INTERRUPTED:  # half a gradient must not look like one; the learner keeps its weights
+        raise KeyboardInterrupt
     if loop.n_iter == 0 and loop.status is Status.MAX_ITER:
         loop.residual = np.inf
     if loop.status is Status.MAX_ITER:

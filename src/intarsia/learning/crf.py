@@ -21,7 +21,7 @@ from intarsia.learning.example import Example, example
 from intarsia.learning.graph_data import TypeTable
 from intarsia.learning.independent import independent_weights
 from intarsia.learning.labelling import Layout, States, single_states
-from intarsia.learning.learner import Learner
+from intarsia.learning.learner import Learner, whole_answer
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_learner
 from intarsia.models.template_scores import Templates, TemplateScores
@@ -242,7 +242,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             return [{kind: part.argmax(axis=1) for kind, part in parts.items()} for parts in found]
 
         def one(scores: TemplateScores) -> Any:
-            return infer(scores.graph, scores.theta(self.weights_), self.inference, task="map").assignment
+            return whole_answer(infer(scores.graph, scores.theta(self.weights_), self.inference, task="map")).assignment
 
         answers = self._parallel(one, maps, where)
         return [self._by_type(answer, layout, {}) for answer, layout in zip(answers, layouts, strict=True)]

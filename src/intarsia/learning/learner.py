@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from intarsia._validation import FloatArray
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
-from intarsia.inference import InferenceMethod, infer
+from intarsia.inference import InferenceMethod, InferenceResult, Status, infer
 from intarsia.learning.example import Example
 from intarsia.learning.minimum import Minimum
 
@@ -53,4 +53,11 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
         """Marginals as the weights were fitted for."""
-        return np.asarray(infer(graph, theta, inference).mu)
+        return np.asarray(whole_answer(infer(graph, theta, inference)).mu)
+
+
+def whole_answer(result: InferenceResult) -> InferenceResult:
+    """The result; Ctrl-C goes on to the caller, since half an answer would be predicted as if it were one."""
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result
