@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia.experiments.image_fits import Pictures, fit_independent, fit_pictures, plot_beliefs, weights_left
+from intarsia.experiments.image_fits import (
+    Pictures,
+    fit_independent,
+    fit_pictures,
+    plot_beliefs,
+    weights_left,
+    with_marginals,
+)
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.tree_reweighted import TreeReweighted
@@ -150,6 +157,7 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
 
 def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
     """Labels of one test picture, paler where they are less certain."""
+    found = with_marginals(found)
     if not found:
         return {}
     _, test, rgb = pictures()

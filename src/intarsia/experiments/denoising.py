@@ -17,6 +17,7 @@ from intarsia.experiments.image_fits import (
     fit_pictures,
     plot_beliefs,
     weights_left,
+    with_marginals,
 )
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 from intarsia.gradients.back_propagation import BackPropagation
@@ -126,6 +127,7 @@ def _figures(found: dict[str, Finding], noises: tuple[float, ...], pictures: Any
     names = {key: label for key, label, _ in LOSSES} | {"independent": "independent"}
     for noise in noises:
         done = {key: found[_key(key, noise)] for key in names if _key(key, noise) in found}
+        done = with_marginals(done)
         if not done:
             continue
         _, test = pictures(noise)

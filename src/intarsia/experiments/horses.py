@@ -16,6 +16,7 @@ from intarsia.experiments.image_fits import (
     fit_pictures,
     plot_beliefs,
     weights_left,
+    with_marginals,
 )
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 from intarsia.gradients.truncated import TruncatedGradient
@@ -163,6 +164,7 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
 
 def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
     """Marginals of one test picture."""
+    found = with_marginals(found)
     if not found:
         return {}
     _, test, rgb = pictures()

@@ -140,6 +140,11 @@ def weights_left(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
     return None
 
 
+def with_marginals(found: dict[str, Finding]) -> dict[str, Finding]:
+    """Those that can be drawn: the arrays of a finding may have been left behind."""
+    return {key: finding for key, finding in found.items() if "marginals" in finding.arrays}
+
+
 def plot_beliefs(
     panels: Sequence[tuple[str, Any]], *, title: str, columns: int = 4, colours: str | None = None
 ) -> Figure:
