@@ -126,6 +126,20 @@ def test_a_finished_fit_is_read_and_a_limited_one_prolonged(tmp_path, monkeypatc
     assert [p.name for p in tmp_path.iterdir()] == ["fit"]
 
 
+def test_more_patience_prolongs(tmp_path):
+    examples = noisy_grids(noise=2.0)
+    hasty, patient = (
+        learner("validation", ridge=0.0, schedule=None, optimizer=LBFGS(tol=1e-9, max_iter=40), patience=patience)
+        for patience in (1, 6)
+    )
+    whole = fit(patient, examples)
+    short = fit(hasty.set_params(checkpoint=tmp_path / "fit"), examples)
+    assert short.n_iter < whole.n_iter
+    longer = fit(patient.set_params(checkpoint=tmp_path / "fit"), examples)
+    assert longer.n_iter == whole.n_iter
+    np.testing.assert_array_equal(longer.point, whole.point)
+
+
 OTHERS = {
     "ridge": (lambda: learner(ridge=0.02), {}, "ridge was 0.01, but is 0.02"),
     "sweeps": (lambda: learner(gradient=TruncatedGradient(n_iter=4)), {}, "gradient was .*n_iter=3.*n_iter=4"),

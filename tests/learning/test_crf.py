@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSuppor
 from intarsia.inference.pairwise_max import PairwiseMaxMessages
 from intarsia.inference.pairwise_messages import PairwiseMessages
 from intarsia.inference.result import Status
-from intarsia.learning import example
+from intarsia.learning import Incremental, example
 from intarsia.learning.risk import Risk
 from intarsia.models import LinearScores
 
@@ -353,6 +354,23 @@ def test_interrupt_keeps_the_best(problem, monkeypatch):
     crf.set_params(learner=quick(optimizer=LBFGS(tol=1e-12))).fit(X, y)
     assert crf.status_ is Status.INTERRUPTED
     assert len(crf.predict(X)) == len(X)
+
+
+def test_interrupt_at_any_time_keeps_weights(monkeypatch):
+    """In the independent model, at the first look at a new stage, and when the best of all stages is weighed."""
+    X, y = pictures(n=3)
+    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_share=0.3)
+    status, scores = Status.INTERRUPTED, []
+    while status is Status.INTERRUPTED:
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            interrupt(patch, 2 + len(scores))
+            crf = GridCRF(learner=learner).fit(X, y)
+        status = crf.status_
+        scores.append(crf.score(X, y))
+    assert status is Status.MAX_ITER
+    assert len(scores) > 10
+    assert min(scores[4:]) > 0.9  # at first there are only weights of 0
 
 
 @pytest.mark.filterwarnings("ignore:TreeReweighted interrupted")

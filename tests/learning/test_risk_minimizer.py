@@ -104,6 +104,7 @@ def test_only_the_last_stage_warns():
         learner.set_params(optimizer__tol=1e-12).minimize(one * 4, "tree_reweighted")
     few = quick(schedule="incremental").minimize(noisy_grids(3), "tree_reweighted")
     np.testing.assert_array_equal(few.point, quick().minimize(noisy_grids(3), "tree_reweighted").point)
+    assert set(few.history["n_examples"]) == {3.0}
 
 
 @pytest.mark.parametrize("optimizer", [LBFGS(tol=1e-8), SGD(step=0.5, max_epochs=200, tol=1e-8)], ids=["lbfgs", "sgd"])

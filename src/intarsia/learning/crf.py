@@ -22,6 +22,7 @@ from intarsia.learning.graph_data import TypeTable
 from intarsia.learning.independent import independent_weights
 from intarsia.learning.labelling import Layout, States, single_states
 from intarsia.learning.learner import Learner, whole_answer
+from intarsia.learning.minimum import COLUMNS, Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_learner
 from intarsia.models.template_scores import Templates, TemplateScores
@@ -101,13 +102,19 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             first = np.zeros(templates.n_weights)
         else:
             first, status = self._independent_start(examples, truth, templates, learner)
+        # After Ctrl-C before the fit proper has computed anything, the independent model is what there is.
+        nothing: dict[str, FloatArray] = {name: np.empty(0) for name in COLUMNS}
+        found = Minimum(first, np.nan, np.nan, Status.INTERRUPTED, 0, history=nothing)
+        if status is not Status.INTERRUPTED:
+            try:
+                found = learner.minimize(
+                    examples, self.inference, first, validation=held_out, title=type(self).__name__
+                )
+            except KeyboardInterrupt:
+                if status is None:
+                    raise
         # Nothing is stored before everything has worked.
-        if status is Status.INTERRUPTED:
-            nothing = {name: np.empty(0) for name in ("risk", "gradient_norm", "seconds", "evaluations")}
-            self._store(data, templates, truth, first, nothing, 0, np.nan, status)
-        else:
-            found = learner.minimize(examples, self.inference, first, validation=held_out, title=type(self).__name__)
-            self._store(data, templates, truth, found.point, found.history, found.n_iter, found.value, found.status)
+        self._store(data, templates, truth, found)
         self.initial_weights_ = first
         self._step_state = None
         return self
@@ -130,30 +137,19 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         history = {"risk": np.append(getattr(self, "history_", {}).get("risk", np.empty(0)), risk)}
         if known is None:
             self.initial_weights_ = first
-        self._store(data, templates, truth, weights, history, n_iter, risk, Status.MAX_ITER)
+        self._store(data, templates, truth, Minimum(weights, risk, np.nan, Status.MAX_ITER, n_iter, history=history))
         self._step_state = state
         return self
 
-    def _store(
-        self,
-        data: Data,
-        templates: Templates,
-        truth: Truth,
-        weights: FloatArray,
-        history: dict[str, FloatArray],
-        n_iter: int,
-        risk: float,
-        status: Status,
-    ) -> None:
+    def _store(self, data: Data, templates: Templates, truth: Truth, found: Minimum) -> None:
         if not hasattr(self, "templates_") or self.templates_ is not templates:
-            named = any(layout.named for layout in data.layouts)
-            self.classes_ = dict(truth.classes) if named else next(iter(truth.classes.values()))
+            self.classes_ = dict(truth.classes) if data.named else next(iter(truth.classes.values()))
             self.templates_ = templates
-        self.weights_ = weights
-        self.history_ = history
-        self.n_iter_ = n_iter
-        self.risk_ = risk
-        self.status_ = status
+        self.weights_ = found.point
+        self.history_ = found.history
+        self.n_iter_ = found.n_iter
+        self.risk_ = found.value
+        self.status_ = found.status
 
     def _templates(self, data: Data, truth: Truth, where: str) -> Templates:
         types = data.types

@@ -69,3 +69,10 @@ class EarlyStopping:
         for name in _KEPT:
             setattr(self, name, arrays[name].copy() if arrays[name].ndim else arrays[name].item())
         self.rows = arrays["rows"].tolist()
+
+    def takes_heart(self) -> bool:
+        """After `restore`: whether a search that was ended goes on, since there is more patience now."""
+        if not self.given_up or self.n_idle >= self.patience:
+            return False
+        self.given_up = False
+        return True

@@ -64,10 +64,10 @@ class GridCRF(CRF):
     templates_ : Templates
         Numbers of states and of features.
     history_ : dict of arrays
-        "risk", "gradient_norm", "seconds" and "evaluations" of each iteration.
+        "risk", "gradient_norm", "seconds", "evaluations" and "n_examples" of each iteration.
     n_iter_, status_, risk_ : int, Status, float
         Iterations, how the fit ended (INTERRUPTED after Ctrl-C, with the best weights), and the risk reached; NaN if it
-        was interrupted in the independent model.
+        was interrupted before there was one, with the weights of the independent model.
 
     References
     ----------

@@ -151,9 +151,9 @@ class RiskMinimizer(NamedParts, Learner):
         Returns
         -------
         Minimum
-            Its history has a row for the start and each iteration of each stage, with "n_examples" if there is a
-            schedule and "validation_risk" if there is early stopping. After Ctrl-C the value is the risk of the
-            examples of the stage that was broken off.
+            Its history has a row for the start and each iteration of each stage, with "n_examples" of the stage, and
+            "validation_risk" if there is early stopping. After Ctrl-C the value is the risk of the examples of the
+            stage that the weights are from.
 
         Warns
         -----

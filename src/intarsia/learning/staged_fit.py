@@ -18,7 +18,7 @@ from intarsia.learning.early_stopping import EarlyStopping
 from intarsia.learning.minimum import COLUMNS, Minimum
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.risk import Risk
-from intarsia.learning.search import Search
+from intarsia.learning.search import Search, largest
 
 
 @dataclass(eq=False)
@@ -66,15 +66,21 @@ class StagedFit:
     def _run(self, start: FloatArray) -> Minimum:
         resume = self._read()
         point = start
+        found: Minimum | None = None
         while True:
             n_examples, max_iter = self.stages[self.stage]
             part = self.risk if n_examples == len(self.risk) else self.risk.subset(self.order[:n_examples])
             optimizer = clone(self.optimizer).set_params(**{self.optimizer.limit_name: max_iter})
             if self.stopping is not None and resume is None:
                 self.stopping.begin_stage()
-            found = optimizer.minimize(
-                part, point, random_state=self.random_state, resume=resume, watch=self._after_iteration
-            )
+            try:
+                found = optimizer.minimize(
+                    part, point, random_state=self.random_state, resume=resume, watch=self._after_iteration
+                )
+            except KeyboardInterrupt:  # before the stage had computed anything
+                if found is None:
+                    raise
+                return self._finish(replace(found, status=Status.INTERRUPTED))
             resume, point = None, found.point
             rows = np.column_stack([*found.history.values(), np.full(len(found.history["risk"]), n_examples)])
             if len(self._past):
@@ -88,18 +94,19 @@ class StagedFit:
 
     def _finish(self, found: Minimum) -> Minimum:
         history = dict(zip((*COLUMNS, "n_examples"), self._past.T.copy(), strict=True))
-        if len(self.stages) == 1:
-            del history["n_examples"]
         found = replace(found, n_iter=self._n_past_iter, n_restarts=self._n_past_restarts, history=history)
         best = self.stopping
         if best is None or not best.rows:
             return found
         history["validation_risk"] = np.array(best.rows)
-        value, norm = best.best_risk, best.best_norm
-        if len(self.stages) > 1 and found.status is not Status.INTERRUPTED:
+        found = replace(found, point=best.best_point, value=float(best.best_risk), gradient_norm=best.best_norm)
+        if len(self.stages) == 1 or found.status is Status.INTERRUPTED:
+            return found
+        try:
             value, gradient = self.risk(best.best_point)  # the stage of the best point may have had fewer examples
-            norm = float(np.abs(gradient).max(initial=0.0))
-        return replace(found, point=best.best_point, value=float(value), gradient_norm=norm)
+        except KeyboardInterrupt:
+            return replace(found, status=Status.INTERRUPTED)
+        return replace(found, value=float(value), gradient_norm=largest(gradient))
 
     def _after_iteration(self, search: Search) -> None:
         if self.stopping is not None:
@@ -126,6 +133,9 @@ class StagedFit:
             return None
         self.stage, self._n_past_iter, self._n_past_restarts = kept["counts"].tolist()
         self._past = kept["past"]
+        search = {name[7:]: array for name, array in kept.items() if name.startswith("search_")}
         if self.stopping is not None:
             self.stopping.restore({name[9:]: array for name, array in kept.items() if name.startswith("stopping_")})
-        return {name[7:]: array for name, array in kept.items() if name.startswith("search_")}
+            if self.stopping.takes_heart():
+                search["stalled"] = np.array(False)
+        return search
