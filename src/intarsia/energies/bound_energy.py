@@ -1,0 +1,315 @@
+"""An energy on one graph: value, slope and what is known of its shape."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, vstack
+
+from intarsia._validation import FloatArray, IntArray, as_float_array, frozen
+from intarsia.energies.scalar_functions import ScalarFunctions, stack_functions
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph import FactorGraph
+
+READS = ("variables", "tables", "factors")
+"""What an energy may look at, from the least to the most: the variables' blocks, all of mu, single factors."""
+
+
+class BoundEnergy(ABC):
+    r"""L(mu) of one graph, in the flat layout of its mu; a sum of preferences with strengths psi >= 0.
+
+    .. math:: L(\mu) = \sum_j \psi_j \ell_j(\mu)
+
+    (Vilnis2015 Eq. 4). Made by `Energy.bind`. The strengths are apart from the shape, so that learning can put in
+    others.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+        Whose mu is meant.
+    psi : float array (n_psi,)
+        Strengths.
+    convex, smooth : bool
+        Whether L is convex; whether it has a slope wherever it is finite.
+    lipschitz : float or None
+        A constant c with `L(nu) <= L(mu) + <grad L(mu), nu - mu> + c KL(nu, mu)` for any two distributions with these
+        marginals: smoothness relative to the negative entropy. None where none is known.
+    floor : float
+        A lower bound on L.
+    reads : {"variables", "tables", "factors"}
+        Which blocks of mu it looks at.
+    """
+
+    graph: FactorGraph
+    psi: FloatArray
+    convex: bool
+    smooth: bool
+    floor: float
+    reads: str
+
+    @abstractmethod
+    def parts(self, mu: FloatArray) -> FloatArray:
+        """Values of the preferences l_j, without their strengths."""
+
+    @abstractmethod
+    def gradient(self, mu: FloatArray) -> FloatArray:
+        """Slope of L at mu, a subgradient where it has a kink."""
+
+    @abstractmethod
+    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """Derivative of `<grad L(mu), direction>` in psi, mu held fixed: `<grad l_j(mu), direction>`.
+
+        With `direction = S(y) - m` this is minus the gradient of the surrogate log-likelihood (Vilnis2015 Eq. 17, whose
+        printed sign is the other one).
+        """
+
+    @abstractmethod
+    def describe(self) -> None:
+        """Set what depends on psi: `convex`, `smooth`, `floor`."""
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float | None:
+        """Constant of smoothness relative to the negative entropy; worked out when asked for."""
+
+    @property
+    def terms(self) -> ScalarTerms | None:
+        """The same energy as scalar convex functions of linear measurements, where it is one."""
+        return None
+
+    def value(self, mu: FloatArray) -> float:
+        """L(mu); infinite where a hard constraint is broken."""
+        parts = self.parts(mu)
+        active = (self.psi > 0) & (parts != 0)
+        return float(self.psi[active] @ parts[active])
+
+    def with_psi(self, psi: ArrayLike) -> BoundEnergy:
+        """Return the same preferences with other strengths."""
+        changed = copy.copy(self)
+        changed.psi = check_psi(psi, self.psi.size)
+        changed.describe()
+        return changed
+
+
+def check_psi(psi: ArrayLike, n_psi: int) -> FloatArray:
+    """Return strengths as an array, or raise: they must be non-negative (infinite means hard)."""
+    values = np.atleast_1d(as_float_array(psi, "psi"))
+    if values.shape != (n_psi,):
+        raise InvalidInputError(f"psi has shape {values.shape}, but there are {n_psi} preferences. Give one each.")
+    bad = ~(values >= 0)
+    if bad.any():
+        j = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"psi[{j}] is {values[j]}, but strengths must be at least 0: below it a preference would not be convex. "
+            f"Use a positive form of psi (softplus, clip or drop)."
+        )
+    return frozen(values.copy())
+
+
+class ScalarTerms(BoundEnergy):
+    """Scalar convex functions of linear measurements (Vilnis2015 Eq. 5): `sum_i psi[psi_of[i]] f_i(a_i . mu)`.
+
+    Attributes
+    ----------
+    measurements : csr_array (n_terms, n_theta)
+        The vectors a_i.
+    functions : ScalarFunctions
+        The functions f_i.
+    psi_of : int array (n_terms,)
+        Which strength each term has.
+    """
+
+    convex = True
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        measurements: csr_array,
+        functions: ScalarFunctions,
+        psi: ArrayLike,
+        psi_of: IntArray,
+        n_psi: int,
+    ) -> None:
+        self.graph = graph
+        self.measurements = measurements
+        self.functions = functions
+        self.psi_of = psi_of
+        self.psi = check_psi(psi, n_psi)
+        self._transposed = measurements.T.tocsr()
+        inside = measurements.indices < int(graph.variable_ptr[-1])
+        self.reads = "variables" if inside.all() else "tables"
+        self._ranges: list[FloatArray] = []  # worked out at first need, then shared by all strengths
+        self.describe()
+
+    @property
+    def strengths(self) -> FloatArray:
+        """The strength of each term."""
+        return self.psi[self.psi_of]
+
+    @property
+    def terms(self) -> ScalarTerms:
+        """Itself."""
+        return self
+
+    def describe(self) -> None:
+        """Smooth unless a term with a kink counts."""
+        psi, functions = self.strengths, self.functions
+        counts = psi > 0
+        hard = np.isinf(psi)
+        self.floor = float(psi[counts & ~hard] @ functions.floor[counts & ~hard])
+        self.smooth = bool(functions.differentiable[counts].all() and not hard.any())
+
+    @property
+    def lipschitz(self) -> float | None:
+        """`psi c range^2 / 4` summed over the terms, c the largest second derivative."""
+        psi, curvature = self.strengths, self.functions.curvature
+        counts = psi > 0
+        if not self.smooth or not np.isfinite(curvature[counts]).all():
+            return None
+        if not self._ranges:
+            self._ranges.append(measurement_ranges(self.graph, self.measurements))
+        return float(psi[counts] @ (curvature[counts] * self._ranges[0][counts] ** 2)) / 4.0
+
+    def parts(self, mu: FloatArray) -> FloatArray:
+        """Sum of the terms of each strength."""
+        values = self.functions.value(self.measurements @ mu)
+        return np.bincount(self.psi_of, values, self.psi.size).astype(np.float64, copy=False)
+
+    def gradient(self, mu: FloatArray) -> FloatArray:
+        """`sum_i psi_i f_i'(a_i . mu) a_i`."""
+        slopes, psi = self.functions.derivative(self.measurements @ mu), self.strengths
+        counts = (psi > 0) & (slopes != 0)
+        weights = np.zeros(slopes.size)
+        np.multiply(psi, slopes, where=counts, out=weights)
+        made: FloatArray = self._transposed @ weights
+        return made
+
+    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """`f_i'(a_i . mu) a_i . direction`, summed over the terms of each strength (Vilnis2015 Eq. 17)."""
+        slopes = self.functions.derivative(self.measurements @ mu)
+        along = slopes * (self.measurements @ direction)
+        return np.bincount(self.psi_of, along, self.psi.size).astype(np.float64, copy=False)
+
+    def tilt(self, multipliers: FloatArray) -> FloatArray:
+        """`A^T lambda`: what multipliers of the measurements take from theta."""
+        made: FloatArray = self._transposed @ multipliers
+        return made
+
+
+def measurement_ranges(graph: FactorGraph, measurements: csr_array) -> FloatArray:
+    """Upper bounds on `max_y a . S(y) - min_y a . S(y)` for each row a: the sum over blocks of their ranges."""
+    starts = np.concatenate([graph.variable_ptr[:-1], graph.table_ptr])
+    sizes = np.diff(starts)
+    n_blocks, n_rows = sizes.size, measurements.shape[0]
+    uses = np.ones(n_blocks)
+    uses[graph.n_variables :] = np.bincount(graph.table_of_factor, minlength=graph.n_tables)
+    row = np.repeat(np.arange(n_rows), np.diff(measurements.indptr))
+    key = row * n_blocks + np.searchsorted(starts, measurements.indices, side="right") - 1
+    touched, place, listed = np.unique(key, return_inverse=True, return_counts=True)
+    row, block = touched // n_blocks, touched % n_blocks
+    # A state that is not listed has the coefficient 0.
+    partly = listed < sizes[block]
+    high, low = np.where(partly, 0.0, -np.inf), np.where(partly, 0.0, np.inf)
+    np.maximum.at(high, place, measurements.data)
+    np.minimum.at(low, place, measurements.data)
+    span = high - low
+    for i in np.flatnonzero((block >= graph.n_variables) & (sizes[block] == 1)).tolist():
+        span[i] = _parametric_range(graph, int(block[i]) - graph.n_variables, float(high[i]))
+    return np.bincount(row, uses[block] * span, n_rows).astype(np.float64, copy=False)
+
+
+def _parametric_range(graph: FactorGraph, table: int, coefficient: float) -> float:
+    """Range over the pairs of states of one weight's statistic, times its coefficient."""
+    if graph.table_kind[table] == 0:
+        return 0.0
+    unit = np.zeros(graph.n_theta)
+    unit[graph.table_ptr[table]] = 1.0
+    statistic = graph.factor_table(unit, int(graph.first_factor_of_table[table]))
+    return abs(coefficient) * float(statistic.max() - statistic.min())
+
+
+class BoundSum(BoundEnergy):
+    """Sum of energies on the same graph, their strengths one after the other."""
+
+    def __init__(self, members: Sequence[BoundEnergy]) -> None:
+        self.members = tuple(members)
+        self.graph = self.members[0].graph
+        self.reads = max((member.reads for member in self.members), key=READS.index)
+        self.psi = frozen(np.concatenate([member.psi for member in self.members]))
+        ends = np.cumsum([member.psi.size for member in self.members])
+        self._slices = [slice(int(end) - m.psi.size, int(end)) for m, end in zip(self.members, ends, strict=True)]
+        self._set_shape()
+
+    def _set_shape(self) -> None:
+        self.convex = all(member.convex for member in self.members)
+        self.smooth = all(member.smooth for member in self.members)
+        self.floor = float(sum(member.floor for member in self.members))
+
+    @property
+    def lipschitz(self) -> float | None:
+        """Sum of the constants, if all are known."""
+        total = 0.0
+        for member in self.members:
+            known = member.lipschitz
+            if known is None:
+                return None
+            total += known
+        return total
+
+    def describe(self) -> None:
+        """Hand the strengths on."""
+        self.members = tuple(
+            member.with_psi(self.psi[at]) for member, at in zip(self.members, self._slices, strict=True)
+        )
+        self._set_shape()
+
+    def parts(self, mu: FloatArray) -> FloatArray:
+        """Values of all preferences."""
+        return np.concatenate([member.parts(mu) for member in self.members])
+
+    def gradient(self, mu: FloatArray) -> FloatArray:
+        """Sum of the slopes."""
+        total = self.members[0].gradient(mu)
+        for member in self.members[1:]:
+            total = total + member.gradient(mu)
+        return total
+
+    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """One after the other."""
+        return np.concatenate([member.psi_gradient(mu, direction) for member in self.members])
+
+    @property
+    def terms(self) -> ScalarTerms | None:
+        """All terms in one, if every member has some."""
+        found = [terms for member in self.members if (terms := member.terms) is not None]
+        return join_terms(found) if len(found) == len(self.members) else None
+
+
+def join_terms(members: Sequence[ScalarTerms]) -> ScalarTerms:
+    """One set of terms from several on the same graph."""
+    starts = np.concatenate([[0], np.cumsum([member.psi.size for member in members])])
+    return ScalarTerms(
+        members[0].graph,
+        csr_array(vstack([member.measurements for member in members], format="csr")),
+        stack_functions([member.functions for member in members]),
+        np.concatenate([member.psi for member in members]),
+        np.concatenate([member.psi_of + start for member, start in zip(members, starts, strict=False)]),
+        int(starts[-1]),
+    )
+
+
+def join_energies(members: Sequence[BoundEnergy]) -> BoundEnergy:
+    """Sum of bound energies; neighbours that are scalar terms become one matrix, so that a sum costs one product."""
+    flat: list[BoundEnergy] = []
+    for member in members:
+        flat.extend(member.members if isinstance(member, BoundSum) else [member])
+    merged: list[BoundEnergy] = []
+    for is_terms, group in itertools.groupby(flat, lambda member: isinstance(member, ScalarTerms)):
+        same = list(group)
+        merged += [join_terms(same)] if is_terms and len(same) > 1 else same  # type: ignore[arg-type]
+    return merged[0] if len(merged) == 1 else BoundSum(merged)

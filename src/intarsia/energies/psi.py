@@ -1,0 +1,180 @@
+"""Strengths of preferences as functions of the input, kept non-negative: psi(x)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from intarsia._validation import FloatArray, as_float_array, as_generator, check_choice, check_number
+from intarsia.exceptions import InvalidInputError
+
+POSITIVE = ("softplus", "clip", "drop")
+
+
+class Psi(BaseEstimator, ABC):  # type: ignore[misc]
+    """Strengths `psi = positive(W phi(x))`: W is learned, phi and the way to stay non-negative are settings.
+
+    `positive` is "softplus" (log(1 + e^r): smooth, never 0), "clip" (max(r, 0); where psi is constant the weights
+    themselves are kept at 0 or above after every step) or "drop" (max(r, 0) in the energy, but the gradient passes as
+    if nothing had been cut off: a preference of negative weight is left out and may come back, as in section 8.1 of
+    Vilnis2015).
+    """
+
+    positive: str
+
+    @abstractmethod
+    def features(self, x: Any) -> FloatArray:
+        """phi(x), beginning with a 1."""
+
+    def initial(self, psi: ArrayLike, x: Any) -> FloatArray:
+        """Weights (n_psi, n_features) with which psi has the given values for every input."""
+        wanted = np.atleast_1d(as_float_array(psi, "psi"))
+        if not (np.isfinite(wanted) & (wanted >= 0)).all():
+            raise InvalidInputError(f"{type(self).__name__}: strengths to begin with must be finite and at least 0.")
+        weights = np.zeros((wanted.size, self.features(x).size))
+        if self.positive == "softplus":
+            if not (wanted > 0).all():
+                raise InvalidInputError(f"{type(self).__name__}: softplus is never 0. Begin above 0, or use 'clip'.")
+            wanted = wanted + np.log(-np.expm1(-wanted))
+        weights[:, 0] = wanted
+        return weights
+
+    def values(self, weights: FloatArray, features: FloatArray) -> FloatArray:
+        """Strengths of one input, all at least 0."""
+        check_choice(self.positive, POSITIVE, f"{type(self).__name__}: positive")
+        raw = weights @ features
+        return np.logaddexp(0.0, raw) if self.positive == "softplus" else np.maximum(raw, 0.0)
+
+    def pull_back(self, weights: FloatArray, features: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Gradient in the weights from one in psi."""
+        raw = weights @ features
+        if self.positive == "softplus":
+            slope = 0.5 * (1.0 + np.tanh(0.5 * raw))
+        elif self.positive == "clip":
+            slope = (raw >= 0).astype(np.float64)
+        else:
+            slope = np.ones(raw.size)
+        return np.outer(slope * gradient, features)
+
+    def project(self, weights: FloatArray) -> FloatArray:
+        """Weights after a step, brought back to where they belong."""
+        return weights
+
+
+class ConstantPsi(Psi):
+    """The same strengths for every input.
+
+    Parameters
+    ----------
+    positive : {"softplus", "clip", "drop"}
+        How they stay non-negative.
+
+    Examples
+    --------
+    >>> psi = ConstantPsi(positive="clip")
+    >>> weights = psi.initial([0.5, 2.0], x=None)
+    >>> psi.values(weights, psi.features(None))
+    array([0.5, 2. ])
+    """
+
+    def __init__(self, *, positive: str = "clip") -> None:
+        self.positive = positive
+
+    def features(self, x: Any) -> FloatArray:
+        """Only a 1."""
+        return np.ones(1)
+
+    def project(self, weights: FloatArray) -> FloatArray:
+        """With "clip", weights are strengths and stay at 0 or above."""
+        return np.maximum(weights, 0.0) if self.positive == "clip" else weights
+
+
+class LinearPsi(Psi):
+    """Strengths linear in features of the input: its vector, or the mean of the rows of its matrix.
+
+    Parameters
+    ----------
+    positive : {"softplus", "clip", "drop"}
+        How they stay non-negative.
+
+    Examples
+    --------
+    >>> LinearPsi().features([[1.0, 0.0], [3.0, 2.0]])
+    array([1., 2., 1.])
+    """
+
+    def __init__(self, *, positive: str = "softplus") -> None:
+        self.positive = positive
+
+    def features(self, x: Any) -> FloatArray:
+        """1 and the (mean) features."""
+        return np.concatenate([[1.0], _rows(x, "LinearPsi").mean(axis=0)])
+
+
+class MeanMapPsi(Psi):
+    r"""Strengths linear in the mean map of the input's rows under a Gaussian kernel, by random Fourier features.
+
+    .. math:: \phi(x) = \frac{1}{T} \sum_t \sqrt{2 / D} \cos(\Omega x_t + b), \quad
+              \Omega \sim N(0, 2 \gamma), \quad b \sim U(0, 2 \pi)
+
+    so that `phi(x) . phi(x')` is near the mean of `exp(-gamma |x_t - x'_s|^2)` (Rahimi2007, Smola2007).
+
+    Parameters
+    ----------
+    n_components : int
+        D, the number of random features.
+    gamma : float
+        Of the kernel; None takes 1 over the number of columns.
+    positive : {"softplus", "clip", "drop"}
+        How strengths stay non-negative.
+    random_state : int
+        Seed: inputs must all meet the same random features.
+
+    Examples
+    --------
+    >>> psi = MeanMapPsi(n_components=2000, gamma=0.5)
+    >>> a, b = psi.features([[0.0, 0.0]])[1:], psi.features([[1.0, 1.0]])[1:]
+    >>> abs(a @ b - np.exp(-0.5 * 2)) < 0.05
+    np.True_
+    """
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 1000,
+        gamma: float | None = None,
+        positive: str = "softplus",
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.gamma = gamma
+        self.positive = positive
+        self.random_state = random_state
+
+    def features(self, x: Any) -> FloatArray:
+        """1 and the mean map."""
+        rows = _rows(x, "MeanMapPsi")
+        directions, phases = self._draw(rows.shape[1])
+        mapped = np.cos(rows @ directions + phases).mean(axis=0)
+        return np.concatenate([[1.0], np.sqrt(2.0 / self.n_components) * mapped])
+
+    def _draw(self, n_columns: int) -> tuple[FloatArray, FloatArray]:
+        check_number(self.n_components, "MeanMapPsi: n_components", low=1, integer=True)
+        gamma = 1.0 / n_columns if self.gamma is None else self.gamma
+        check_number(gamma, "MeanMapPsi: gamma", low=0.0, open_low=True)
+        rng = as_generator(self.random_state)
+        directions = np.sqrt(2.0 * gamma) * rng.standard_normal((n_columns, int(self.n_components)))
+        return directions, rng.uniform(0.0, 2.0 * np.pi, int(self.n_components))
+
+
+def _rows(x: Any, where: str) -> FloatArray:
+    """Features of an input as a matrix; sparse ones are made dense."""
+    dense = x.toarray() if hasattr(x, "toarray") else x
+    rows = np.atleast_2d(as_float_array(dense, where))
+    if rows.ndim != 2 or rows.shape[0] == 0:
+        raise InvalidInputError(f"{where}: expected features of shape (T, d) with T > 0, got {rows.shape}.")
+    return rows

@@ -1,0 +1,54 @@
+"""Strengths as functions of the input: non-negative, and their gradients beside finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.oracles.finite_differences import central_differences
+
+from intarsia.energies import ConstantPsi, LinearPsi, MeanMapPsi
+from intarsia.exceptions import InvalidInputError
+
+X = np.random.default_rng(0).standard_normal((5, 3))
+KINDS = {"constant": ConstantPsi, "linear": LinearPsi, "mean_map": lambda **kw: MeanMapPsi(n_components=7, **kw)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("positive", ["softplus", "clip", "drop"])
+def test_values_and_gradients(kind, positive):
+    psi = KINDS[kind](positive=positive)
+    features = psi.features(X)
+    start = psi.initial([0.5, 2.0], X)
+    np.testing.assert_allclose(psi.values(start, features), [0.5, 2.0])
+    weights = start + 0.1 * np.random.default_rng(1).standard_normal(start.shape)
+    assert (psi.values(-5.0 * np.abs(start), features) >= 0).all()
+    d_psi = np.array([0.7, -1.3])
+    expected = central_differences(
+        lambda w: float(d_psi @ psi.values(w.reshape(weights.shape), features)), weights.ravel()
+    )
+    np.testing.assert_allclose(psi.pull_back(weights, features, d_psi).ravel(), expected, atol=1e-8)
+
+
+def test_dropped_preferences_may_come_back_and_clipped_ones_stay_at_zero():
+    features = np.ones(1)
+    down = np.array([[-0.5]])
+    assert ConstantPsi(positive="drop").values(down, features).tolist() == [0.0]
+    assert ConstantPsi(positive="drop").pull_back(down, features, np.array([2.0])).tolist() == [[2.0]]
+    assert ConstantPsi(positive="drop").project(down).tolist() == [[-0.5]]
+    assert ConstantPsi(positive="clip").project(down).tolist() == [[0.0]]
+    assert ConstantPsi(positive="clip").pull_back(np.zeros((1, 1)), features, np.array([2.0])).tolist() == [[2.0]]
+
+
+def test_the_mean_map_is_the_same_for_every_input_and_any_number_of_rows():
+    psi = MeanMapPsi(n_components=50, random_state=3)
+    a, b = psi.features(X[:2]), psi.features(X[2:])
+    np.testing.assert_allclose(psi.features(X)[1:], (2 * a[1:] + 3 * b[1:]) / 5)
+
+
+def test_bad_input():
+    with pytest.raises(InvalidInputError, match="softplus is never 0"):
+        ConstantPsi(positive="softplus").initial([0.0], None)
+    with pytest.raises(InvalidInputError, match="positive='square' is not known"):
+        ConstantPsi(positive="square").values(np.ones((1, 1)), np.ones(1))
+    with pytest.raises(InvalidInputError, match="T > 0"):
+        LinearPsi().features(np.empty((0, 3)))
