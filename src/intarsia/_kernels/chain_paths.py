@@ -19,12 +19,14 @@ def _highest_prefixes(rows, tables, first_step, prefix):
                 row[y] = own[y]
             continue
         table, before = tables[(first_step + t - 1) * stride], prefix[t - 1]
+        # Maxima only, contiguous in y and two labels at a time; which x it was is asked along the best paths alone.
         for y in range(k):
-            row[y] = -np.inf
-        for x in range(k):  # maxima only, contiguous in y; which x it was is asked along the best paths alone
-            w, scores = before[x], table[x]
+            row[y] = before[0] + table[0, y]
+        for x in range(k % 2, k, 2):
+            w0, w1, scores0, scores1 = before[x], before[x + 1], table[x], table[x + 1]
             for y in range(k):
-                value = w + scores[y]
+                value0, value1 = w0 + scores0[y], w1 + scores1[y]
+                value = value0 if value0 > value1 else value1
                 row[y] = value if value > row[y] else row[y]
         for y in range(k):
             row[y] += own[y]
@@ -88,13 +90,13 @@ def find_best_paths(ptr, nodes, tables, paths, scores, prefix, waiting_scores, w
             path[at] = label
             for t in range(at - 1, a - 1, -1):
                 table, row, y = tables[(t - s) * stride], prefix[t - a], path[t + 1]
-                best = 0
-                for x in range(k):
-                    if row[x] + table[x, y] > row[best] + table[best, y]:
-                        best = x
+                best, highest = 0, row[0] + table[0, y]
+                for x in range(1, k):
+                    value = row[x] + table[x, y]
+                    if value > highest:
+                        best, highest = x, value
                 path[t] = best
-                highest = row[best] + table[best, y]
-                for x in range(k):
+                for x in range(k if n_best > 1 else 0):
                     other = row[x] + table[x, y]
                     if x != best and other > -np.inf:
                         n_waiting = _wait(score + (other - highest), found, t, x, n_waiting, waiting_scores, waiting)
