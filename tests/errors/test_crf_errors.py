@@ -90,6 +90,10 @@ GRAPHS = {
         "X[0] has edges, but 2 types of variables: ['word', 'topic'].",
     ),
     "untyped": (with_factors([[0, 0]]), "X[0]: factors['f'] does not say which of the types ['word', 'topic']"),
+    "type of types": (
+        with_factors(Factors([[0, 0]], types=3)),
+        "X[0]: factors['f'] has types=3. Give the name of a type, or a tuple of 2 names.",
+    ),
     "types": (
         with_factors(Factors([[0, 0]], types=("word",))),
         "X[0]: factors['f'] joins 2 variables, but has 1 types: ('word',).",
@@ -245,6 +249,22 @@ def test_pairs_of_images_and_edges(fitted_grid):
         assert_untouched(fitted_grid, lambda X=given: fitted_grid.fit(X, y), f"GridCRF.fit: {message}")
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+def test_features_of_edges_are_given_always_or_never(pairs):
+    """Two columns of them would pass for the indicators of the two directions, and the other way round."""
+    X, y = images()
+    v = [np.random.default_rng(i).normal(size=(7, 2)) for i in range(len(X))]
+    both = list(zip(X, v, strict=True))
+    plain = GridCRF(learner=LEARNER).fit(X, y)
+    own = GridCRF(learner=LEARNER).fit(both, y) if pairs else GridCRF(learner=LEARNER).fit(X, y, v)
+    assert own.edge_weights_.shape == plain.edge_weights_.shape == (4, 2)
+    assert_untouched(own, lambda: own.predict(X), "GridCRF.predict: edge features are not given, but fit had some.")
+    assert_untouched(plain, lambda: plain.predict(both), "GridCRF.predict: edge features are given, but fit had none.")
+    fresh = GridCRF(learner=LEARNER)
+    with pytest.raises(InvalidInputError, match="validation: edge features are not given, but fit had some"):
+        fresh.fit(X, y, v, validation=(X, y))
+
+
 def test_settings(fitted_graph):
     X, y = graphs()
     crf = copy(fitted_graph)
@@ -253,6 +273,7 @@ def test_settings(fitted_graph):
             {"symmetric": "edge"},
             "GraphCRF.fit: symmetric must be True, False or a list of names of factors, got 'edge'.",
         ),
+        ({"symmetric": 3}, "GraphCRF.fit: symmetric must be True, False or a list of names of factors, got 3."),
         ({"symmetric": ["edges"]}, "Templates: symmetric names 'edges', but the factors are ['edge']."),
         ({"learner": "risk"}, "GraphCRF.fit: learner='risk' is not known."),
         ({"class_weight": "even"}, "GraphCRF.fit: class_weight must be None, 'balanced' or a dict"),

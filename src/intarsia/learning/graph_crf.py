@@ -185,7 +185,8 @@ class GraphCRF(CRF):
             return frozenset(name for name, kinds in types.scopes.items() if len(set(kinds)) == 1)
         if self.symmetric is False:
             return frozenset()
-        if isinstance(self.symmetric, str) or not all(isinstance(name, str) for name in self.symmetric):
+        names = self.symmetric if isinstance(self.symmetric, (list, tuple, set, frozenset)) else [None]
+        if not all(isinstance(name, str) for name in names):
             raise InvalidInputError(
                 f"{where}: symmetric must be True, False or a list of names of factors, got {self.symmetric!r}."
             )

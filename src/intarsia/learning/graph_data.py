@@ -204,6 +204,8 @@ def _check_types(given: Any, width: int, counts: dict[str, int], where: str) -> 
                 f"Factors(scopes, features, types=(...))."
             )
         return tuple(counts) * width
+    if not isinstance(given, (str, list, tuple)):
+        raise InvalidInputError(f"{where} has types={given!r}. Give the name of a type, or a tuple of {width} names.")
     types = (given,) * width if isinstance(given, str) else tuple(given)
     if len(types) != width:
         raise InvalidInputError(f"{where} joins {width} variables, but has {len(types)} types: {types}.")

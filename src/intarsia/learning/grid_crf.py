@@ -185,7 +185,8 @@ class GridCRF(CRF):
     def edge_weights_(self) -> FloatArray:
         """G, a row for each pair of classes in C order."""
         check_is_fitted(self, "weights_")
-        return self.templates_.unpack(self.weights_)[1]["edge"]
+        (weights,) = self.templates_.unpack(self.weights_)[1].values()
+        return weights
 
     @property
     def n_features_in_(self) -> int:
@@ -196,16 +197,26 @@ class GridCRF(CRF):
     def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
         if self.connectivity not in (4, 8):
             raise InvalidInputError(f"{where}: connectivity is 4 or 8, got {self.connectivity!r}.")
-        widths = (None, None) if known is None else (known.n_features["pixel"], known.n_factor_features["edge"])
+        widths = (None, None)
+        if known is not None:
+            widths = known.n_features["pixel"], next(iter(known.n_factor_features.values()))
         images = read_images(X, more, self.connectivity, where, *widths)
+        # The name keeps apart what only looks alike: two columns may be features of edges, or their two directions.
+        edge = "direction" if more is None and not isinstance(next(iter(X)), tuple) else "edge"
+        if known is not None and edge not in known.scopes:
+            had = "none" if edge == "edge" else "some"
+            raise InvalidInputError(
+                f"{where}: edge features are {'' if edge == 'edge' else 'not '}given, but fit had {had}. Give them "
+                f"always, or leave edge_features out just where fit had none."
+            )
         if known is None and all(image.size == (1, 1) for image in images):
             raise InvalidInputError(
                 f"{where}: every image is a single pixel, so none has neighbours. Give larger images."
             )
         types = TypeTable(
             {"pixel": int(images[0].pixels.shape[2])},
-            {"edge": ("pixel", "pixel")},
-            {"edge": int(images[0].edges.shape[1])},
+            {edge: ("pixel", "pixel")},
+            {edge: int(images[0].edges.shape[1])},
         )
         layouts = [
             Layout({"pixel": image.size}, {"pixel": f"X[{i}] has shape {image.pixels.shape}. Give one label per pixel"})
@@ -221,7 +232,7 @@ class GridCRF(CRF):
                         *image.size, templates.n_states["pixel"], connectivity=self.connectivity
                     )
                 pixels = {"pixel": image.pixels.reshape(-1, image.pixels.shape[2])}
-                maps.append(TemplateScores(templates, graphs[image.size], pixels, {"edge": image.edges}))
+                maps.append(TemplateScores(templates, graphs[image.size], pixels, {edge: image.edges}))
             return maps
 
         return Data(layouts, types, score_maps)
