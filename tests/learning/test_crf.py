@@ -281,10 +281,14 @@ def test_partial_fit_refuses_and_keeps(problem):
         crf.partial_fit(X, [labels * 2 for labels in y])
     with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], but the model has \[0, 1\]"):
         crf.partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(InvalidInputError, match="class_weight='balanced' is known only from all data"):
+        crf.set_params(class_weight="balanced").partial_fit(X, y)
     with pytest.raises(NotSupportedError, match="LBFGS"):
-        crf.set_params(learner=quick()).partial_fit(X, y)
+        crf.set_params(class_weight=None, learner=quick()).partial_fit(X, y)
     np.testing.assert_array_equal(crf.weights_, before)
     assert crf.n_iter_ == 1
+    with pytest.raises(InvalidInputError, match="random_state must be a whole number"):
+        clone(crf).set_params(random_state="a", learner=quick(optimizer="adam")).partial_fit(X, y, classes=[0, 1])
 
 
 def test_validation_is_judged(problem):

@@ -16,9 +16,11 @@ from tests.learning.training_sets import noisy_grids
 from intarsia._progress import fit_progress
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.graph import grid_graph
 from intarsia.inference.result import Status
 from intarsia.learning import LBFGS, SGD, Incremental, RiskMinimizer, example, learner_names, resolve_learner
 from intarsia.learning.risk import Risk
+from intarsia.models import LinearScores
 
 
 def quick(**settings):
@@ -186,10 +188,17 @@ def test_a_truncated_likelihood_above_one_is_told():
         learner.set_params(optimizer__tol=1e-1).minimize(noisy_grids(3), "mean_field")
 
 
+def test_features_of_a_strange_size_are_told():
+    scores = LinearScores(grid_graph(2, 2, 2), 1e30 * np.array([[1.0], [1.0], [-1.0], [2.0]]))
+    with pytest.warns(ConvergenceWarning, match="No step lowers the risk any more. Scale the features to about 1"):
+        quick(ridge=0.1).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
+
+
 def test_settings_of_a_part_that_is_a_name():
     learner = RiskMinimizer().set_params(optimizer__max_iter=7, gradient__n_iter=3, schedule="incremental")
     assert (learner.optimizer.max_iter, learner.gradient.n_iter) == (7, 3)
     assert learner.set_params(schedule__n_start=5).schedule.n_start == 5
+    assert learner.set_params(optimizer__max_epochs=9, optimizer="adam").optimizer.max_epochs == 9
     with pytest.raises(ValueError, match="Invalid parameter 'zeal'"):
         RiskMinimizer().set_params(optimizer__zeal=1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -128,9 +128,16 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError(
                 f"{where}: the first call must name all classes, since later labels may have more. Give classes=."
             )
+        by_type = self.class_weight.values() if isinstance(self.class_weight, Mapping) else [self.class_weight]
+        if any(isinstance(asked, str) and asked == "balanced" for asked in by_type):
+            raise InvalidInputError(
+                f"{where}: class_weight='balanced' is known only from all data, and here they come bit by bit. Give a "
+                f"dict of label -> weight."
+            )
         truth = self._truth(data, y, given, where, known)
         templates = known or self._templates(data, truth, where)
         examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
+        learner.check_examples(examples, self.inference)
         first = self.weights_ if known is not None else self._noise(truth, templates)
         weights, state, risk = learner.step(examples, self.inference, first, getattr(self, "_step_state", None))
         n_iter = getattr(self, "n_iter_", 0) + 1

@@ -21,9 +21,9 @@ class NamedParts:
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters; those of nested objects as `part__setting`, also where a name stands for the part."""
         resolvers = self._resolvers()
-        for key in params:
-            outer, nested, _ = key.partition("__")
-            if nested and outer in resolvers and outer not in params and isinstance(getattr(self, outer), str):
-                setattr(self, outer, resolvers[outer](getattr(self, outer)))
+        for outer in {key.partition("__")[0] for key in params if "__" in key} & set(resolvers):
+            part = params.get(outer, getattr(self, outer))
+            if isinstance(part, str):
+                params[outer] = resolvers[outer](part)
         changed: Self = super().set_params(**params)  # type: ignore[misc]
         return changed

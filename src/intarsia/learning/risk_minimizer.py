@@ -185,10 +185,12 @@ class RiskMinimizer(NamedParts, Learner):
         _tell_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
         if found.status in (Status.MAX_ITER, Status.STALLED) and not given_up:
-            limit = "max_iter of the schedule" if self.schedule is not None else f"{optimizer.limit_name}"
+            remedy = "Raise max_iter of the schedule" if self.schedule is not None else f"Raise {optimizer.limit_name}"
+            if found.status is Status.STALLED:
+                remedy = "No step lowers the risk any more. Scale the features to about 1"
             warnings.warn(
                 f"RiskMinimizer: {found.status.name} after {found.n_iter} iterations with a gradient of "
-                f"{found.gradient_norm:.2e} against tol={optimizer.tol:g}. Raise {limit} or tol of the optimizer.",
+                f"{found.gradient_norm:.2e} against tol={optimizer.tol:g}. {remedy}, or raise tol of the optimizer.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
