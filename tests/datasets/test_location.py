@@ -9,11 +9,14 @@ from intarsia.datasets import (
     data_folders,
     find_set,
     load_backgrounds,
+    load_conll2000,
+    load_cora_ie,
     load_denoising,
     load_horses,
     load_ocr_letters,
     load_olivetti_faces,
     load_snakes,
+    load_umass_citations,
     locate,
     require,
     set_names,
@@ -28,6 +31,9 @@ LOADERS = {
     "ocr_letters": load_ocr_letters,
     "olivetti_faces": load_olivetti_faces,
     "snakes": load_snakes,
+    "umass_citation": load_umass_citations,
+    "cora_ie": load_cora_ie,
+    "conll2000": load_conll2000,
 }
 
 

@@ -2,6 +2,8 @@
 
 from intarsia.datasets.backgrounds import BackgroundImages, load_backgrounds
 from intarsia.datasets.catalogue import DataSet, find_set, set_names
+from intarsia.datasets.conll import read_conll, write_conll
+from intarsia.datasets.crfsuite import CrfsuiteSequence, read_crfsuite, write_crfsuite
 from intarsia.datasets.denoising import DenoisingImages, load_denoising, noisy_inputs
 from intarsia.datasets.faces import FaceImages, load_olivetti_faces
 from intarsia.datasets.horses import HorseImages, load_horses
@@ -9,10 +11,18 @@ from intarsia.datasets.images import NoisyImage, load_noisy_image
 from intarsia.datasets.letters import LetterWords, load_ocr_letters
 from intarsia.datasets.location import cache_folder, data_folders, locate, require
 from intarsia.datasets.snakes import SnakeImages, load_snakes
+from intarsia.datasets.tagged_text import (
+    TaggedParts,
+    TaggedSequences,
+    load_conll2000,
+    load_cora_ie,
+    load_umass_citations,
+)
 
 __all__ = [
-    "BackgroundImages", "DataSet", "DenoisingImages", "FaceImages", "HorseImages", "LetterWords", "NoisyImage",
-    "SnakeImages", "cache_folder", "data_folders", "find_set", "load_backgrounds", "load_denoising", "load_horses",
-    "load_noisy_image", "load_ocr_letters", "load_olivetti_faces", "load_snakes", "locate", "noisy_inputs", "require",
-    "set_names",
+    "BackgroundImages", "CrfsuiteSequence", "DataSet", "DenoisingImages", "FaceImages", "HorseImages", "LetterWords",
+    "NoisyImage", "SnakeImages", "TaggedParts", "TaggedSequences", "cache_folder", "data_folders", "find_set",
+    "load_backgrounds", "load_conll2000", "load_cora_ie", "load_denoising", "load_horses", "load_noisy_image",
+    "load_ocr_letters", "load_olivetti_faces", "load_snakes", "load_umass_citations", "locate", "noisy_inputs",
+    "read_conll", "read_crfsuite", "require", "set_names", "write_conll", "write_crfsuite",
 ]  # fmt: skip

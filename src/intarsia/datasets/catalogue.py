@@ -47,7 +47,7 @@ class DataSet:
     def how_to_obtain(self) -> str:
         """Who published it where, and what is expected here, in one sentence."""
         files = ", ".join(self.files)
-        layout = f" with the arrays that `{self.loader}` describes" if self.loader else ""
+        layout = f" (layout: see `{self.loader}`)" if self.loader else ""
         return f"Published by {self.publisher} at {self.home}; expected as {files}{layout}."
 
 
@@ -122,6 +122,7 @@ _SETS = (
         "Anzaroot and McCallum, University of Massachusetts (2013)",
         "https://sites.google.com/a/iesl.cs.umass.edu/home/data/umasscitationfield",
         {"training": 1457, "dev": 660, "testing": 367, "labels": 37},
+        "load_umass_citations",
     ),
     DataSet(
         "cora_ie",
@@ -130,6 +131,7 @@ _SETS = (
         "Seymore, McCallum and Rosenfeld (1999)",
         "https://people.cs.umass.edu/~mccallum/data.html",
         {"references": 500, "tokens": 11609, "fields": 13},
+        "load_cora_ie",
     ),
     DataSet(
         "conll2000",
@@ -138,6 +140,7 @@ _SETS = (
         "the CoNLL-2000 shared task (Tjong Kim Sang and Buchholz)",
         "https://www.clips.uantwerpen.be/conll2000/chunking/",
         {"train": 8936, "test": 2012},
+        "load_conll2000",
     ),
     DataSet(
         "epinions",
