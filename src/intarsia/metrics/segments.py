@@ -108,7 +108,7 @@ def find_segments(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O"
     No sequence of tags is wrong: a predicted one is read as conlleval reads it. With `scheme="conll"` one rule reads
     IOB1, IOB2, IOE, BIOES and BILOU: a segment begins at a B or S tag, after an E or S tag, after an outside tag, and
     where the label changes; it ends where the next begins and before an outside tag. So an I tag after O begins a
-    segment.
+    segment. (On tags with B, I, O or I, E, O this is conlleval's rule; it knows no S and no B after E.)
 
     Parameters
     ----------
