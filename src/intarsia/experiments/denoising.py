@@ -107,7 +107,7 @@ def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -
         )
     first = ["surrogate", "independent"] if key in NEEDS_START else ["independent"]
     start = weights_left(checkpoint.parent, *(_key(name, noise) for name in first))
-    n_start, max_iter = (4, 20) if quick else (8, 16) if key in NEEDS_START else (4, 48)
+    n_start, max_iter = (4, 20) if quick else (8, 8) if key in NEEDS_START else (4, 32)
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
         gradient="auto" if key in CLOSED_FORM else BackPropagation(tol=_TOL),

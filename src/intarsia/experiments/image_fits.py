@@ -23,16 +23,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures with features, labels and, where there are any, features of edges."""
+    """Pictures with features, labels and, where there are any, features of edges.
+
+    Where the model works at a lower resolution, `truth` holds the labels at the full one: errors are counted there,
+    with marginals interpolated between the model's pixels.
+    """
 
     features: list[Any]
     labels: list[Any]
     edges: list[Any] | None = None
+    truth: list[Any] | None = None
+
+    @property
+    def counted(self) -> list[Any]:
+        """Labels that errors are counted on."""
+        return self.labels if self.truth is None else self.truth
 
     def take(self, indices: Sequence[int]) -> Pictures:
         """Some of them."""
-        edges = None if self.edges is None else [self.edges[i] for i in indices]
-        return Pictures([self.features[i] for i in indices], [self.labels[i] for i in indices], edges)
+        lists = (self.features, self.labels, self.edges, self.truth)
+        some: list[Any] = [None if kept is None else [kept[i] for i in indices] for kept in lists]
+        return Pictures(*some)
 
 
 # Rows of the tables: key, label, loss. The independent model comes first, since the others begin at its weights.
@@ -108,12 +119,10 @@ def fit_pictures(
         warnings.simplefilter("ignore", ConvergenceWarning)  # the status is among the settings
         first = None if start is None else start[1]
         crf.fit(train.features, train.labels, edge_features=train.edges, start=first)
-        errors = {
-            "train error": 1.0 - crf.score(train.features, train.labels, edge_features=train.edges),
-            "test error": 1.0 - crf.score(test.features, test.labels, edge_features=test.edges),
-        }
-        one = test.take([shown])
-        marginals = crf.predict_marginals(one.features, edge_features=one.edges)[0]
+        errors = {}
+        for name, pictures in (("train error", train), ("test error", test)):
+            marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
+            errors[name] = error_rate(marginals, pictures.counted)
     told = {
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
@@ -123,11 +132,56 @@ def fit_pictures(
     }
     arrays: dict[str, Any] = {
         "weights": crf.weights_,
-        "marginals": marginals.astype(np.float16),
+        "marginals": interpolate(marginals[shown], test.counted[shown].shape).astype(np.float16),
         "risk": np.asarray(crf.history_["risk"]),
         "seconds": np.asarray(crf.history_["seconds"]),
     }
-    return Finding(errors, int(sum(np.asarray(y).size for y in test.labels)), arrays, told | (settings or {}))
+    n = sum(int((np.asarray(y) >= 0).sum()) for y in test.counted)
+    return Finding(errors, n, arrays, told | (settings or {}))
+
+
+def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:
+    """Share of the labelled pixels whose label is not the most probable one.
+
+    Examples
+    --------
+    >>> error_rate([np.array([[[0.9, 0.1], [0.2, 0.8]]])], [np.array([[0, 0]])])
+    0.5
+    """
+    wrong = total = 0
+    for found, labels in zip(marginals, truth, strict=True):
+        known = labels >= 0
+        wrong += int((interpolate(found, labels.shape).argmax(axis=2) != labels)[known].sum())
+        total += int(known.sum())
+    return wrong / total
+
+
+def interpolate(marginals: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Marginals of a picture of another size, linear between the pixels' centres; as they are where it is the same."""
+    if marginals.shape[:2] == shape:
+        return marginals
+    from scipy.ndimage import map_coordinates
+
+    scale = -(-shape[0] // marginals.shape[0])  # the last block of pixels may stick out
+    at = np.meshgrid(*((np.arange(n) + 0.5) / scale - 0.5 for n in shape), indexing="ij")
+    planes = [map_coordinates(plane, at, order=1, mode="nearest") for plane in np.moveaxis(marginals, 2, 0)]
+    return np.stack(planes, axis=2)
+
+
+def in_blocks(picture: Any, scale: int) -> FloatArray:
+    """Means over blocks of scale x scale pixels; blocks that stick out repeat the border.
+
+    Examples
+    --------
+    >>> in_blocks(np.arange(6.0).reshape(2, 3), 2).tolist()
+    [[2.0, 3.5]]
+    """
+    array = np.asarray(picture, dtype=np.float64)
+    pad = [(0, -n % scale) for n in array.shape[:2]] + [(0, 0)] * (array.ndim - 2)
+    whole = np.pad(array, pad, mode="edge")
+    height, width = (n // scale for n in whole.shape[:2])
+    blocks: FloatArray = whole.reshape(height, scale, width, scale, *array.shape[2:]).mean(axis=(1, 3))
+    return blocks
 
 
 def weights_left(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
