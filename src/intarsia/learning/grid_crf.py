@@ -197,7 +197,7 @@ class GridCRF(CRF):
     def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
         if self.connectivity not in (4, 8):
             raise InvalidInputError(f"{where}: connectivity is 4 or 8, got {self.connectivity!r}.")
-        widths = (None, None)
+        widths: tuple[int | None, int | None] = (None, None)
         if known is not None:
             widths = known.n_features["pixel"], next(iter(known.n_factor_features.values()))
         images = read_images(X, more, self.connectivity, where, *widths)
