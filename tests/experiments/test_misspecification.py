@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from intarsia.experiments import misspecification as module
+from intarsia.learning.risk import Risk
 
 TINY = module.Settings(length=6, n_distributions=2, n_train=(20, 400), n_test=400)
 
@@ -72,3 +73,19 @@ def test_run_gives_rows_and_figures():
     figures = experiment.figures(findings)
     assert [len(figure.axes) for figure in figures.values()] == [2, 2]
     assert experiment.figures({}) == {}
+
+
+def test_ctrl_c_ends_the_run(monkeypatch):
+    """A learner keeps its best and gives it back; that must not become a row."""
+    calls, whole = [], Risk.__call__
+
+    def broken_off(risk, weights):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(risk, weights)
+
+    monkeypatch.setattr(Risk, "__call__", broken_off)
+    x, y = module.RandomChain(4, seed=0).draw(50)
+    with pytest.raises(KeyboardInterrupt):
+        module.fit_chains(x, y, "univariate_logistic", ridge=1e-3)

@@ -59,6 +59,21 @@ def test_rows_that_were_not_run_are_empty(tmp_path):
     ]
 
 
+def test_a_fit_that_was_interrupted_is_not_done(tmp_path):
+    """Estimators keep their best after Ctrl-C and give it back; that is no row of a table."""
+
+    def run(checkpoint):
+        ended = "CONVERGED" if checkpoint.exists() else "INTERRUPTED"
+        checkpoint.write_bytes(b"half a fit")
+        return Finding({"": 1.0}, 1, settings={"status": ended})
+
+    tasks = [Task("fit", "a fit", {"": 1.0}, "ratio", run)]
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(tasks, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.checkpoint.npz"]
+    assert run_tasks(tasks, tmp_path)["fit"].settings == {"status": "CONVERGED"}
+
+
 def test_a_checkpoint_goes_when_its_task_is_done(tmp_path):
     def run(checkpoint):
         checkpoint.write_bytes(b"half a fit")

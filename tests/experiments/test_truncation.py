@@ -7,6 +7,7 @@ from intarsia.experiments import truncation as module
 from intarsia.experiments.image_fits import Pictures
 from intarsia.gradients.perturbation import PerturbationGradient
 from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.learning.risk import Risk
 from intarsia.models.image_features import edge_features
 
 TINY = module.Settings(n_images=3, max_iter=12, ridge=0.01)
@@ -68,3 +69,18 @@ def test_the_photographs_are_there(data):
     loaded = module._load(settings, data)
     assert [x.shape for x in loaded.features] == [(16, 16, 100)] * 2
     assert [e.shape for e in loaded.edges] == [(2 * 16 * 15, 22)] * 2
+
+
+def test_ctrl_c_ends_the_run(monkeypatch, pictures):
+    """A learner keeps its best and gives it back; that must not become a row."""
+    calls, whole = [], Risk.__call__
+
+    def broken_off(risk, weights):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(risk, weights)
+
+    monkeypatch.setattr(Risk, "__call__", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        module.independent_weights(pictures, TINY)

@@ -16,7 +16,7 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph, from_edges
-from intarsia.inference import infer
+from intarsia.inference import Status, infer
 from intarsia.learning import LBFGS, RiskMinimizer, example
 from intarsia.models import LinearScores
 
@@ -199,7 +199,10 @@ def fit_chains(x: IntArray, y: IntArray, loss: str | Loss, ridge: float) -> Floa
     inference = "tree" if closed else "belief_propagation"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits of the risk do not matter here
-        return learner.minimize([example(chain_scores(y), x.reshape(-1))], inference).point
+        found = learner.minimize([example(chain_scores(y), x.reshape(-1))], inference)
+    if found.status is Status.INTERRUPTED:  # the best so far is no figure for a table
+        raise KeyboardInterrupt
+    return found.point
 
 
 def predict_chains(weights: FloatArray, y: IntArray) -> FloatArray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from intarsia._validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.inference.result import Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,6 +136,8 @@ def choose_tasks(experiment: Experiment, only: str | None) -> list[Task]:
 def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None] | None = None) -> dict[str, Finding]:
     """Run the tasks that have no file in `folder` yet, and keep each as soon as it is done.
 
+    A task whose settings say that its fit was interrupted is not done: Ctrl-C ends the run, and the next goes on there.
+
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -154,6 +157,8 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
         checkpoint = folder / f"{task.key}.checkpoint.npz"
         start = time.perf_counter()
         finding = task.run(checkpoint)
+        if finding.settings.get("status") == Status.INTERRUPTED.name:
+            raise KeyboardInterrupt  # an estimator keeps its best after Ctrl-C; here the checkpoint does, to go on from
         seconds = time.perf_counter() - start
         kept = Finding(finding.values, finding.n, finding.arrays, finding.settings, seconds)
         save_finding(task.key, kept, folder)

@@ -20,6 +20,7 @@ from intarsia.gradients import GradientRule
 from intarsia.gradients.back_propagation import BackPropagation
 from intarsia.gradients.perturbation import PerturbationGradient
 from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.inference.result import Status
 from intarsia.inference.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, GridCRF, RiskMinimizer
 from intarsia.models import edge_features, pixel_features
@@ -184,7 +185,10 @@ def _fit(
         loss="univariate_logistic", gradient=rule, optimizer=LBFGS(max_iter=max_iter, tol=1e-5), ridge=settings.ridge
     )
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(8))
-    return crf.fit(pictures.features, pictures.labels, edge_features=pictures.edges, start=start)
+    crf.fit(pictures.features, pictures.labels, edge_features=pictures.edges, start=start)
+    if crf.status_ is Status.INTERRUPTED:  # the best so far is no curve, and no start for the others
+        raise KeyboardInterrupt
+    return crf
 
 
 def _on_equal_terms(crf: GridCRF, pictures: Pictures) -> tuple[float, float]:
