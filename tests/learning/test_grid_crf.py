@@ -217,6 +217,10 @@ BAD = {
     "empty": (lambda X, y: ([], []), "X is empty"),
     "no list": (lambda X, y: (3.0, y), "X must be a list"),
     "flat image": (lambda X, y: (put(X, 1, X[1][:, :, 0]), y), r"X\[1\] has shape \(4, 5\), expected \(H, W"),
+    "sparse image": (
+        lambda X, y: (put(X, 1, sparse.csr_array(X[1][0])), y),
+        r"X\[1\] is a sparse matrix.*use GraphCRF",
+    ),
     "features": (lambda X, y: (put(X, 2, X[2][:, :, :1]), y), r"X\[2\] has 1 features, but the model has 2"),
     "nan": (lambda X, y: (put(X, 1, holed(X[1])), y), r"X\[1\]\[1, 2, 0\] is nan"),
     "labels' shape": (

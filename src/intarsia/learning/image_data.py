@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
@@ -57,6 +58,11 @@ def check_images(X: Any, where: str, n_features: int | None = None) -> list[Any]
     """Images as (H, W, p) arrays: finite, all with the same number of features; single precision stays so."""
     images = []
     for i, given in enumerate(X):
+        if sparse.issparse(given):
+            raise InvalidInputError(
+                f"{where}: X[{i}] is a sparse matrix, but an image is an array (H, W, n_features). For sparse features "
+                f"of pixels use GraphCRF, with the edges of grid_graph."
+            )
         image = as_features(given, f"{where}: X[{i}]")
         if image.ndim != 3 or 0 in image.shape:
             raise InvalidInputError(

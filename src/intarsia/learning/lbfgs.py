@@ -11,6 +11,9 @@ from intarsia.learning.line_search import Trial, wolfe_step
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.search import Search, largest, rounding
 
+# Not SciPy's: that one can neither hand out its state nor take it back, so a fit that was killed would lose the
+# curvature it had gathered and go on another way.
+
 # A search that for so many iterations lowers neither the value nor the gradient has nothing more to give.
 MAX_IDLE = 10
 
