@@ -15,10 +15,12 @@ from tests.learning.training_sets import noisy_grids
 
 from intarsia.exceptions import ConvergenceWarning, FileFormatError, InvalidInputError
 from intarsia.gradients.truncated import TruncatedGradient
+from intarsia.graph import from_edges
 from intarsia.inference.result import Status
-from intarsia.learning import LBFGS, Adam, Incremental, RiskMinimizer
+from intarsia.learning import LBFGS, Adam, Incremental, RiskMinimizer, example
 from intarsia.learning.checkpoint import Checkpoint
 from intarsia.learning.risk import Risk
+from intarsia.models import LinearScores
 
 SETTINGS = {
     "lbfgs": {"optimizer": LBFGS(tol=1e-7)},
@@ -149,6 +151,22 @@ OTHERS = {
     "features": (learner, {"noise": 1.01}, "example 0 has other features, labels or weights"),
     "weights": (learner, {"weight": 2.0}, "example 0 has other features, labels or weights"),
 }
+
+
+def test_other_places_of_the_same_numbers_are_other_data(tmp_path):
+    """The same features at other pixels or with other signs, other edges, and other weights of as much in all."""
+    U, y = np.arange(8.0).reshape(4, 2), [0, 1, 1, 0]
+
+    def one(edges=((0, 1), (1, 2), (2, 3)), U=U, weights=(2.0, 1.0, 1.0, 1.0)):
+        return [example(LinearScores(from_edges([2] * 4, edges), U), y, variable_weights=weights)]
+
+    path = tmp_path / "fit"
+    fit(learner(path=path, ridge=0.1), one())
+    star, heavy_end = ((0, 1), (0, 2), (0, 3)), (1.0, 1.0, 1.0, 2.0)
+    for other in (one(U=U[::-1]), one(U=-U), one(edges=star), one(weights=heavy_end)):
+        with pytest.raises(InvalidInputError, match="example 0 has other features, labels or weights"):
+            fit(learner(path=path, ridge=0.1), other)
+    fit(learner(path=path, ridge=0.1), one())
 
 
 @pytest.mark.parametrize("name", OTHERS)

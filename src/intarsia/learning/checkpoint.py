@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.learning.example import Example
 
-FORMAT = "intarsia fit 1"
+FORMAT = "intarsia fit 2"
 # Sums over features may differ in the last digits between machines, but not by more than this share.
 SUMS_AGREE = 1e-6
 # What NumPy and zipfile raise for files with wrong bytes in some place.
@@ -86,8 +86,8 @@ class Checkpoint:
             raise
         except _DAMAGE:
             raise FileFormatError(
-                f"checkpoint {self.path} is damaged, or no checkpoint. Move it away to begin anew, or give another "
-                f"path."
+                f"checkpoint {self.path} is damaged, or no checkpoint of this version. Move it away to begin anew, or "
+                f"give another path."
             ) from None
         self._check_same(settings, sums)
         return arrays
@@ -120,11 +120,16 @@ def describe(value: Any, *leave_out: str) -> str:
 
 
 def data_sums(examples: Sequence[Example]) -> NDArray[np.float64]:
-    """Sizes and sums of each example: scores at fixed weights stand for the features."""
+    """Sizes and sums of each example: scores at fixed weights, with their places, stand for the features."""
     rows = []
     for one in examples:
-        theta = one.scores.theta(np.cos(np.arange(one.scores.n_weights)))
-        labels = hashlib.blake2b(np.ascontiguousarray(one.labels.allowed).tobytes(), digest_size=4).hexdigest()
-        finite = np.abs(theta[np.isfinite(theta)]).sum()
-        rows.append((float(theta.size), float(finite), float(int(labels, 16)), one.mass))
+        theta, graph, labels = one.scores.theta(np.cos(np.arange(one.scores.n_weights))), one.form.graph, one.labels
+        # Never below 0, so that nothing cancels; other signs and other places give other sums.
+        sizes = np.where(np.isfinite(theta), np.maximum(theta, -0.5 * theta), 0.0)
+        placed = sizes @ (1.5 + np.sin(np.arange(theta.size)))
+        exact = hashlib.blake2b(digest_size=4)
+        for array in (labels.allowed, labels.weights, graph.scope_ptr, graph.scope_idx):
+            if array is not None:
+                exact.update(np.ascontiguousarray(array).tobytes())
+        rows.append((float(theta.size), float(placed), float(int(exact.hexdigest(), 16)), one.mass))
     return np.array(rows).reshape(-1, 4)
