@@ -19,7 +19,7 @@ from intarsia.inference.registry import resolve_method
 from intarsia.learning.crf_data import Data, Truth, as_truth, check_sample_weight, find_truth, make_examples
 from intarsia.learning.example import Example, example
 from intarsia.learning.graph_data import TypeTable
-from intarsia.learning.independent import independent_weights
+from intarsia.learning.independent import forget_start, independent_weights
 from intarsia.learning.labelling import Layout, States, single_states
 from intarsia.learning.learner import Learner, whole_answer
 from intarsia.learning.minimum import COLUMNS, Minimum
@@ -113,6 +113,8 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             except KeyboardInterrupt:
                 if status is None:
                     raise
+            finally:
+                forget_start(learner)
         # Nothing is stored before everything has worked.
         self._store(data, templates, truth, found)
         self.initial_weights_ = first

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from intarsia._validation import FloatArray
@@ -24,7 +26,7 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
     apart : list of Example
         Graphs without factors.
     learner : Learner
-        Whose `ridge` and `n_jobs` are used, where it has them.
+        Whose `ridge` and `n_jobs` are used, where it has them. If it has a checkpoint, this fit has one beside it.
     title : str
         For the progress display.
 
@@ -46,8 +48,29 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
         optimizer=LBFGS(max_iter=200, tol=1e-4),
         ridge=settings.get("ridge", 1e-3),
         n_jobs=settings.get("n_jobs"),
+        checkpoint=start_checkpoint(learner),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be exact
         found = simple.minimize(apart, "tree_reweighted", title=title)
     return found.point, found.status
+
+
+def start_checkpoint(learner: Learner) -> Path | None:
+    """File of the independent fit, beside the learner's own; None if that has none.
+
+    Examples
+    --------
+    >>> from intarsia.learning import RiskMinimizer
+    >>> start_checkpoint(RiskMinimizer(checkpoint="fit.npz")).name
+    'fit.npz.start'
+    """
+    own = learner.get_params(deep=False).get("checkpoint")
+    return None if own is None else Path(f"{os.fspath(own)}.start")
+
+
+def forget_start(learner: Learner) -> None:
+    """Remove that file, if the fit proper has written its own, from which it would go on."""
+    path = start_checkpoint(learner)
+    if path is not None and learner.resumes():
+        path.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""The independent start of an estimator: broken off, it goes on, and its file is gone when it is no longer needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.learning.test_crf import interrupt, pictures, quick
+
+from intarsia import GridCRF
+from intarsia.inference.result import Status
+
+
+@pytest.mark.parametrize("phase", ["independent", "between", "proper"])
+def test_a_start_that_was_broken_off_goes_on(phase, tmp_path, monkeypatch):
+    X, y = pictures(n=2, sizes=((3, 4),))
+    path = tmp_path / "fit"
+    with monkeypatch.context() as patch:
+        calls = interrupt(patch, None)
+        whole = GridCRF(learner=quick()).fit(X, y)
+    n_start = len(calls) - int(whole.history_["evaluations"][-1])
+    assert n_start > 4
+    stop = {"independent": 4, "between": n_start + 1, "proper": n_start + 3}[phase]
+    with monkeypatch.context() as patch:
+        interrupt(patch, stop)
+        broken = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
+    assert broken.status_ is Status.INTERRUPTED
+    assert [p.name for p in tmp_path.iterdir()] == ["fit" if phase == "proper" else "fit.start"]
+    with monkeypatch.context() as patch:
+        again = interrupt(patch, None)
+        found = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
+    np.testing.assert_array_equal(found.weights_, whole.weights_)
+    # What was evaluated before is not again, but for the iteration that was broken off.
+    assert len(calls) - (stop - 1) <= len(again) <= len(calls) - (stop - 1) + 2
+    assert [p.name for p in tmp_path.iterdir()] == ["fit"]
+
+
+def test_what_a_kill_left_behind_is_removed(tmp_path):
+    """A process that was killed in the fit proper could not remove the file of its start."""
+    X, y = pictures(n=2, sizes=((3, 4),))
+    crf = GridCRF(learner=quick(checkpoint=tmp_path / "fit")).fit(X, y)
+    (tmp_path / "fit.start").write_bytes(b"left behind")
+    np.testing.assert_array_equal(GridCRF(learner=crf.learner).fit(X, y).weights_, crf.weights_)
+    assert [p.name for p in tmp_path.iterdir()] == ["fit"]
