@@ -35,8 +35,8 @@ def learner(name="lbfgs", path=None, **others):
     return RiskMinimizer(**settings)
 
 
-def fit(one, examples=None):
-    return one.minimize(examples or noisy_grids(), "tree_reweighted")
+def fit(one, examples=None, start=None):
+    return one.minimize(examples or noisy_grids(), "tree_reweighted", start)
 
 
 class Calls:
@@ -58,15 +58,18 @@ class Calls:
 @pytest.mark.parametrize("stop", [3, 9, 17])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_goes_on_as_if_nothing_had_happened(name, stop, tmp_path, monkeypatch):
-    whole = fit(learner(name))
+    start = np.linspace(-0.1, 0.1, 8)
+    whole = fit(learner(name), start=start)
     with monkeypatch.context() as patch:
         Calls(patch, stop)
-        broken = fit(learner(name, tmp_path / "fit"))
+        broken = fit(learner(name, tmp_path / "fit"), start=start)
     assert broken.status is Status.INTERRUPTED
     with monkeypatch.context() as patch:
         again = Calls(patch)
         found = fit(learner(name, tmp_path / "fit"))
     np.testing.assert_array_equal(found.point, whole.point)
+    for one in (whole, broken, found):
+        np.testing.assert_array_equal(one.start, start)
     assert (found.value, found.status, found.n_iter) == (whole.value, whole.status, whole.n_iter)
     for column in whole.history:
         if column != "seconds":

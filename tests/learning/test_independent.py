@@ -29,6 +29,7 @@ def test_a_start_that_was_broken_off_goes_on(phase, tmp_path, monkeypatch):
         again = interrupt(patch, None)
         found = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
     np.testing.assert_array_equal(found.weights_, whole.weights_)
+    np.testing.assert_array_equal(found.initial_weights_, whole.initial_weights_)
     # What was evaluated before is not again, but for the iteration that was broken off.
     assert len(calls) - (stop - 1) <= len(again) <= len(calls) - (stop - 1) + 2
     assert [p.name for p in tmp_path.iterdir()] == ["fit"]

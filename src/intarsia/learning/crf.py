@@ -104,7 +104,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             first, status = self._independent_start(examples, truth, templates, learner)
         # After Ctrl-C before the fit proper has computed anything, the independent model is what there is.
         nothing: dict[str, FloatArray] = {name: np.empty(0) for name in COLUMNS}
-        found = Minimum(first, np.nan, np.nan, Status.INTERRUPTED, 0, history=nothing)
+        found = Minimum(first, np.nan, np.nan, Status.INTERRUPTED, 0, start=first, history=nothing)
         if status is not Status.INTERRUPTED:
             try:
                 found = learner.minimize(
@@ -117,7 +117,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
                 forget_start(learner)
         # Nothing is stored before everything has worked.
         self._store(data, templates, truth, found)
-        self.initial_weights_ = first
+        self.initial_weights_ = found.start
         self._step_state = None
         return self
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
@@ -48,6 +49,8 @@ class Minimum:
         CONVERGED, MAX_ITER, STALLED (no direction helps any more) or INTERRUPTED.
     n_iter, n_restarts : int
         Iterations in all, and how often the search began anew.
+    start : float array
+        Where the search began; that of the first stage, if there were several, also after a checkpoint.
     history : dict of arrays
         For the start and every iteration: "risk", "gradient_norm", "seconds" and "evaluations" so far.
     """
@@ -58,4 +61,5 @@ class Minimum:
     status: Status
     n_iter: int
     n_restarts: int = 0
+    start: FloatArray = field(default_factory=lambda: np.empty(0))
     history: dict[str, FloatArray] = field(default_factory=dict)

@@ -23,6 +23,8 @@ class Search:
 
     Attributes
     ----------
+    start : array
+        Where it began.
     point, value, gradient : array, float, array
         The present point.
     best_point, best_value, best_norm : array, float, float
@@ -38,7 +40,7 @@ class Search:
     def __init__(self, objective: Objective, start: FloatArray, random_state: int = 0) -> None:
         self.objective = objective
         self.random_state = random_state
-        self.point = np.array(start, dtype=np.float64)
+        self.start = self.point = np.array(start, dtype=np.float64)
         self.value, self.gradient = np.inf, np.zeros_like(self.point)
         self.best_point, self.best_value, self.best_norm = self.point, np.inf, np.inf
         self.memory: dict[str, NDArray[Any]] = {}
@@ -96,7 +98,14 @@ class Search:
         """The result, as the search stands."""
         history = dict(zip(COLUMNS, np.array(self.rows).reshape(-1, len(COLUMNS)).T, strict=True))
         return Minimum(
-            self.best_point, self.best_value, self.best_norm, status, self.n_iter, int(self.n_restarts), history
+            self.best_point,
+            self.best_value,
+            self.best_norm,
+            status,
+            self.n_iter,
+            int(self.n_restarts),
+            self.start,
+            history,
         )
 
 

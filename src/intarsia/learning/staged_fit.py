@@ -55,6 +55,7 @@ class StagedFit:
     report: Callable[[int, float, float, float], None] | None = None
     stage: int = 0
     _past: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(COLUMNS) + 1)))
+    _start: FloatArray = field(default_factory=lambda: np.empty(0))
     _n_past_iter: int = 0
     _n_past_restarts: int = 0
 
@@ -64,8 +65,9 @@ class StagedFit:
             return self._run(start)
 
     def _run(self, start: FloatArray) -> Minimum:
+        self._start = start
         resume = self._read()
-        point = start
+        point = self._start
         found: Minimum | None = None
         while True:
             n_examples, max_iter = self.stages[self.stage]
@@ -94,7 +96,9 @@ class StagedFit:
 
     def _finish(self, found: Minimum) -> Minimum:
         history = dict(zip((*COLUMNS, "n_examples"), self._past.T.copy(), strict=True))
-        found = replace(found, n_iter=self._n_past_iter, n_restarts=self._n_past_restarts, history=history)
+        found = replace(
+            found, start=self._start, n_iter=self._n_past_iter, n_restarts=self._n_past_restarts, history=history
+        )
         best = self.stopping
         if best is None or not best.rows:
             return found
@@ -121,7 +125,7 @@ class StagedFit:
 
     def _arrays(self, search: Search) -> dict[str, NDArray[Any]]:
         counts = np.array([self.stage, self._n_past_iter, self._n_past_restarts])
-        arrays = {"counts": counts, "past": self._past}
+        arrays = {"counts": counts, "past": self._past, "start": self._start}
         arrays |= {f"search_{name}": array for name, array in search.arrays().items()}
         if self.stopping is not None:
             arrays |= {f"stopping_{name}": array for name, array in self.stopping.arrays().items()}
@@ -132,7 +136,7 @@ class StagedFit:
         if kept is None:
             return None
         self.stage, self._n_past_iter, self._n_past_restarts = kept["counts"].tolist()
-        self._past = kept["past"]
+        self._past, self._start = kept["past"], kept["start"]
         search = {name[7:]: array for name, array in kept.items() if name.startswith("search_")}
         if self.stopping is not None:
             self.stopping.restore({name[9:]: array for name, array in kept.items() if name.startswith("stopping_")})
