@@ -102,6 +102,31 @@ def test_declarations(name):
         assert re.search(rf"^(\w+, )*{setting}(, \w+)* : ", text, flags=re.M), setting
 
 
+def refusal(call, *given, **settings):
+    """What a call says no with; None if it does not."""
+    try:
+        call(*given, **settings)
+    except (InvalidInputError, NotSupportedError) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("name", [name for name in loss_names() if issubclass(loss_class(name), DirectLoss)])
+def test_what_does_not_fit_is_told_without_evaluating(name):
+    """No grid, an inference without log Z, one without marginals: the refusals are those of an evaluation."""
+    graph = chain_graph(2, 2)
+    labels = training_labels(graph, [0, 1])
+    refused = []
+    for loss in (loss_class(name)(), settings_of(name, graph)):
+        for inference in ("tree", "gibbs", "icm"):
+            told = refusal(loss.check_fits, graph, inference)
+            assert told == refusal(
+                loss.value_and_gradient_theta, graph, graph.zeros(), labels, inference=inference, random_state=SEED
+            )
+            refused.append(told)
+    assert any(refused) == (name in ("likelihood", "saddle_point", "patch_pseudo_likelihood"))
+
+
 @pytest.mark.parametrize("name", loss_names())
 def test_shared_tables_and_other_labels_are_refused(name):
     shared = chain_graph(3, 2, shared=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.learning.test_crf import interrupt, pictures, quick
+from tests.learning.test_crf import as_graphs, interrupt, pictures, quick
 
-from intarsia import GridCRF
+from intarsia import GraphCRF, GridCRF, Likelihood
+from intarsia.exceptions import IntarsiaError
 from intarsia.inference.result import Status
 
 
@@ -42,3 +43,25 @@ def test_what_a_kill_left_behind_is_removed(tmp_path):
     (tmp_path / "fit.start").write_bytes(b"left behind")
     np.testing.assert_array_equal(GridCRF(learner=crf.learner).fit(X, y).weights_, crf.weights_)
     assert [p.name for p in tmp_path.iterdir()] == ["fit"]
+
+
+UNFIT = {
+    "no log Z": ("gibbs", {"loss": "likelihood", "gradient": "auto"}, "needs log Z and its marginals, which Gibbs"),
+    "no labelling": ("gibbs", {"loss": "saddle_point", "gradient": "auto"}, "needs the best labelling, which Gibbs"),
+    "no grid": ("tree_reweighted", {"loss": "patch_pseudo_likelihood", "gradient": "auto"}, "graph has no grid_shape"),
+    "of its own": (
+        "tree_reweighted",
+        {"loss": Likelihood(inference="junction_tree")},
+        "TruncatedGradient cannot differentiate JunctionTree",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_does_not_fit_is_told_before_any_work(name, monkeypatch):
+    X, y = pictures(n=2, sizes=((2, 3),))
+    inference, settings, message = UNFIT[name]
+    calls = interrupt(monkeypatch, None)
+    with pytest.raises(IntarsiaError, match=message):
+        GraphCRF(inference=inference, learner=quick(**settings)).fit(as_graphs(X), [labels.ravel() for labels in y])
+    assert not calls

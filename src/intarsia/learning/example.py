@@ -60,6 +60,14 @@ class Example:
         return int((~self.labels.hidden).sum())
 
     @property
+    def has_labelled_factor(self) -> bool:
+        """Whether some factor has no hidden variable, so that losses of factors have a term."""
+        graph = self.form.graph
+        if graph.n_factors == 0:
+            return False
+        return not bool(np.logical_or.reduceat(self.labels.hidden[graph.scope_idx], graph.scope_ptr[:-1]).all())
+
+    @property
     def mass(self) -> float:
         """The example's weight times the sum of the weights of its labelled variables."""
         weights = self.labels.weights

@@ -305,7 +305,11 @@ class RiskMinimizer(NamedParts, Learner):
             rule.check_settings()
             rule.check_loss(loss)
             rule.check_fits(method)
-        if isinstance(loss, MarginalLoss) and loss.uses_factors and not any(_has_labelled_factor(e) for e in examples):
+        for one in examples:
+            loss.check_fits(one.form.graph, method)
+        if rule is not None and isinstance(loss, LogPartitionLoss):
+            rule.check_fits(loss.methods(method)[0])  # the loss may have an inference of its own
+        if isinstance(loss, MarginalLoss) and loss.uses_factors and not any(e.has_labelled_factor for e in examples):
             raise InvalidInputError(
                 f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all its "
                 f"variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
@@ -401,11 +405,3 @@ def _tell_if_above_one(risk: Risk, found: Minimum) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
-
-
-def _has_labelled_factor(one: Example) -> bool:
-    """Whether some factor has no hidden variable, so that losses of factors have a term."""
-    graph = one.form.graph
-    if graph.n_factors == 0:
-        return False
-    return not bool(np.logical_or.reduceat(one.labels.hidden[graph.scope_idx], graph.scope_ptr[:-1]).all())

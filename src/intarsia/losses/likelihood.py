@@ -28,6 +28,10 @@ class LogPartitionLoss(DirectLoss):
     def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
         """Inference for the free and for the clamped term, when this is the model's."""
 
+    def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
+        """Both must give log Z."""
+        self.methods(inference)
+
     def _evaluate(
         self,
         graph: FactorGraph,

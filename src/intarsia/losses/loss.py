@@ -34,6 +34,12 @@ class Loss(BaseEstimator, ABC):  # type: ignore[misc]
     def check_settings(self) -> None:
         """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
 
+    def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
+        """Raise as an evaluation would if the model's inference or the graph's form is not what the loss needs.
+
+        Learners ask before any work; extended by subclasses.
+        """
+
 
 class MarginalLoss(Loss):
     """A loss of predicted marginals; how its gradient reaches theta is the gradient rule's business."""

@@ -133,6 +133,11 @@ class PatchPseudoLikelihood(DirectLoss):
             for side in self.patch if isinstance(self.patch, tuple) else (self.patch,):
                 check_number(side, "PatchPseudoLikelihood: patch", low=1, integer=True)
 
+    def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
+        """The inference of the settings must give log Z, and tiles need a grid."""
+        self._method()
+        self.patches(graph)
+
     def _evaluate(
         self,
         graph: FactorGraph,
@@ -141,7 +146,7 @@ class PatchPseudoLikelihood(DirectLoss):
         inference: str | InferenceMethod | None,
         rng: np.random.Generator,
     ) -> tuple[float, FloatArray] | None:
-        method = choose_method("PatchPseudoLikelihood", "marginals", self.inference)
+        method = self._method()
         patch_of = self.patches(graph)
         parts = _CONDITIONED.get(
             labels, graph, patch_of.tobytes(), lambda: _patches_by_weight(graph, labels, patch_of),
@@ -155,6 +160,9 @@ class PatchPseudoLikelihood(DirectLoss):
             value += weight * found[0]
             gradient += weight * part.pull_back(found[1])
         return value, gradient
+
+    def _method(self) -> InferenceMethod:
+        return choose_method("PatchPseudoLikelihood", "marginals", self.inference)
 
     def patches(self, graph: FactorGraph) -> IntArray:
         """Number of each variable's patch, from 0 on."""

@@ -62,6 +62,10 @@ class SaddlePoint(DirectLoss):
         """A lower bound."""
         return "lower bound"
 
+    def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
+        """The inference must give a best labelling."""
+        self._method(inference)
+
     def _evaluate(
         self,
         graph: FactorGraph,
@@ -70,5 +74,8 @@ class SaddlePoint(DirectLoss):
         inference: str | InferenceMethod | None,
         rng: np.random.Generator,
     ) -> tuple[float, FloatArray] | None:
-        method = choose_method("SaddlePoint", "map", self.inference, inference, "icm")
+        method = self._method(inference)
         return free_minus_clamped(graph, theta, labels, method, method, "map", rng)
+
+    def _method(self, inference: str | InferenceMethod | None) -> InferenceMethod:
+        return choose_method("SaddlePoint", "map", self.inference, inference, "icm")
