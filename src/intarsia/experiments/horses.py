@@ -135,6 +135,8 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
         n_start, max_iter = 10, 20
     elif start is not None and start[0] == _key(key, mode, sweeps // 2):
         n_start, max_iter = len(train.features), 8
+    elif mode == "MNF":  # badly conditioned, so that each iteration costs several evaluations
+        n_start, max_iter = 25, 12
     else:  # the farther from the start, the more iterations
         n_start, max_iter = (50, 24) if key in NEEDS_START else (25, 80)
     learner = RiskMinimizer(
