@@ -91,6 +91,7 @@ def test_declarations(name):
     assert found.needs in ("marginals", "log_partition", "map", "labels only")
     assert issubclass(found, MarginalLoss) == (found.needs == "marginals")
     assert issubclass(found, (MarginalLoss, DirectLoss))
+    assert found.gradient_is_of_value == (name != "contrastive_divergence")
     loss = found()
     assert clone(loss).get_params() == loss.get_params()
     if isinstance(loss, DirectLoss):

@@ -10,6 +10,7 @@ from tests.learning.training_sets import noisy_grids
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.result import Status
 from intarsia.learning import LBFGS, SGD, Adam, RiskMinimizer
+from intarsia.losses import ContrastiveDivergence
 
 
 def bowl(x):
@@ -120,3 +121,37 @@ def test_bad_settings_are_told():
         RiskMinimizer(optimizer=LBFGS()).step(noisy_grids(), "tree_reweighted", np.zeros(8))
     with pytest.raises(InvalidInputError, match=r"start has shape \(3,\), but 8 finite weights"):
         RiskMinimizer(optimizer="sgd").step(noisy_grids(), "tree_reweighted", np.zeros(3))
+
+
+def test_values_that_do_not_belong_to_the_gradient_are_not_compared():
+    """From 0 each step goes half the way to 1, where the gradient ends; the value is lowest on the way there."""
+
+    def astray(x):
+        return float((x[0] - 0.5) ** 2), x - 1.0
+
+    sgd = SGD(step=0.5, momentum=0.0, decay=0.0, max_epochs=4)
+    assert sgd.minimize(astray, np.zeros(1)).point == 0.5
+    found = sgd.minimize(astray, np.zeros(1), by_value=False)
+    assert (found.point[0], found.value, found.gradient_norm) == (0.9375, 0.4375**2, 0.0625)
+    above = sgd.minimize(lambda x: (float(x[0]), x - 1.0), np.zeros(1), by_value=False)
+    assert above.point == 0.9375  # although its value is above that of the start
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_contrastive_divergence_ends_where_its_gradient_does():
+    learner = RiskMinimizer(
+        loss=ContrastiveDivergence(n_chains=20), ridge=0.1, optimizer=SGD(step=0.5, max_epochs=20), gradient="auto"
+    )
+    found = learner.minimize(noisy_grids(4, shape=(2, 2)), "tree_reweighted")
+    lowest = np.argmin(found.history["risk"])
+    assert found.value == found.history["risk"][-1] > found.history["risk"][lowest]
+    assert found.gradient_norm < found.history["gradient_norm"][lowest]
+
+
+def test_a_loss_without_values_to_compare_is_refused():
+    examples = noisy_grids(2)
+    with pytest.raises(NotSupportedError, match=r"LBFGS compares values.*ContrastiveDivergence.*fit: SGD, Adam\."):
+        RiskMinimizer(loss="contrastive_divergence").risk(examples, "tree_reweighted")
+    learner = RiskMinimizer(loss="contrastive_divergence", optimizer="adam", validation_share=0.5)
+    with pytest.raises(NotSupportedError, match="early stopping compares values"):
+        learner.minimize(examples, "tree_reweighted")

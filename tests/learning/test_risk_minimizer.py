@@ -62,7 +62,9 @@ def test_variables_of_weight_zero_are_as_good_as_hidden():
 
 def test_a_subset_has_its_own_mean_and_the_same_ridge():
     examples = noisy_grids(5)
-    whole = quick(loss="contrastive_divergence", gradient="auto", ridge=0.3).risk(examples, "mean_field")
+    whole = quick(loss="contrastive_divergence", gradient="auto", optimizer="sgd", ridge=0.3).risk(
+        examples, "mean_field"
+    )
     at = np.random.default_rng(0).normal(size=8)
     parts = [whole.subset([i])(at) for i in range(5)]
     np.testing.assert_allclose(np.mean([g for _, g in parts], axis=0), whole(at)[1])  # draws are the examples' own

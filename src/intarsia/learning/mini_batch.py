@@ -27,10 +27,12 @@ class MiniBatch(Optimizer):
     computed, so a pass costs two evaluations of all data; the point with the lowest is what comes back, never one worse
     than the start. After a pass that ends above the start, or at a value that is not finite, the search goes back to
     the best point and goes on with half the step. So it does within a pass, back to the last batch that was finite.
+    Values that do not belong to the gradient (contrastive divergence) are not compared: the last point comes back.
     """
 
     limit_name: ClassVar[str] = "max_epochs"
     takes_batches: ClassVar[bool] = True
+    compares_values: ClassVar[bool] = False
 
     step: float
     batch_size: int
@@ -54,7 +56,8 @@ class MiniBatch(Optimizer):
         """One pass over all data."""
         point, memory, _ = self.epoch(search.objective, search.point, search.memory, search.random_state)
         value, gradient = search.evaluate(point)
-        if not (value <= search.rows[0][0] and np.isfinite(gradient).all()):
+        worse = search.by_value and value > search.rows[0][0]
+        if worse or not _finite(value, gradient):
             memory = _halved(memory)
             search.stalled = float(memory["scale"]) < 0.5**MAX_HALVINGS
             point = search.best_point

@@ -14,6 +14,7 @@ from intarsia.exceptions import NotSupportedError
 from intarsia.inference.result import Status
 from intarsia.learning.minimum import Minimum, Objective
 from intarsia.learning.search import Search
+from intarsia.losses import Loss
 
 
 class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
@@ -25,6 +26,8 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
     """Name of the setting that bounds the iterations."""
     takes_batches: ClassVar[bool] = False
     """Whether it can learn from data that come bit by bit, see `epoch`."""
+    compares_values: ClassVar[bool] = True
+    """Whether it cannot do without values that belong to the gradient, as a line search cannot."""
     tol: float
 
     @abstractmethod
@@ -35,16 +38,21 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
     def advance(self, search: Search) -> None:
         """Make one iteration; set `search.stalled` if nothing helps any more."""
 
+    def check_fits(self, loss: Loss) -> None:
+        """Raise NotSupportedError, naming the optimisers that fit, for a loss that cannot be minimised this way."""
+        if self.compares_values and not loss.gradient_is_of_value:
+            raise NotSupportedError(
+                f"{type(self).__name__} compares values along a line, but the gradient of {type(loss).__name__} is not "
+                f"that of its value. These optimisers fit: {_named(lambda one: not one.compares_values)}."
+            )
+
     def epoch(
         self, objective: Objective, point: FloatArray, memory: Mapping[str, NDArray[Any]], random_state: int
     ) -> tuple[FloatArray, dict[str, NDArray[Any]], float]:
         """One pass over the data, for optimisers with `takes_batches`: new point, new memory, mean value on the way."""
-        from intarsia.learning.registry import optimizer_class, optimizer_names
-
-        able = [optimizer_class(name) for name in optimizer_names() if optimizer_class(name).takes_batches]
         raise NotSupportedError(
             f"{type(self).__name__} needs all data at once. These learn step by step: "
-            f"{', '.join(one.__name__ for one in able)}."
+            f"{_named(lambda one: one.takes_batches)}."
         )
 
     def minimize(
@@ -53,6 +61,7 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         start: FloatArray,
         *,
         random_state: int = 0,
+        by_value: bool = True,
         resume: Mapping[str, NDArray[Any]] | None = None,
         watch: Callable[[Search], None] | None = None,
     ) -> Minimum:
@@ -66,6 +75,8 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
             Where to begin; not changed.
         random_state : int
             Seed of optimisers that draw batches.
+        by_value : bool
+            Whether the lowest point is the best; False, for a gradient that is not that of the value: the last is.
         resume : dict of arrays, optional
             `Search.arrays()` of an earlier search, which goes on as if it had not been broken off.
         watch : function, optional
@@ -77,7 +88,7 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
             If value or gradient at the start are not finite.
         """
         self.check_settings()
-        search = Search(objective, start, random_state)
+        search = Search(objective, start, random_state, by_value)
         try:
             if resume is None:
                 search.begin(type(self).__name__)
@@ -103,3 +114,10 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         if search.stalled:
             return Status.STALLED
         return Status.MAX_ITER if search.n_iter >= getattr(self, self.limit_name) else None
+
+
+def _named(able: Callable[[type[Optimizer]], bool]) -> str:
+    """Classes of the optimisers that are able, for messages."""
+    from intarsia.learning.registry import optimizer_class, optimizer_names
+
+    return ", ".join(one.__name__ for one in map(optimizer_class, optimizer_names()) if able(one))

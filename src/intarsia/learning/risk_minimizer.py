@@ -11,7 +11,7 @@ import numpy as np
 
 from intarsia._progress import fit_progress
 from intarsia._validation import FloatArray, as_float_array, check_number
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
@@ -181,6 +181,7 @@ class RiskMinimizer(NamedParts, Learner):
                 stopping,
                 self._checkpoint([*train, *held_out], risk, len(held_out)),
                 report,
+                risk.loss.gradient_is_of_value,
             ).run(weights)
         _tell_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
@@ -297,7 +298,9 @@ class RiskMinimizer(NamedParts, Learner):
         for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
             check_pair(loss, one.form.graph, one.labels)
         method.check_settings()
-        resolve_optimizer(self.optimizer).check_settings()
+        optimizer = resolve_optimizer(self.optimizer)
+        optimizer.check_settings()
+        optimizer.check_fits(loss)
         if self.schedule is not None:
             SCHEDULES.resolve(self.schedule).check_settings()
         rule = self._rule(loss)
@@ -347,6 +350,11 @@ class RiskMinimizer(NamedParts, Learner):
         return [examples[i] for i in rest], [examples[i] for i in held_out]
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
+        if not risk.loss.gradient_is_of_value:
+            raise NotSupportedError(
+                f"RiskMinimizer: early stopping compares values, but a lower one of {type(risk.loss).__name__} is not "
+                f"better. Give no validation examples and validation_share=0."
+            )
         counts = {one.scores.n_weights for one in held_out}
         if counts != {risk.n_weights}:
             raise InvalidInputError(

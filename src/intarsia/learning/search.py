@@ -23,12 +23,14 @@ class Search:
 
     Attributes
     ----------
+    by_value : bool
+        Whether a lower value is better; otherwise the last point counts as the best.
     start : array
         Where it began.
     point, value, gradient : array, float, array
         The present point.
     best_point, best_value, best_norm : array, float, float
-        The lowest point that was ever evaluated, and the largest entry of the gradient there.
+        The lowest point that was ever evaluated, or the last, and the largest entry of the gradient there.
     memory : dict of arrays
         The optimiser's own.
     rows : list of tuples
@@ -37,9 +39,10 @@ class Search:
         Whether nothing helps any more.
     """
 
-    def __init__(self, objective: Objective, start: FloatArray, random_state: int = 0) -> None:
+    def __init__(self, objective: Objective, start: FloatArray, random_state: int = 0, by_value: bool = True) -> None:
         self.objective = objective
         self.random_state = random_state
+        self.by_value = by_value
         self.start = self.point = np.array(start, dtype=np.float64)
         self.value, self.gradient = np.inf, np.zeros_like(self.point)
         self.best_point, self.best_value, self.best_norm = self.point, np.inf, np.inf
@@ -64,14 +67,14 @@ class Search:
         """Value and gradient of the objective; the best point is kept."""
         value, gradient = self.objective(point)
         self.n_evaluations += 1
-        if value < self.best_value and np.isfinite(value) and np.isfinite(gradient).all():
+        if self.by_value and value < self.best_value and np.isfinite(value) and np.isfinite(gradient).all():
             self.best_point, self.best_value, self.best_norm = np.array(point), float(value), largest(gradient)
         return float(value), gradient
 
     def accept(self, point: FloatArray, value: float, gradient: FloatArray) -> None:
         """Move there. Of points that differ by rounding only, the last is the best."""
         self.point, self.value, self.gradient = np.array(point), value, np.array(gradient)
-        if value <= self.best_value + rounding(value):
+        if not self.by_value or value <= self.best_value + rounding(value):
             self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
 
     def add_row(self) -> None:

@@ -43,6 +43,8 @@ class StagedFit:
         Written after every iteration.
     report : function, optional
         Told iteration, risk, gradient norm and share of the work done.
+    by_value : bool
+        Whether the gradient is that of the risk, so that the lowest point is the best; otherwise the last is.
     """
 
     optimizer: Optimizer
@@ -53,6 +55,7 @@ class StagedFit:
     stopping: EarlyStopping | None = None
     checkpoint: Checkpoint | None = None
     report: Callable[[int, float, float, float], None] | None = None
+    by_value: bool = True
     stage: int = 0
     _past: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(COLUMNS) + 1)))
     _start: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -77,7 +80,12 @@ class StagedFit:
                 self.stopping.begin_stage()
             try:
                 found = optimizer.minimize(
-                    part, point, random_state=self.random_state, resume=resume, watch=self._after_iteration
+                    part,
+                    point,
+                    random_state=self.random_state,
+                    by_value=self.by_value,
+                    resume=resume,
+                    watch=self._after_iteration,
                 )
             except KeyboardInterrupt:  # before the stage had computed anything
                 if found is None:

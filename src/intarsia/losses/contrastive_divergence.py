@@ -17,8 +17,8 @@ from intarsia.losses.loss import DirectLoss
 class ContrastiveDivergence(DirectLoss):
     r"""Gradient of the likelihood with marginals estimated by short Gibbs chains that start at the labels.
 
-    Choose it with stochastic optimisers on models where every other method is too slow; do not choose it with line
-    searches, since the value is an estimate that does not belong to the gradient.
+    Choose it with stochastic optimisers on models where every other method is too slow. L-BFGS refuses it, since the
+    value is an estimate that does not belong to the gradient; with `SGD` and `Adam` the last weights are the result.
 
     .. math:: \nabla L \approx \frac1m \sum_{k=1}^{m} f(\tilde y^{(k)}) - f(y), \qquad
               L \approx \theta \cdot (\frac1m \sum_k f(\tilde y^{(k)}) - f(y))
@@ -60,6 +60,7 @@ class ContrastiveDivergence(DirectLoss):
     summary: ClassVar[str] = "stochastic steps on models too large for inference"
     needs: ClassVar[str] = "labels only"
     handles_hidden: ClassVar[bool] = False
+    gradient_is_of_value: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -30,6 +30,8 @@ class Loss(BaseEstimator, ABC):  # type: ignore[misc]
     """Whether labels may be hidden or sets."""
     takes_weights: ClassVar[bool] = False
     """Whether it is a sum of terms that count with the weights of their variables."""
+    gradient_is_of_value: ClassVar[bool] = True
+    """Whether the gradient is that of the value, so that a lower value is better and a line search can be made."""
 
     def check_settings(self) -> None:
         """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
