@@ -122,7 +122,8 @@ def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) ->
     )
     told = {"sweeps": sweeps, "ridge": _RIDGE, "incremental": [n_start, max_iter], "fold": _FOLD}
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(len(_NAMES)))
-    start = weights_left(checkpoint.parent, "independent")
+    # A row whose JSON was taken away, to be fitted for longer, goes on from its own weights.
+    start = weights_left(checkpoint.parent, f"trw-{sweeps}-{key}", "independent")
     return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
 
 
