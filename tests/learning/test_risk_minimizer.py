@@ -205,11 +205,13 @@ def test_settings_of_a_part_that_is_a_name():
         RiskMinimizer().set_params(optimizer__zeal=1)
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # so are workers of xdist
 def test_processes_instead_of_threads():
-    examples = noisy_grids(2)
+    """Everything goes to another process and back; not by loky, whose workers take long to import everything."""
+    risk = quick(loss="piecewise_likelihood", gradient="auto", n_jobs=2).risk(noisy_grids(2), "mean_field")
     at = np.random.default_rng(0).normal(size=8)
-    threads = quick(n_jobs=2).risk(examples, "mean_field")(at)
-    with parallel_config("loky"):
-        processes = quick(n_jobs=2).risk(examples, "mean_field")(at)
+    threads = risk(at)
+    with parallel_config("multiprocessing"):
+        processes = risk(at)
     assert processes[0] == threads[0]
     assert np.array_equal(processes[1], threads[1])
