@@ -120,6 +120,14 @@ def check_number(
         raise InvalidInputError(f"{name} must be {kind}{span}, got {_brief(value)}.")
 
 
+def check_n_jobs(value: Any, name: str) -> None:
+    """Raise unless `value` is a number of workers that joblib takes."""
+    if value is not None:
+        check_number(value, name, integer=True)
+        if value == 0:
+            raise InvalidInputError(f"{name} is 0, which is no worker at all. Give 1 or more, or -1 for all cores.")
+
+
 def _brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -102,6 +102,16 @@ def test_settings_of_the_estimator_come_first(problem):
     assert (found.n_jobs, found.random_state, found.verbose) == (1, 5, True)
 
 
+def test_no_workers_are_refused(problem):
+    crf, X, y = problem
+    for n_jobs, message in ((0, "n_jobs is 0, which is no worker at all"), (1.5, "n_jobs must be a whole number")):
+        with pytest.raises(InvalidInputError, match=message):
+            clone(crf).set_params(n_jobs=n_jobs).fit(X, y)
+    crf.fit(X, y).set_params(n_jobs=0)
+    with pytest.raises(InvalidInputError, match=r"predict: n_jobs is 0"):
+        crf.predict(X)
+
+
 def test_grid_search_over_nested_settings(problem):
     crf, X, y = problem
     grid = {"learner__ridge": [0.05, 1e4], "inference__damping": [0.0, 0.1]}

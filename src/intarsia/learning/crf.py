@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from intarsia._validation import FloatArray, as_float_array, check_choice
+from intarsia._validation import FloatArray, as_float_array, check_choice, check_n_jobs
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
@@ -276,6 +276,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _parallel(self, one: Callable[[TemplateScores], Any], maps: Sequence[TemplateScores], where: str) -> list[Any]:
         n_jobs = self._resolve_learner(where).get_params(deep=False).get("n_jobs")
+        check_n_jobs(n_jobs, f"{where}: n_jobs")
         return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(one)(scores) for scores in maps))
 
     # ---------------------------------------------------------------- settings

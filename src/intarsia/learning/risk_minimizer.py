@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray, as_float_array, check_number
+from intarsia._validation import FloatArray, as_float_array, check_n_jobs, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.truncated import TruncatedGradient
@@ -279,6 +279,7 @@ class RiskMinimizer(NamedParts, Learner):
         check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
         check_number(self.validation_share, "RiskMinimizer: validation_share", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
+        check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
         if len(examples) == 0:
             raise InvalidInputError("RiskMinimizer: no examples. Give at least one labelled graph.")
         counts = [e.scores.n_weights for e in examples]
