@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.oracles.finite_differences import central_differences
 
 from intarsia import LBFGS, Factors, GraphCRF, GraphInstance, GridCRF, RiskMinimizer, TreeReweighted, TruncatedGradient
+from intarsia.exceptions import InvalidInputError
 from intarsia.graph.shapes import grid_edges
 from intarsia.inference.result import Status
 
@@ -224,6 +225,14 @@ def test_symmetric_weights_do_not_see_the_order():
     assert np.abs(np.subtract(directed.predict_marginals(X), directed.predict_marginals(turned))).max() > 0.01
     by_name = GraphCRF(inference="tree", learner=learner, symmetric=["edge"]).fit(X, y)
     np.testing.assert_array_equal(by_name.weights_, one.weights_)
+    before = one.weights_
+    one.set_params(warm_start=True, symmetric=False)
+    for change in (one.fit, one.partial_fit):
+        with pytest.raises(InvalidInputError, match=r"symmetric tables are \[\], but in the model .* are \['edge'\]"):
+            change(X, y)
+    assert one.weights_ is before
+    one.set_params(symmetric=["edge"]).fit(X, y)
+    assert one.n_iter_ <= 1
 
 
 def test_sparse_features_are_dense_ones():

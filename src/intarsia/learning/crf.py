@@ -87,7 +87,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
         data = self._read(X, more, where, known)
         truth = self._truth(data, y, self.classes, where, known)
-        templates = known or self._templates(data, truth, where)
+        templates = self._templates(data, truth, where, known)
         examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
         learner.check_examples(examples, self.inference)  # what does not fit is told before any work
         held_out = None
@@ -137,7 +137,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
                 f"dict of label -> weight."
             )
         truth = self._truth(data, y, given, where, known)
-        templates = known or self._templates(data, truth, where)
+        templates = self._templates(data, truth, where, known)
         examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
         learner.check_examples(examples, self.inference)
         first = self.weights_ if known is not None else self._noise(truth, templates)
@@ -160,10 +160,18 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         self.risk_ = found.value
         self.status_ = found.status
 
-    def _templates(self, data: Data, truth: Truth, where: str) -> Templates:
+    def _templates(self, data: Data, truth: Truth, where: str, known: Templates | None) -> Templates:
+        """Form of the model: that of `known`, where it has been fitted."""
         types = data.types
         n_states = {kind: int(truth.classes[kind].size) for kind in types.n_features}
         symmetric = self._symmetric(types, where)
+        if known is not None:
+            if symmetric != known.symmetric:
+                raise InvalidInputError(
+                    f"{where}: factors with symmetric tables are {sorted(symmetric)}, but in the model to go on from "
+                    f"they are {sorted(known.symmetric)}. Set symmetric as it was, or begin with a new model."
+                )
+            return known
         return Templates(n_states, types.n_features, types.scopes, types.n_factor_features, symmetric)
 
     def _truth(self, data: Data, y: Any, given: Any, where: str, known: Templates | None) -> Truth:
