@@ -17,6 +17,7 @@ from intarsia.datasets import (
     load_olivetti_faces,
     load_snakes,
     load_umass_citations,
+    load_woodcock,
     locate,
     require,
     set_names,
@@ -34,6 +35,7 @@ LOADERS = {
     "umass_citation": load_umass_citations,
     "cora_ie": load_cora_ie,
     "conll2000": load_conll2000,
+    "woodcock": load_woodcock,
 }
 
 

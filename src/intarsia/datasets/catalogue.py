@@ -213,6 +213,7 @@ _SETS = (
         "the Cornell Lab of Ornithology (eBird Status and Trends)",
         "https://science.ebird.org/en/status-and-trends",
         {"weeks": 52, "cells": 1706},
+        "load_woodcock",
     ),
     DataSet(
         "mrf_vision",

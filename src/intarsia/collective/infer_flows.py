@@ -1,0 +1,170 @@
+"""Where many walkers were and how they moved, from noisy counts of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._progress import sweep_progress
+from intarsia._validation import FloatArray, as_float_array, check_choice, check_number, too_large
+from intarsia.collective.noise import NOISES, Noise
+from intarsia.collective.problem import CollectiveProblem
+from intarsia.collective.result import CollectiveResult
+from intarsia.collective.search import SEARCHES
+from intarsia.collective.tables import MoveTables, check_counts, move_tables
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.inference.method import Clock
+from intarsia.inference.result import Status
+
+
+def infer_flows(
+    theta: Any,
+    counts: ArrayLike,
+    n_walkers: float | None = None,
+    *,
+    noise: str | Noise = "poisson",
+    scores: ArrayLike | None = None,
+    flow_counts: ArrayLike | None = None,
+    table_of_step: ArrayLike | None = None,
+    model_weight: float = 1.0,
+    method: str = "dual",
+    max_iter: int = 2000,
+    tol: float = 1e-8,
+    time_limit: float | None = None,
+    warm_start: CollectiveResult | None = None,
+    verbose: bool = False,
+) -> CollectiveResult:
+    r"""Expected numbers of walkers in cells and on moves, given noisy counts (collective graphical models).
+
+    N walkers move independently along a chain of T steps over s cells, with scores theta of their moves; at each step
+    they are counted with noise. The most probable numbers n minimise, with Stirling's formula for their logarithms,
+
+    .. math:: w \big(-\langle\theta, n\rangle - H(n)\big) - \sum_{t,i} \log p(y_{ti} | n_{ti})
+
+    (Vilnis2015 Eq. 23), a convex problem. Each iteration is one forward-backward pass; memory is a few arrays (T, s).
+    Every iterate is a distribution, so that a run may be stopped at any time.
+
+    Parameters
+    ----------
+    theta : array (s, s) or (n, s, s), sparse matrix, or a sequence of those
+        Scores of moves, larger = more probable, for all steps or for each; in a sparse matrix moves that are not
+        stored cannot be. See `move_tables`.
+    counts : array (T, s)
+        What was counted; NaN where nothing was looked for.
+    n_walkers : float, optional
+        N; by default what the counts of the completely observed steps speak for, on average.
+    noise : {"poisson", "gaussian", "exact"} or Noise
+        How counts come about.
+    scores : array (T, s), optional
+        Scores of cells; those of step 0 hold the walkers' first distribution, say.
+    flow_counts : array (T - 1, s, s), optional
+        Counts of moves with the same noise; for dense tables.
+    table_of_step : int array (T - 1,), optional
+        Which of several tables each move uses.
+    model_weight : float
+        w: 1 is the posterior; 0 fits the counts alone, beginning from the model.
+    method : {"dual", "mirror_descent"}
+        L-BFGS on the dual, quick and accurate; or the paper's Algorithm 4, which needs only slopes of the noise.
+    max_iter, tol
+        Iterations at most; stop when the residual (see `CollectiveResult`) is at most `tol`.
+    time_limit : float, optional
+        Seconds; the best result so far is returned.
+    warm_start : CollectiveResult, optional
+        Begin where an earlier run on the same pattern of counts ended.
+    verbose : bool
+        Show progress on a terminal.
+
+    Raises
+    ------
+    InvalidInputError
+        For input that cannot be meant, and for counts where no possible path leads.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When the tolerance was not reached.
+
+    Notes
+    -----
+    The paper solves Eq. 23 by Algorithm 1. Poisson counts have no bounded slope, so that its steps can stick;
+    Algorithm 4 with backtracking always falls.
+
+    References
+    ----------
+    Vilnis2015, section 8.3; Sheldon, Sun, Kumar and Dietterich (2013), Approximate inference in collective graphical
+    models.
+
+    Examples
+    --------
+    Ten walkers in two cells who cannot move; the counts disagree, and by symmetry the answer stands between them:
+
+    >>> result = infer_flows([[0.0, -np.inf], [-np.inf, 0.0]], [[6, 4], [4, 6]])
+    >>> result.walkers.round(3)
+    array([[5., 5.],
+           [5., 5.]])
+    """
+    here = "infer_flows"
+    clock = Clock(time_limit)
+    observed = check_counts(counts, f"{here}: counts")
+    model: Noise = NOISES.resolve(noise)
+    model.check(observed[~np.isnan(observed)], f"{here}: counts")
+    check_choice(method, SEARCHES, f"{here}: method")
+    check_number(max_iter, f"{here}: max_iter", low=0, integer=True)
+    check_number(tol, f"{here}: tol", low=0.0)
+    check_number(model_weight, f"{here}: model_weight", low=0.0, high=1e100)
+    if time_limit is not None:
+        check_number(time_limit, f"{here}: time_limit", low=0.0)
+    tables = theta if isinstance(theta, MoveTables) else move_tables(theta, len(observed), table_of_step, here)
+    flows = None if flow_counts is None else as_float_array(flow_counts, f"{here}: flow_counts")
+    problem = CollectiveProblem(
+        tables, _cell_scores(scores, observed, here), observed, flows, _total(n_walkers, observed, model, here), model,
+        float(model_weight), here,
+    )  # fmt: skip
+    first = np.zeros(problem.y.size) if warm_start is None or warm_start.tilt is None else warm_start.tilt
+    if first.shape != problem.y.shape:
+        raise InvalidInputError(
+            f"{here}: warm_start is of a run with {first.size} counts, here are {problem.y.size}. Leave it out."
+        )
+    start = problem.evaluate(first)
+    if start is None:
+        return CollectiveResult(None, problem.n_walkers, np.inf, np.inf, Status.INFEASIBLE, np.inf, 0)
+    search = SEARCHES[method](problem, start, clock)
+    with sweep_progress(here, verbose) as report:
+        loop = search.run(int(max_iter), tol, report)
+    if loop.status in (Status.MAX_ITER, Status.STALLED):
+        warnings.warn(
+            f"{here}: {loop.status.message} (residual {search.residual:.1e}, tol {tol:.1e}). Raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    history = {name: np.array(values[: loop.n_iter]) for name, values in search.history.items()}
+    best = search.best
+    return CollectiveResult(
+        best.messages.marginals, problem.n_walkers, search.best_objective, search.lower, loop.status, search.residual,
+        loop.n_iter, history, clock.seconds, best.tilt, best,
+    )  # fmt: skip
+
+
+def _cell_scores(scores: ArrayLike | None, counts: FloatArray, where: str) -> FloatArray:
+    if scores is None:
+        return np.zeros_like(counts)
+    found = as_float_array(scores, f"{where}: scores")
+    if np.isnan(found).any() or too_large(found):
+        raise InvalidInputError(f"{where}: scores hold NaN, +inf or a score beyond 1e200. They are finite, or -inf.")
+    return found
+
+
+def _total(n_walkers: float | None, counts: FloatArray, noise: Noise, where: str) -> float:
+    if n_walkers is not None:
+        check_number(n_walkers, f"{where}: n_walkers", low=0.0, open_low=True, high=1e100)
+        return float(n_walkers)
+    complete = counts[~np.isnan(counts).any(axis=1)]
+    if not len(complete):
+        raise InvalidInputError(f"{where}: no step was observed completely. Give n_walkers.")
+    total = float(noise.expected(complete).sum(axis=1).mean())
+    if not 0.0 < total < np.inf:
+        raise InvalidInputError(f"{where}: the counts speak for {total:g} walkers. Give n_walkers.")
+    return total

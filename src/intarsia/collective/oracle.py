@@ -1,0 +1,150 @@
+"""Marginals of one walker: forward-backward along the chain, in the linear domain while that is safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intarsia._kernels.collective import (
+    NEGLIGIBLE,
+    pass_banded,
+    pass_dense,
+    pass_logarithms,
+    pass_sparse,
+    sum_sparse_flows,
+)
+from intarsia._validation import FloatArray
+from intarsia.collective.tables import MoveTables
+
+# Messages that share less than this are passed again in logarithms. What was set to 0 is then below 1e-100 in all.
+_SAFE = 1e-75
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """What one pass leaves: marginals (T, s), log Z, and the messages from which flows follow.
+
+    `forward` and `backward` are logarithms if `logarithmic`; `scores` are those of the cells.
+    """
+
+    marginals: FloatArray
+    log_partition: float
+    forward: FloatArray
+    backward: FloatArray
+    scores: FloatArray
+    logarithmic: bool
+
+
+class ChainOracle:
+    """Marginals of a chain for changing scores of its cells.
+
+    Parameters
+    ----------
+    tables : MoveTables
+        Scores of moves; their exponentials are taken once.
+    """
+
+    def __init__(self, tables: MoveTables) -> None:
+        self.tables = tables
+        self.n_calls = 0
+        self.logarithmic = False
+        self._maxima = tables.maxima
+        self._offset = float(self._maxima[tables.table_of_step].sum())
+        self._exponentials = tables.exponentials()
+
+    def __call__(self, scores: FloatArray) -> Messages | None:
+        """Marginals at these scores of cells (T, s); None when no path is possible."""
+        self.n_calls += 1
+        if not self.logarithmic:
+            found = self._linear(scores)
+            if found is not None:
+                return found
+        found = self._logarithms(scores)
+        # Once needed, logarithms stay: later calls of a search are near this one.
+        self.logarithmic = found is not None
+        return found
+
+    def _linear(self, scores: FloatArray) -> Messages | None:
+        tables = self.tables
+        top = scores.max(axis=1, keepdims=True)
+        if not (top > -np.inf).all():
+            return None
+        weights = np.exp(scores - top)
+        weights[weights < NEGLIGIBLE] = 0.0
+        forward, backward = np.empty_like(weights), np.empty_like(weights)
+        if tables.dense:
+            log_z, least = pass_dense(self._exponentials, tables.table_of_step, weights, forward, backward)
+        elif tables.reach is not None:
+            log_z, least = pass_banded(self._exponentials, tables.table_of_step, weights, forward, backward)
+        else:
+            log_z, least = pass_sparse(
+                tables.ptr, tables.idx, self._exponentials, tables.table_of_step, weights, forward, backward
+            )
+        if not least > _SAFE:
+            return None
+        marginals = forward * backward
+        marginals /= marginals.sum(axis=1, keepdims=True)
+        return Messages(marginals, log_z + float(top.sum()) + self._offset, forward, backward, scores, False)
+
+    def _logarithms(self, scores: FloatArray) -> Messages | None:
+        ptr, idx, theta = self.tables.pattern()
+        forward, backward = np.empty_like(scores), np.empty_like(scores)
+        log_z = pass_logarithms(ptr, idx, theta, self.tables.table_of_step, scores, forward, backward)
+        if log_z == -np.inf:
+            return None
+        marginals = np.exp(forward + backward - log_z)
+        marginals /= marginals.sum(axis=1, keepdims=True)
+        return Messages(marginals, float(log_z), forward, backward, scores, True)
+
+    # ---------------------------------------------------------------- flows, on request
+
+    def flow(self, found: Messages, t: int) -> FloatArray:
+        """Probability of each stored move between steps t and t + 1."""
+        with np.errstate(divide="ignore"):
+            leaving = found.forward[t] if found.logarithmic else np.log(found.forward[t])
+            entering = found.backward[t + 1] if found.logarithmic else np.log(found.backward[t + 1])
+        theta = self.tables.theta[self.tables.table_of_step[t]]
+        entering = entering + found.scores[t + 1]
+        if self.tables.dense:
+            logs = leaving[:, None] + theta + entering
+        else:
+            logs = leaving[self.tables.rows()] + theta + entering[self.tables.idx]
+        flow: FloatArray = np.exp(logs - logs.max())
+        return flow / flow.sum()
+
+    def all_flows(self, found: Messages) -> FloatArray:
+        """Probabilities of all moves of dense tables at every step, (T - 1, s, s)."""
+        steps = self.tables.table_of_step
+        if found.logarithmic:
+            return np.stack([self.flow(found, t) for t in range(steps.size)])
+        top = found.scores.max(axis=1, keepdims=True)
+        entering = np.exp(found.scores - top)[1:] * found.backward[1:]
+        flows = self._exponentials[steps] * found.forward[:-1, :, None] * entering[:, None, :]
+        return flows / flows.sum(axis=(1, 2), keepdims=True)
+
+    def sum_of_flows(self, found: Messages, table: int) -> FloatArray:
+        """Expected number of uses of each move over the steps of one table; no flow of a single step is kept."""
+        tables = self.tables
+        steps = np.flatnonzero(tables.table_of_step == table)
+        if found.logarithmic:
+            total = np.zeros_like(tables.theta[table])
+            for t in steps:
+                total += self.flow(found, int(t))
+            return total
+        top = found.scores.max(axis=1, keepdims=True)
+        entering = np.exp(found.scores - top)[steps + 1] * found.backward[steps + 1]
+        leaving = found.forward[steps]
+        values = np.exp(tables.theta[table] - self._maxima[table])
+        # Each step's flow sums to 1: the passed message, weighed by what leaves, is its total.
+        if tables.dense:
+            leaving = leaving / ((leaving @ values) * entering).sum(axis=1, keepdims=True)
+            return values * (leaving.T @ entering)
+        matrix: Any = tables.matrix(values)
+        leaving = leaving / ((leaving @ matrix) * entering).sum(axis=1, keepdims=True)
+        total = np.empty(values.size)
+        sum_sparse_flows(
+            tables.ptr, tables.idx, values, np.ascontiguousarray(leaving.T), np.ascontiguousarray(entering.T), total
+        )
+        return total

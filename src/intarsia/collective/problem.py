@@ -1,0 +1,214 @@
+"""The objective of a collective model, its dual, and what one call of the oracle says of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intarsia._validation import FloatArray, IntArray, as_float_array
+from intarsia.collective.noise import Noise
+from intarsia.collective.oracle import ChainOracle, Messages
+from intarsia.collective.tables import MoveTables
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The chain whose scores are theta less a tilt at what was observed, and the walkers it expects there."""
+
+    tilt: FloatArray
+    walkers: FloatArray
+    log_partition: float
+    messages: Messages
+    oracle: ChainOracle
+
+
+class CollectiveProblem:
+    r"""Counts of N walkers, and what is to be minimised over the numbers n of walkers in cells and on moves.
+
+    .. math:: w \big(-\langle\theta, n\rangle - H(n)\big) + \sum_k f(n_k; y_k)
+
+    where H(n) is N times the entropy of one walker's path. Flat vectors run over what was observed: cells first, then
+    moves.
+
+    Parameters
+    ----------
+    tables : MoveTables
+        Scores of moves.
+    scores : float array (T, s)
+        Scores of cells.
+    counts : float array (T, s)
+        NaN where nothing was looked for.
+    flow_counts : float array (T - 1, s, s) or None
+        Counts of moves, likewise; for dense tables.
+    n_walkers : float
+        N.
+    noise : Noise
+        f.
+    model_weight : float
+        w; 0 leaves the noise alone.
+    where : str
+        Stands at the beginning of messages.
+    """
+
+    def __init__(
+        self,
+        tables: MoveTables,
+        scores: FloatArray,
+        counts: FloatArray,
+        flow_counts: FloatArray | None,
+        n_walkers: float,
+        noise: Noise,
+        model_weight: float,
+        where: str,
+    ) -> None:
+        self.noise, self.n_walkers, self.model_weight = noise, n_walkers, model_weight
+        self.n_calls = 0
+        self._check(tables, scores, counts, where)
+        self.scores = scores
+        if noise.exact:
+            _check_totals(counts, n_walkers, where)
+            self.scores = np.where(counts == 0, -np.inf, scores)  # nobody passes where nobody was
+            counts = np.where(counts == 0, np.nan, counts)
+        self._cells = np.flatnonzero(~np.isnan(counts))
+        self._moves: IntArray = np.empty(0, np.int64)
+        y = counts.reshape(-1)[self._cells]
+        _check_reach(tables, self.scores, counts, noise, where)
+        if flow_counts is not None:
+            # Every step has a table of its own, for each is tilted in its own way.
+            tables = replace(
+                tables, theta=tables.theta[tables.table_of_step], table_of_step=np.arange(len(tables.table_of_step))
+            )
+            y = np.concatenate([y, self._observe_moves(tables, flow_counts, where)])
+        self.y = y
+        self.tables = tables
+        self._oracle = ChainOracle(tables)
+
+    def evaluate(self, tilt: FloatArray) -> Point | None:
+        """Call the oracle at theta less a tilt; None when no path is possible."""
+        self.n_calls += 1
+        scores = self.scores
+        at_cells = tilt[: self._cells.size]
+        if at_cells.any():
+            scores = scores.copy()
+            scores.reshape(-1)[self._cells] -= at_cells
+        oracle = self._oracle
+        if self._moves.size:
+            theta = self.tables.theta.copy()
+            theta.reshape(-1)[self._moves] -= tilt[self._cells.size :]
+            oracle = ChainOracle(replace(self.tables, theta=theta))
+        found = oracle(scores)
+        if found is None:
+            return None
+        share = found.marginals.reshape(-1)[self._cells]
+        if self._moves.size:
+            share = np.concatenate([share, oracle.all_flows(found).reshape(-1)[self._moves]])
+        return Point(tilt, self.n_walkers * share, found.log_partition, found, oracle)
+
+    def noise_value(self, point: Point) -> float:
+        """Sum of f; 0 for exact counts, whose errors are told apart."""
+        return 0.0 if self.noise.exact else float(self.noise.negative_log_likelihood(point.walkers, self.y).sum())
+
+    def objective(self, point: Point) -> float:
+        """Since n is that of a chain, `-<theta, n> - H(n) = -N log Z - <tilt, n>`."""
+        model = -self.n_walkers * point.log_partition - float(point.tilt @ point.walkers)
+        return self.model_weight * model + self.noise_value(point)
+
+    def lower_bound(self, point: Point) -> float:
+        """Value of the dual at the multipliers w x tilt: no numbers of walkers have a smaller objective."""
+        conjugates = float(self.noise.conjugate(self.model_weight * point.tilt, self.y).sum())
+        return -self.model_weight * self.n_walkers * point.log_partition - conjugates
+
+    def count_error(self, point: Point) -> float:
+        """Largest share of walkers by which an exact count is missed."""
+        return float(np.abs(point.walkers - self.y).max(initial=0.0)) / self.n_walkers
+
+    def cannot_exceed(self) -> float:
+        """Bound on the objective of every feasible n, noise left out: no path has less than the least score."""
+        least = np.where(self.scores > -np.inf, self.scores, np.inf).min(axis=1).sum()
+        theta = np.where(self.tables.theta > -np.inf, self.tables.theta, np.inf)
+        least += theta.reshape(len(theta), -1).min(axis=1)[self.tables.table_of_step].sum()
+        return self.model_weight * self.n_walkers * -float(least)
+
+    def _check(self, tables: MoveTables, scores: FloatArray, counts: FloatArray, where: str) -> None:
+        if counts.shape[1] != tables.n_cells:
+            raise InvalidInputError(
+                f"{where}: counts have {counts.shape[1]} cells, but theta has {tables.n_cells}. Give a column per cell."
+            )
+        if scores.shape != counts.shape:
+            raise InvalidInputError(
+                f"{where}: scores of cells have shape {scores.shape}, but counts {counts.shape}. Give one for each."
+            )
+
+    def _observe_moves(self, tables: MoveTables, flow_counts: ArrayLike, where: str) -> FloatArray:
+        flows = as_float_array(flow_counts, f"{where}: flow_counts")
+        s, n = tables.n_cells, len(tables.table_of_step)
+        if flows.shape != (n, s, s):
+            raise InvalidInputError(
+                f"{where}: flow_counts has shape {flows.shape}, expected ({n}, {s}, {s}): a table per pair of steps."
+            )
+        if not tables.dense or self.noise.exact:
+            raise NotSupportedError(
+                f"{where}: counts of moves need a dense table and noise that is not exact. Give theta as an array."
+            )
+        self.noise.check(flows[~np.isnan(flows)], f"{where}: flow_counts")
+        self._moves = np.flatnonzero(~np.isnan(flows))
+        y: FloatArray = flows.reshape(-1)[self._moves]
+        blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[self._moves] == -np.inf)
+        if blocked.any():
+            t, i, j = np.unravel_index(self._moves[int(np.argmax(blocked))], flows.shape)
+            raise InvalidInputError(
+                f"{where}: flow_counts[{t}, {i}, {j}] is {flows[t, i, j]:g}, but theta forbids this move."
+            )
+        return y
+
+
+def _check_totals(counts: FloatArray, n_walkers: float, where: str) -> None:
+    total, complete = np.nansum(counts, axis=1), ~np.isnan(counts).any(axis=1)
+    slack = 1e-9 * n_walkers
+    bad = (total > n_walkers + slack) | (complete & (total < n_walkers - slack))
+    if bad.any():
+        t = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"{where}: exact counts of step {t} sum to {total[t]:g}, but there are {n_walkers:g} walkers. Make the "
+            f"counts consistent, or use noise='poisson' or 'gaussian'."
+        )
+
+
+def _check_reach(tables: MoveTables, scores: FloatArray, counts: FloatArray, noise: Noise, where: str) -> None:
+    """Refuse counts that no path can explain; the search would run to infinity."""
+    if tables.dense and np.isfinite(tables.theta).all() and np.isfinite(scores).all():
+        return
+    reach = reachable(tables, scores)
+    seen = ~np.isnan(counts)
+    needed = np.zeros(counts.shape, dtype=bool)
+    needed[seen] = noise.needs_someone(counts[seen])
+    bad = needed & ~reach
+    if reach.any(axis=1).all() and bad.any():
+        t, i = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        raise InvalidInputError(
+            f"{where}: counts[{t}, {i}] is {counts[t, i]:g}, but no possible path passes there at that step. Allow "
+            f"longer moves, make the count NaN, or use noise='gaussian'."
+        )
+
+
+def reachable(tables: MoveTables, scores: FloatArray) -> NDArray[np.bool_]:
+    """Which cells lie on a path without impossible moves, by step.
+
+    Examples
+    --------
+    >>> from intarsia.collective.tables import move_tables
+    >>> one_way = move_tables([[0.0, 0.0], [-np.inf, 0.0]], n_steps=2)
+    >>> reachable(one_way, np.array([[-np.inf, 0.0], [0.0, 0.0]]))
+    array([[False,  True],
+           [False,  True]])
+    """
+    open_moves = [tables.matrix((one > -np.inf).astype(float)) for one in tables.theta]
+    reach = scores > -np.inf
+    for t, k in enumerate(tables.table_of_step):
+        reach[t + 1] &= (reach[t].astype(float) @ open_moves[k]) > 0
+    for t in range(len(tables.table_of_step) - 1, -1, -1):
+        reach[t] &= (open_moves[tables.table_of_step[t]] @ reach[t + 1].astype(float)) > 0
+    return reach

@@ -1,0 +1,189 @@
+"""Two ways to the optimum of a collective model: mirror descent in the primal, L-BFGS in the dual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize
+
+from intarsia._validation import FloatArray
+from intarsia.collective.problem import CollectiveProblem, Point
+from intarsia.exceptions import NotSupportedError
+from intarsia.inference.iteration import Iteration, iterate
+from intarsia.inference.method import Clock
+from intarsia.inference.result import Status
+
+COLUMNS = ("objective", "lower_bound", "residual", "oracle_calls", "seconds")
+Report = Callable[[int, float], None] | None
+
+
+class Search:
+    """Best distribution so far, a lower bound on the objective, and the history; subclasses move.
+
+    The residual is the duality gap over 1 + |objective|; for exact counts, the largest error over the number of
+    walkers.
+    """
+
+    def __init__(self, problem: CollectiveProblem, start: Point, clock: Clock) -> None:
+        self.problem, self.clock = problem, clock
+        self.lower = -np.inf
+        self.history: dict[str, list[float]] = {name: [] for name in COLUMNS}
+        self.best, self.best_objective, self.residual = start, np.inf, np.inf
+        self.consider(start)
+
+    def consider(self, point: Point) -> float:
+        """Keep a point if it is the best; return its objective."""
+        problem = self.problem
+        objective = problem.objective(point)
+        if problem.model_weight > 0:
+            bound = problem.lower_bound(point)
+            self.lower = max(self.lower, bound if bound < np.inf else -np.inf)
+        if problem.noise.exact:
+            error = problem.count_error(point)
+            if error < self.residual:
+                self.best, self.best_objective, self.residual = point, objective, error
+        elif objective < self.best_objective:
+            self.best, self.best_objective = point, objective
+        if not problem.noise.exact and problem.model_weight > 0:
+            self.residual = max(self.best_objective - self.lower, 0.0) / (1.0 + abs(self.best_objective))
+        return objective
+
+    def record(self) -> float:
+        """One line of the history; the residual."""
+        now = (self.best_objective, self.lower, self.residual, float(self.problem.n_calls), self.clock.seconds)
+        for name, value in zip(COLUMNS, now, strict=True):
+            self.history[name].append(value)
+        return self.residual
+
+    def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
+        """Search until the residual is at most tol."""
+        raise NotImplementedError
+
+
+class MirrorDescent(Search):
+    r"""Composite mirror descent with the chain's entropy (Vilnis2015 Algorithm 4), its step found by backtracking.
+
+    The tilt moves to :math:`(c \, tilt + f'(n)) / (c + w)`, where c is a constant at which f stays below its tangent
+    plus c times the divergence, found by doubling; then the objective falls at every step.
+    """
+
+    def __init__(self, problem: CollectiveProblem, start: Point, clock: Clock) -> None:
+        if problem.noise.exact:
+            raise NotSupportedError(
+                "infer_flows: mirror descent needs noise with a slope, which exact counts lack. Use method='dual'."
+            )
+        super().__init__(problem, start, clock)
+        self.current, self.current_objective = start, self.best_objective
+        self.steepness = 1.0
+
+    def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
+        """Descend."""
+        if self.residual <= tol:
+            return Iteration(Status.CONVERGED, 0, self.residual, np.empty(0))
+        return iterate(self.sweep, max_iter, tol, self.clock, report)
+
+    def sweep(self) -> float:
+        """One step of descent, with as many calls of the oracle as backtracking needs."""
+        problem, old = self.problem, self.current
+        noise, w = problem.noise, problem.model_weight
+        slope = noise.slope(old.walkers, problem.y)
+        value = problem.noise_value(old)
+        while True:
+            tilt = (self.steepness * old.tilt + slope) / (self.steepness + w)
+            if w == 0:  # nothing pulls back: the slope adds up
+                tilt = old.tilt + slope / self.steepness
+            new = problem.evaluate(tilt)
+            if new is not None:
+                rise = problem.noise_value(new) - value - float(slope @ (new.walkers - old.walkers))
+                away = float((old.tilt - tilt) @ new.walkers) - problem.n_walkers * (
+                    new.log_partition - old.log_partition
+                )
+                slack = 1e-13 * (1.0 + abs(value) + problem.n_walkers * abs(new.log_partition))
+                if rise <= self.steepness * away + slack:
+                    break
+            if self.steepness > 1e15:
+                return self.record()
+            self.steepness = 2.0 * self.steepness
+        self.steepness = max(0.6 * self.steepness, 1e-12)
+        fall = self.current_objective
+        self.current, self.current_objective = new, self.consider(new)
+        if w == 0:  # the dual says nothing then
+            fall -= self.current_objective
+            self.residual = max(fall, 0.0) / (1.0 + abs(self.current_objective))
+        return self.record()
+
+
+class DualAscent(Search):
+    """L-BFGS on the dual, in coordinates of the noise in which it is convex, unbounded and about evenly curved.
+
+    One variable per count that was made, one call of the oracle per evaluation; each gives a distribution.
+    """
+
+    def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
+        """Ascend; begin anew once if the line search fails."""
+        problem = self.problem
+        if problem.model_weight == 0:
+            raise NotSupportedError(
+                "infer_flows: the dual needs model_weight > 0. Use method='mirror_descent', or a small weight."
+            )
+        self.status, self.tol = Status.MAX_ITER, tol
+        residuals = self.history["residual"]
+        if self.residual <= tol:
+            return Iteration(Status.CONVERGED, 0, self.residual, np.empty(0))
+
+        def after_each(intermediate_result: object) -> None:
+            self.record()
+            if report is not None:
+                report(len(residuals), self.residual)
+            self._decide()
+            if self.status is not Status.MAX_ITER:
+                raise StopIteration
+
+        try:
+            for _ in range(2):
+                left = max_iter - len(residuals)
+                if left <= 0 or self.status is not Status.MAX_ITER:
+                    break
+                x = problem.noise.coordinates(problem.model_weight * self.best.tilt, problem.y)
+                minimize(
+                    self._dual, x, jac=True, method="L-BFGS-B", callback=after_each,
+                    options={"maxiter": left, "maxfun": 20 * left + 20, "ftol": 0.0, "gtol": 0.0, "maxcor": 15},
+                )  # fmt: skip
+            if self.status is Status.MAX_ITER and len(residuals) < max_iter:
+                self._decide()
+                self.status = Status.STALLED if self.status is Status.MAX_ITER else self.status
+        except KeyboardInterrupt:
+            self.status = Status.INTERRUPTED
+        except _OutOfTime:
+            self.status = Status.TIME_LIMIT
+        return Iteration(self.status, len(residuals), self.residual, np.array(residuals))
+
+    def _decide(self) -> None:
+        if self.residual <= self.tol:
+            self.status = Status.CONVERGED
+        elif self.problem.noise.exact and self.lower > self.problem.cannot_exceed() + 1e-6 * (1 + abs(self.lower)):
+            self.status = Status.INFEASIBLE
+        elif self.clock.expired:
+            self.status = Status.TIME_LIMIT
+
+    def _dual(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """Minus the dual and its gradient."""
+        problem, w = self.problem, self.problem.model_weight
+        if self.clock.expired:
+            raise _OutOfTime
+        multipliers, derivatives = problem.noise.multipliers(x, problem.y)
+        point = problem.evaluate(multipliers / w)
+        value = np.inf if point is None else -problem.lower_bound(point)
+        if point is None or not np.isfinite(value):
+            return np.inf, np.zeros_like(x)
+        self.consider(point)
+        gradient = (problem.noise.conjugate_slope(multipliers, problem.y) - point.walkers) * derivatives
+        return value, gradient
+
+
+class _OutOfTime(Exception):
+    """Raised inside the line search, so that a limit is kept also when single evaluations are slow."""
+
+
+SEARCHES = {"dual": DualAscent, "mirror_descent": MirrorDescent}
