@@ -48,14 +48,19 @@ if TYPE_CHECKING:
     from intarsia.inference.tree import Tree
     from intarsia.inference.tree_reweighted import TreeReweighted
     from intarsia.learning import (
+        AROW,
         LBFGS,
         SGD,
         Adam,
+        AveragedPerceptron,
+        ChainCRF,
         Factors,
         GraphCRF,
         GraphInstance,
         GridCRF,
         Incremental,
+        MaximumLikelihood,
+        PassiveAggressive,
         RiskMinimizer,
     )
     from intarsia.losses.classification_error import SmoothedClassificationError
@@ -100,7 +105,8 @@ _WHERE = {
     "intarsia.losses.quadratic": ("CliqueQuadratic", "UnivariateQuadratic"),
     "intarsia.losses.saddle_point": ("SaddlePoint",),
     "intarsia.learning": (
-        "LBFGS", "SGD", "Adam", "Factors", "GraphCRF", "GraphInstance", "GridCRF", "Incremental", "RiskMinimizer",
+        "AROW", "LBFGS", "SGD", "Adam", "AveragedPerceptron", "ChainCRF", "Factors", "GraphCRF", "GraphInstance",
+        "GridCRF", "Incremental", "MaximumLikelihood", "PassiveAggressive", "RiskMinimizer",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}

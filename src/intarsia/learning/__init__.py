@@ -1,6 +1,10 @@
 """Learners, optimisers and estimators."""
 
 from intarsia.learning.adam import Adam
+from intarsia.learning.arow import AROW
+from intarsia.learning.averaged_perceptron import AveragedPerceptron
+from intarsia.learning.chain_crf import ChainCRF
+from intarsia.learning.chain_learner import ChainLearner
 from intarsia.learning.example import Example, example
 from intarsia.learning.graph_crf import GraphCRF
 from intarsia.learning.graph_data import Factors, GraphInstance
@@ -8,17 +12,32 @@ from intarsia.learning.grid_crf import GridCRF
 from intarsia.learning.incremental import Incremental
 from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.learner import Learner
+from intarsia.learning.maximum_likelihood import MaximumLikelihood
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.registry import learner_names, optimizer_names, resolve_learner, resolve_optimizer
+from intarsia.learning.owl_qn import OWLQN
+from intarsia.learning.passive_aggressive import PassiveAggressive
+from intarsia.learning.registry import (
+    chain_learner_names,
+    learner_names,
+    optimizer_names,
+    resolve_chain_learner,
+    resolve_learner,
+    resolve_optimizer,
+)
 from intarsia.learning.risk import Risk
 from intarsia.learning.risk_minimizer import RiskMinimizer
 from intarsia.learning.sgd import SGD
 
 __all__ = [
+    "AROW",
     "LBFGS",
+    "OWLQN",
     "SGD",
     "Adam",
+    "AveragedPerceptron",
+    "ChainCRF",
+    "ChainLearner",
     "Example",
     "Factors",
     "GraphCRF",
@@ -26,13 +45,17 @@ __all__ = [
     "GridCRF",
     "Incremental",
     "Learner",
+    "MaximumLikelihood",
     "Minimum",
     "Optimizer",
+    "PassiveAggressive",
     "Risk",
     "RiskMinimizer",
+    "chain_learner_names",
     "example",
     "learner_names",
     "optimizer_names",
+    "resolve_chain_learner",
     "resolve_learner",
     "resolve_optimizer",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray, check_number
 from intarsia.learning.line_search import Trial, wolfe_step
@@ -86,22 +88,26 @@ class LBFGS(Optimizer):
             return None
         if "steps" not in search.memory:
             return wolfe_step(search, -search.gradient, 1.0 / length)
-        return wolfe_step(search, _direction(search), 1.0)
+        return wolfe_step(search, lbfgs_direction(search.gradient, search.memory), 1.0)
 
     def _remember(self, search: Search, found: Trial) -> None:
-        step, change = found.point - search.point, found.gradient - search.gradient
-        if step @ change <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
-            return  # no curvature to learn from
-        for name, new in (("steps", step), ("changes", change)):
-            old = search.memory.get(name, np.empty((0, new.size)))
-            search.memory[name] = np.concatenate([old[max(0, len(old) + 1 - int(self.memory)) :], new[None]])
+        remember_pair(search.memory, found.point - search.point, found.gradient - search.gradient, int(self.memory))
 
 
-def _direction(search: Search) -> FloatArray:
+def remember_pair(memory: dict[str, NDArray[Any]], step: FloatArray, change: FloatArray, most: int) -> None:
+    """Add a step and the change of gradient along it to the `most` latest ones."""
+    if step @ change <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+        return  # no curvature to learn from
+    for name, new in (("steps", step), ("changes", change)):
+        old = memory.get(name, np.empty((0, new.size)))
+        memory[name] = np.concatenate([old[max(0, len(old) + 1 - most) :], new[None]])
+
+
+def lbfgs_direction(gradient: FloatArray, memory: Mapping[str, NDArray[Any]]) -> FloatArray:
     """Minus the gradient times the inverse Hessian that the remembered pairs imply (Liu1989, two-loop recursion)."""
-    steps, changes = search.memory["steps"], search.memory["changes"]
+    steps, changes = memory["steps"], memory["changes"]
     weight = 1.0 / np.einsum("ij,ij->i", steps, changes)
-    turned = -search.gradient
+    turned = -gradient
     along = np.zeros(len(steps))
     for i in range(len(steps) - 1, -1, -1):
         along[i] = weight[i] * (steps[i] @ turned)

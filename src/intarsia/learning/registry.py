@@ -1,10 +1,11 @@
-"""Names of the optimisers, the learners and the schedules."""
+"""Names of the optimisers, the learners (of graphs and of chains) and the schedules."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from intarsia._registry import Registry
+from intarsia.learning.chain_learner import ChainLearner
 from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.optimizer import Optimizer
@@ -21,6 +22,18 @@ LEARNERS: Registry[Learner] = Registry(
     "intarsia.learning",
     {"risk_minimizer": "RiskMinimizer"},
     Learner,  # type: ignore[type-abstract]
+)
+
+CHAIN_LEARNERS: Registry[ChainLearner] = Registry(
+    "learner",
+    "intarsia.learning",
+    {
+        "maximum_likelihood": "MaximumLikelihood",
+        "averaged_perceptron": "AveragedPerceptron",
+        "passive_aggressive": "PassiveAggressive",
+        "arow": "AROW",
+    },
+    ChainLearner,  # type: ignore[type-abstract]
 )
 
 SCHEDULES: Registry[Incremental] = Registry(
@@ -81,3 +94,25 @@ def resolve_learner(learner: str | Learner, settings: dict[str, Any] | None = No
     0.1
     """
     return LEARNERS.resolve(learner, settings)
+
+
+def chain_learner_names() -> list[str]:
+    """Names of all learners of `ChainCRF`.
+
+    Examples
+    --------
+    >>> chain_learner_names()
+    ['maximum_likelihood', 'averaged_perceptron', 'passive_aggressive', 'arow']
+    """
+    return CHAIN_LEARNERS.names
+
+
+def resolve_chain_learner(learner: str | ChainLearner, settings: dict[str, Any] | None = None) -> ChainLearner:
+    """Return a settings object from a name or an object, with further settings put in.
+
+    Examples
+    --------
+    >>> resolve_chain_learner("maximum_likelihood", {"l1": 0.1}).l1
+    0.1
+    """
+    return CHAIN_LEARNERS.resolve(learner, settings)

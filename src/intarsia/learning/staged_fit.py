@@ -15,9 +15,8 @@ from intarsia.gradients.stack_memory import kept_stacks
 from intarsia.inference.result import Status
 from intarsia.learning.checkpoint import Checkpoint
 from intarsia.learning.early_stopping import EarlyStopping
-from intarsia.learning.minimum import COLUMNS, Minimum
+from intarsia.learning.minimum import COLUMNS, Minimum, SummedObjective
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.risk import Risk
 from intarsia.learning.search import Search, largest
 
 
@@ -29,7 +28,7 @@ class StagedFit:
     ----------
     optimizer : Optimizer
         How each stage is searched.
-    risk : Risk
+    risk : SummedObjective
         Of all training examples.
     stages : list of (int, int)
         Number of examples and most iterations of each stage; the last has all examples.
@@ -48,7 +47,7 @@ class StagedFit:
     """
 
     optimizer: Optimizer
-    risk: Risk
+    risk: SummedObjective
     stages: list[tuple[int, int]]
     order: IntArray
     random_state: int = 0

@@ -1,0 +1,430 @@
+"""Labelling of sequences: a linear-chain conditional random field."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from intarsia._validation import FloatArray, as_generator, check_choice, check_number
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.inference.result import Status
+from intarsia.learning.chain_data import ChainData, ChainScores, make_truth, read_chain_labels
+from intarsia.learning.chain_file import load_chain_crf, save_chain_crf
+from intarsia.learning.chain_learner import ChainLearner
+from intarsia.learning.chain_prediction import (
+    Work,
+    best_labels,
+    draws,
+    for_each_sequence,
+    label_probabilities,
+    likely_labels,
+    log_probabilities,
+    several_best,
+)
+from intarsia.learning.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation, read_known
+from intarsia.learning.crf_data import check_sample_weight
+from intarsia.learning.named_parts import NamedParts
+from intarsia.learning.registry import resolve_chain_learner
+from intarsia.learning.tag_schemes import Constraints
+from intarsia.models.chain_scores import ChainLayout
+from intarsia.models.sequence_features import SequenceVectorizer
+
+_OWN_SETTINGS = ("l1", "l2", "n_jobs", "random_state", "verbose")
+
+
+class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
+    r"""Labels of the positions of sequences, from their features and from which labels follow one another.
+
+    The score of labels y is
+
+    .. math:: u(y_1) + \sum_t f_t \cdot W_{y_t} + \sum_t T_{y_{t-1} y_t} + v(y_n),
+
+    and their probability the exponential of it over the sum of all. Everything is exact: log Z and marginals by
+    forward-backward, the best labels by Viterbi, in time linear in the positions and quadratic in the labels. For
+    other shapes, and losses of marginals, see `GraphCRF`. No constant feature is added.
+
+    X is a list of sequences: arrays (T, n_features), CSR matrices, lists of feature dicts or lists of lists of strings
+    (CRFsuite's habits; see `SequenceVectorizer`). Features not seen in training are left out. Labels are strings (None
+    where hidden), whole numbers (-1 where hidden), frozensets of allowed labels among either, or booleans
+    (T, n_classes). A sequence may be empty.
+
+    Parameters
+    ----------
+    learner : str or ChainLearner
+        How weights are found: "maximum_likelihood", "averaged_perceptron", "passive_aggressive", "arow", or an object
+        with settings, such as `MaximumLikelihood(l2=0.1, optimizer=Adam())`.
+    l1, l2 : float, optional
+        Where given, instead of those of the learner: CRFsuite's c1 and c2.
+    classes : array, optional
+        All labels there are; by default those in y, sorted.
+    class_weight : None, "balanced" or dict, optional
+        How much labels count: the weight of a sequence is multiplied by the mean over its labels.
+    forbidden : list of pairs, optional
+        (a, b): label b must not follow a. None for the end of a sequence: (None, b) must not begin, (a, None) not end.
+    scheme : {"bio", "bioes"}, optional
+        Forbid what such tags exclude, at the ends too.
+    weights : {"auto", "all", "observed"}
+        Which pairs of feature and label have a weight: all, or those that occur in the training set, which takes a
+        fraction of the time and memory where features are many. "auto": all for dense arrays and with `partial_fit`.
+    ends : bool
+        Whether first and last labels have scores of their own, u and v.
+    min_count : int
+        Named features that fewer tokens have are left out.
+    decode : {"map", "marginals"}
+        Predict the best labels as a whole, or the most probable label of each position (which may follow one another
+        although forbidden).
+    warm_start : bool
+        Whether `fit` goes on from the weights it finds, with the same features and labels.
+    random_state, n_jobs, verbose : optional
+        Where given, instead of those of the learner; `n_jobs` also for predictions. Results do not depend on it.
+
+    Attributes
+    ----------
+    classes_ : array (k,)
+        Labels.
+    state_weights_ : array (n_features, k)
+        W, with 0 for pairs without weight; its rows are named by `vocabulary_`.
+    transitions_ : array (k, k)
+        T, without what is forbidden.
+    start_, end_ : arrays (k,), or None
+        u and v.
+    edge_weights_ : array (n_edge_features, k, k), or None
+        Weights of features of steps.
+    vocabulary_ : list of str, or None
+        Names of the features; None where X are arrays.
+    weights_ : float array
+        All weights in one vector.
+    risk_, history_, n_iter_, status_
+        Objective per labelled position, its course, iterations and how they ended. Of the mistake-driven learners the
+        risk is the share of wrong labels in the last pass.
+
+    References
+    ----------
+    Lafferty2001.
+
+    Examples
+    --------
+    >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
+    >>> y = [["good", "bad", "bad"], ["bad", "good"]]
+    >>> crf = ChainCRF(l2=0.1).fit(X, y)
+    >>> [labels.tolist() for labels in crf.predict(X)]
+    [['good', 'bad', 'bad'], ['bad', 'good']]
+    >>> crf.predict([[["sun"], ["fog"]]], allowed=[["bad", None]])[0].tolist()[0]
+    'bad'
+    >>> crf.predict_marginals(X)[0].round(2).sum(axis=1)
+    array([1., 1., 1.])
+    """
+
+    classes_: NDArray[Any]
+    vectorizer_: SequenceVectorizer
+    layout_: ChainLayout
+    constraints_: Constraints
+    weights_: FloatArray
+    history_: dict[str, FloatArray]
+    n_iter_: int
+    risk_: float
+    status_: Status
+    notes_: Any
+
+    def __init__(
+        self,
+        *,
+        learner: str | ChainLearner = "maximum_likelihood",
+        l1: float | None = None,
+        l2: float | None = None,
+        classes: Any = None,
+        class_weight: Any = None,
+        forbidden: Any = None,
+        scheme: str | None = None,
+        weights: str = "auto",
+        ends: bool = True,
+        min_count: int = 1,
+        decode: str = "map",
+        warm_start: bool = False,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.learner = learner
+        self.l1 = l1
+        self.l2 = l2
+        self.classes = classes
+        self.class_weight = class_weight
+        self.forbidden = forbidden
+        self.scheme = scheme
+        self.weights = weights
+        self.ends = ends
+        self.min_count = min_count
+        self.decode = decode
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # ---------------------------------------------------------------- fitting
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        edge_features: Any = None,
+        sample_weight: Any = None,
+        validation: tuple[Any, ...] | None = None,
+        start: Any = None,
+    ) -> ChainCRF:
+        """Fit the weights.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Arrays, CSR matrices, lists of dicts or of lists of strings.
+        y : list of lists
+            A label for each position.
+        edge_features : list of (T - 1, n_edge_features) arrays, optional
+            Features of each step from one position to the next, beside the transitions.
+        sample_weight : (n_sequences,) array, optional
+            How much each sequence counts.
+        validation : (X, y) or (X, y, edge_features), optional
+            Sequences on which the learner may stop early.
+        start : float array, optional
+            Weights to begin with, laid out as `weights_`; by default 0.
+
+        Raises
+        ------
+        InvalidInputError
+            What does not fit is told with its place; labels that `forbidden` or `scheme` exclude name the sequence.
+        """
+        where = "ChainCRF.fit"
+        learner = self._resolve_learner(where)
+        known = self if self.warm_start and hasattr(self, "weights_") else None
+        prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known, where)
+        examples = prepared.examples
+        learner.check_examples(examples)
+        held_out = None if validation is None else prepare_validation(self, validation, prepared)
+        if start is not None:
+            first = check_start(start, examples.layout, where)
+        else:
+            first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
+        found = learner.minimize(examples, first, validation=held_out, title="ChainCRF")
+        # Nothing is stored before everything has worked.
+        self._store(prepared)
+        self.weights_, self.history_, self.n_iter_ = found.point, found.history, found.n_iter
+        self.risk_, self.status_ = found.value, found.status
+        self._step_state = None
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, *, edge_features: Any = None, sample_weight: Any = None
+    ) -> ChainCRF:
+        """Change the weights by one pass over these sequences.
+
+        Needs a learner that can: one of the mistake-driven ones, or `MaximumLikelihood` with an optimiser of
+        mini-batches. The first call needs all classes, here or as a setting, and decides which features there are.
+        """
+        where = "ChainCRF.partial_fit"
+        learner = self._resolve_learner(where)
+        known = self if hasattr(self, "weights_") else None
+        given = self.classes if classes is None else classes
+        if known is None and given is None:
+            raise InvalidInputError(
+                f"{where}: the first call must name all classes, since later labels may have more. Give classes=."
+            )
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            raise InvalidInputError(
+                f"{where}: class_weight='balanced' is known only from all data, and here they come bit by bit. Give a "
+                f"dict of label -> weight."
+            )
+        prepared = prepare_fit(self, X, y, edge_features, sample_weight, given, known, where, every_pair=True)
+        examples = prepared.examples
+        learner.check_examples(examples)
+        first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
+        weights, state, risk = learner.step(examples, first, getattr(self, "_step_state", None))
+        self._store(prepared)
+        self.weights_, self._step_state, self.risk_, self.status_ = weights, state, risk, Status.MAX_ITER
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self.history_ = {"risk": np.append(getattr(self, "history_", {}).get("risk", np.empty(0)), risk)}
+        return self
+
+    def _store(self, prepared: Prepared) -> None:
+        self.vectorizer_, self.classes_ = prepared.vectorizer, prepared.classes
+        self.layout_, self.constraints_ = prepared.examples.layout, prepared.examples.constraints
+
+    # ---------------------------------------------------------------- predicting
+
+    def predict(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[NDArray[Any]]:
+        """Labels of each sequence, as `decode` says.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in `fit`.
+        allowed : list, optional
+            What is known of the labels: for each sequence None, or as y in `fit` (labels, None or -1, frozensets).
+        edge_features : list of arrays, optional
+            As in `fit`.
+
+        Raises
+        ------
+        InvalidInputError
+            `allowed` leaves a sequence no labelling. (Where `forbidden` alone does, it is not kept for that sequence.)
+        """
+        where = "ChainCRF.predict"
+        check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
+        work: Work = best_labels if self.decode == "map" else likely_labels
+        found, data = self._ask(work, X, edge_features, allowed, where)
+        return data.spread([self.classes_[states] for states in found], self.classes_[:0])
+
+    def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
+        """Probability of each class at each position, (T, n_classes) arrays; arguments as in `predict`."""
+        found, data = self._ask(label_probabilities, X, edge_features, allowed, "ChainCRF.predict_marginals")
+        return data.spread(found, np.zeros((0, self.classes_.size)))
+
+    def predict_kbest(
+        self, X: Any, n: int, *, allowed: Any = None, edge_features: Any = None
+    ) -> list[list[tuple[NDArray[Any], float]]]:
+        """The n best labellings of each sequence with their log-probabilities, the best first; fewer if there are."""
+        check_number(n, "ChainCRF.predict_kbest: n", low=1, high=2**31, integer=True)
+        found, data = self._ask(several_best(int(n)), X, edge_features, allowed, "ChainCRF.predict_kbest")
+        named = [[(self.classes_[states], value) for states, value in one] for one in found]
+        return data.spread(named, [(self.classes_[:0], 0.0)])
+
+    def sample(
+        self, X: Any, n: int = 1, random_state: Any = None, *, allowed: Any = None, edge_features: Any = None
+    ) -> list[NDArray[Any]]:
+        """Labellings (n, T) of each sequence, drawn independently by their probabilities."""
+        check_number(n, "ChainCRF.sample: n", low=0, integer=True)
+        seed = int(as_generator(random_state).integers(2**62))
+        found, data = self._ask(draws(int(n), seed), X, edge_features, allowed, "ChainCRF.sample")
+        return data.spread([self.classes_[states] for states in found], self.classes_[np.zeros((int(n), 0), int)])
+
+    def sequence_log_probability(self, X: Any, y: Any, *, edge_features: Any = None) -> FloatArray:
+        """Log-probability of the labels of each sequence; of all that agree with them, where they are partial."""
+        where = "ChainCRF.sequence_log_probability"
+        data = self._read(X, edge_features, where)
+        truth = make_truth(read_chain_labels(y, data, where), self.classes_, np.ones(data.kept.size))
+        possible = truth.possible(self.classes_.size)
+        found = np.zeros(data.n_given)
+        scores = ChainScores(data, self.layout_, self.constraints_)
+        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs)
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, edge_features: Any = None) -> float:
+        """Share of the positions with a known label whose label is predicted."""
+        where = "ChainCRF.score"
+        check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
+        X = X if isinstance(X, (list, tuple)) else list(X)
+        data = self._read(X, edge_features, where)
+        weight = check_sample_weight(sample_weight, data.n_given, where)[data.kept]
+        truth = make_truth(read_chain_labels(y, data, where), self.classes_, weight)
+        known = truth.states >= 0
+        each = np.repeat(weight, data.lengths)[known]
+        if each.sum() == 0.0:
+            raise InvalidInputError(
+                f"{where}: all labels are hidden, or of sequences without weight. Give labels of some positions."
+            )
+        found, _ = self._ask(best_labels if self.decode == "map" else likely_labels, X, edge_features, None, where)
+        return float(each @ (np.concatenate(found)[known] == truth.states[known]) / each.sum())
+
+    def _ask(self, work: Work, X: Any, edge_features: Any, allowed: Any, where: str) -> tuple[list[Any], ChainData]:
+        data = self._read(X, edge_features, where)
+        scores = ChainScores(data, self.layout_, self.constraints_)
+        mask = None if allowed is None else self._mask(allowed, data, where)
+        return for_each_sequence(scores, self.weights_, work, mask, where, self.n_jobs), data
+
+    def _mask(self, allowed: Any, data: ChainData, where: str) -> NDArray[np.bool_]:
+        given = allowed
+        if hasattr(allowed, "__len__") and len(allowed) == data.n_given and not isinstance(allowed, (str, bytes, dict)):
+            lengths = dict(zip(data.kept.tolist(), data.lengths.tolist(), strict=True))
+            given = [[None] * lengths.get(i, 0) if one is None else one for i, one in enumerate(allowed)]
+        labels = read_chain_labels(given, data, where, "allowed")
+        return make_truth(labels, self.classes_, np.ones(len(labels))).possible(self.classes_.size)
+
+    def _read(self, X: Any, edge_features: Any, where: str) -> ChainData:
+        check_is_fitted(self, "weights_")
+        return read_known(X, edge_features, self.vectorizer_, self.layout_, where)
+
+    # ---------------------------------------------------------------- what was learned
+
+    @property
+    def vocabulary_(self) -> list[str] | None:
+        """Names of the features; None where X are arrays."""
+        return self.vectorizer_.vocabulary_
+
+    @property
+    def state_weights_(self) -> FloatArray:
+        """Weights (n_features, n_classes) of features with labels."""
+        return self.layout_.state_matrix(self.weights_)
+
+    @property
+    def transitions_(self) -> FloatArray:
+        """Scores (n_classes, n_classes) of a label (row) followed by another."""
+        return self.layout_.unpack(self.weights_.copy()).transitions
+
+    @property
+    def start_(self) -> FloatArray | None:
+        """Scores of first labels."""
+        return self.layout_.unpack(self.weights_.copy()).start
+
+    @property
+    def end_(self) -> FloatArray | None:
+        """Scores of last labels."""
+        return self.layout_.unpack(self.weights_.copy()).end
+
+    @property
+    def edge_weights_(self) -> FloatArray | None:
+        """Weights (n_edge_features, n_classes, n_classes) of features of steps."""
+        return self.layout_.unpack(self.weights_.copy()).edges
+
+    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
+        """Write the fitted model to one npz file, without pickle; it appears when all is written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        notes : dict, optional
+            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
+        """
+        check_is_fitted(self, "weights_")
+        save_chain_crf(self, path, notes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ChainCRF:
+        """A model from a file that `save` wrote; loading can never run code.
+
+        Raises
+        ------
+        FileFormatError
+            The file is damaged, something else, or of a newer version.
+        """
+        made: ChainCRF = load_chain_crf(cls, path)
+        return made
+
+    # ---------------------------------------------------------------- settings
+
+    def _resolve_learner(self, where: str) -> ChainLearner:
+        """The learner with what is set on the estimator itself."""
+        check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
+        try:
+            learner = resolve_chain_learner(self.learner)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{where}: {error}") from None
+        known = learner.get_params(deep=False)
+        own = {name: getattr(self, name) for name in _OWN_SETTINGS if getattr(self, name) is not None}
+        for name in ("l1", "l2"):
+            if name in own and name not in known:
+                raise NotSupportedError(
+                    f"{where}: {name}={own[name]}, but {type(learner).__name__} has no such penalty. Use "
+                    f"learner='maximum_likelihood', or leave {name} out."
+                )
+        return resolve_chain_learner(learner, {key: value for key, value in own.items() if key in known})
+
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        return {"learner": resolve_chain_learner}

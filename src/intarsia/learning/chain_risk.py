@@ -1,0 +1,198 @@
+"""The regularised negative log-likelihood of labelled sequences, and its gradient in the weights."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.graph.chains import ChainBatch
+from intarsia.inference.chains import chain_log_partition, chain_marginals
+from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
+from intarsia.learning.minimum import SummedObjective
+
+# Features are pulled back in this many blocks, whatever the number of workers.
+FEATURE_BLOCKS = 16
+
+
+class _Part(NamedTuple):
+    """What one chunk adds: to the value, and to the gradient of everything but features of positions."""
+
+    value: float
+    transitions: FloatArray
+    start: FloatArray
+    end: FloatArray
+    edges: FloatArray | None
+
+
+class ChainRisk(SummedObjective):
+    r"""The regularised negative log-likelihood of sequences: called with weights, it gives value and gradient.
+
+    .. math:: R(w) = \frac1N \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + r \lVert w \rVert^2
+
+    with :math:`A_s` the labels that are known or allowed, :math:`Z_s(w; A_s)` the partition function over them alone,
+    and N the weighted number of labelled positions.
+
+    Parameters
+    ----------
+    examples : ChainExamples
+        Labelled sequences.
+    ridge : float
+        r, relative to the risk per position.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    Examples
+    --------
+    A single position with labels 0 and 1: at weights of 0 both have probability 1 / 2.
+
+    >>> from intarsia.learning.chain_data import ChainTruth, make_data
+    >>> from intarsia.learning.tag_schemes import find_constraints
+    >>> from intarsia.models.chain_scores import ChainLayout
+    >>> data = make_data(np.ones((1, 1)), np.array([0, 1]), None, "")
+    >>> free = find_constraints(np.arange(2), None, None, "")
+    >>> examples = ChainExamples(data, ChainTruth(np.array([1]), None, np.ones(1)), ChainLayout(1, 2, ends=False), free)
+    >>> value, gradient = ChainRisk(examples)(np.zeros(6))
+    >>> round(value, 4), gradient[:2]
+    (0.6931, array([ 0.5, -0.5]))
+    """
+
+    def __init__(self, examples: ChainExamples, ridge: float = 0.0, n_jobs: int | None = None) -> None:
+        self.examples = examples
+        self.ridge = ridge
+        self.n_jobs = n_jobs
+        self.mass = examples.mass
+        self.n_weights = examples.layout.n_weights
+        self._scores = ChainScores(examples.data, examples.layout, examples.constraints)
+        self._row_weight = np.repeat(examples.truth.weight, examples.data.lengths)
+        self._chunks = cut_in_chunks(examples.data.ptr)
+        states, ptr = examples.truth.states, examples.data.ptr
+        # Where every label of a chunk is known, its observed statistics do not depend on the weights.
+        self._known = [bool((states[ptr[a] : ptr[b]] >= 0).all()) for a, b in self._chunks]
+        self._observed = self._count()
+
+    def __len__(self) -> int:
+        """Number of sequences."""
+        return len(self.examples)
+
+    def subset(self, indices: ArrayLike) -> ChainRisk:
+        """The risk of some of the sequences, over their own mass and with the same ridge."""
+        return ChainRisk(self.examples.subset(indices), self.ridge, self.n_jobs)
+
+    def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
+        """Risk and its gradient at these weights; infinite where they are beyond all reason."""
+        if not np.abs(weights).max(initial=0.0) < LARGEST_WEIGHT:
+            return np.inf, np.zeros(self.n_weights)
+        layout = self.examples.layout
+        residual = np.empty((self.examples.data.matrix.shape[0], layout.n_labels))
+        with Parallel(n_jobs=self.n_jobs, prefer="threads", require="sharedmem") as parallel:
+            parts = parallel(delayed(self._part)(weights, i, residual) for i in range(len(self._chunks)))
+            gradient = self._pull_back(residual, parallel)
+        into = layout.unpack(gradient)  # views
+        value = 0.0
+        for part in parts:
+            value += part.value
+            into.transitions[:] += part.transitions
+            if into.start is not None and into.end is not None:
+                into.start[:] += part.start
+                into.end[:] += part.end
+            if into.edges is not None and part.edges is not None:
+                into.edges[:] += part.edges
+        mass = self.mass or 1.0  # a batch may happen to have no labels
+        value = (value - float(weights @ self._observed)) / mass + self.ridge * float(weights @ weights)
+        return value, (gradient - self._observed) / mass + 2.0 * self.ridge * weights
+
+    def check_feasible(self, where: str) -> None:
+        """Raise if the labels of a sequence are forbidden by the constraints."""
+        if not self.examples.constraints.any:
+            return
+        zero = np.zeros(self.n_weights)
+        for i, (first, last) in enumerate(self._chunks):
+            possible = chain_log_partition(self._clamped(self._scores.batch(zero, first, last), i)) > -np.inf
+            if not possible.all():
+                s = int(self.examples.data.kept[first + int(np.argmin(possible))])
+                raise InvalidInputError(
+                    f"{where}: no labelling of X[{s}] is left by y[{s}] together with forbidden= and scheme=. Correct "
+                    f"the labels, or allow the transitions they have."
+                )
+
+    def _part(self, weights: FloatArray, i: int, residual: FloatArray) -> _Part:
+        first, last = self._chunks[i]
+        data, layout = self.examples.data, self.examples.layout
+        a, b = int(data.ptr[first]), int(data.ptr[last])
+        weight = self.examples.truth.weight[first:last]
+        batch = self._scores.batch(weights, first, last)
+        log_partition, own, transitions = self._marginals(batch, weight)
+        if not self._known[i]:
+            log_clamped, own_clamped, transitions_clamped = self._marginals(self._clamped(batch, i), weight)
+            log_partition = log_partition - log_clamped
+            own, transitions = own - own_clamped, transitions - transitions_clamped
+        value = float(weight @ log_partition)
+        own *= self._row_weight[a:b, None]
+        residual[a:b] = own
+        at = data.ptr[first : last + 1] - a
+        edges = None
+        if batch.has_table_per_step:
+            k = layout.n_labels
+            steps = np.repeat(weight, data.lengths[first:last] - 1)[:, None] * transitions.reshape(-1, k * k)
+            edges = (data.edges[a - first : b - last].T @ steps).reshape(-1, k, k)
+            transitions = steps.sum(axis=0).reshape(k, k)
+        return _Part(value, transitions, own[at[:-1]].sum(axis=0), own[at[1:] - 1].sum(axis=0), edges)
+
+    def _marginals(self, batch: ChainBatch, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log Z, marginals, and transitions: summed with weights, or by step where tables differ by step."""
+        if batch.has_table_per_step:
+            found = chain_marginals(batch, transitions="steps")
+        else:
+            found = chain_marginals(batch, sequence_weight=weight)
+        return found.log_partition, found.nodes, np.asarray(found.transitions)
+
+    def _clamped(self, batch: ChainBatch, i: int) -> ChainBatch:
+        first, last = self._chunks[i]
+        a, b = self.examples.data.ptr[first], self.examples.data.ptr[last]
+        truth, k = self.examples.truth, self.examples.layout.n_labels
+        if truth.allowed is None:
+            return batch.restricted(truth.states[a:b, None] == np.arange(k))
+        return batch.restricted(truth.allowed[a:b])
+
+    def _pull_back(self, residual: FloatArray, parallel: Parallel) -> FloatArray:
+        """Gradient with that of the features of positions filled in; blocks of features have entries of their own."""
+        gradient = np.zeros(self.n_weights)
+        cuts = np.linspace(0, self.examples.layout.n_features, FEATURE_BLOCKS + 1).astype(int).tolist()
+        features = self._scores.features
+        if not features.by_pair or self.n_jobs in (None, 1):  # a product in one piece is the faster one
+            cuts = [0, self.examples.layout.n_features]
+        states = gradient[: self.examples.layout.n_states]
+        parallel(delayed(features.pull_back)(residual, states, a, b) for a, b in pairwise(cuts))
+        return gradient
+
+    def _count(self) -> FloatArray:
+        """Observed statistics of the chunks whose labels are all known, weighted."""
+        data, truth, layout = self.examples.data, self.examples.truth, self.examples.layout
+        k = layout.n_labels
+        known = np.repeat(self._known, [data.ptr[b] - data.ptr[a] for a, b in self._chunks]).astype(bool)
+        weight = np.where(known, self._row_weight, 0.0)
+        shown = np.zeros((known.size, k))
+        shown[np.flatnonzero(known), truth.states[known]] = weight[known]
+        counts = np.zeros(layout.n_weights)
+        into = layout.unpack(counts)  # views
+        self._scores.features.pull_back(shown, counts[: layout.n_states], 0, layout.n_features)
+        if into.start is not None and into.end is not None:
+            into.start[:] = shown[data.ptr[:-1]].sum(axis=0)
+            into.end[:] = shown[data.ptr[1:] - 1].sum(axis=0)
+        later = np.ones(known.size, dtype=bool)
+        later[data.ptr[:-1]] = False
+        steps = np.flatnonzero(later)
+        own = known[steps]
+        pair = truth.states[steps - 1] * k + truth.states[steps]
+        amount = weight[steps]
+        into.transitions[:] = np.bincount(pair[own], amount[own], k * k).reshape(k, k)
+        if into.edges is not None and steps.size:
+            flat = into.edges.reshape(-1, k * k)
+            np.add.at(flat.T, pair[own], data.edges[own] * amount[own, None])
+        return counts

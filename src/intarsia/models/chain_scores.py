@@ -1,0 +1,186 @@
+"""Scores of sequences: weights of features, transitions and ends in one vector, and the way back of a gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from intarsia._kernels.state_scores import add_state_scores, gather_state_gradient
+from intarsia._validation import FloatArray, IntArray, read_only
+
+
+class ChainWeights(NamedTuple):
+    """The parts of a vector of weights, as views: see `ChainLayout.unpack`."""
+
+    states: FloatArray
+    transitions: FloatArray
+    start: FloatArray | None
+    end: FloatArray | None
+    edges: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLayout:
+    """Which weights a chain model has, and where each stands in one vector.
+
+    First those of features with labels, then transitions (n_labels, n_labels), then (if `ends`) the scores of first and
+    last labels, then features of steps (n_edge_features, n_labels, n_labels).
+
+    Attributes
+    ----------
+    n_features, n_labels : int
+        Columns of the feature matrix, and labels.
+    pair_ptr, pair_label : int arrays, optional
+        Labels with which feature f has a weight: `pair_label[pair_ptr[f]:pair_ptr[f + 1]]`. Without them every feature
+        has a weight with every label, (n_features, n_labels).
+    ends : bool
+        Whether first and last labels have scores.
+    n_edge_features : int
+        Features of steps.
+
+    Examples
+    --------
+    >>> layout = ChainLayout(3, 2)
+    >>> layout.n_weights                                       # 3 x 2, 2 x 2, 2 and 2
+    14
+    >>> layout.unpack(np.arange(14.0)).transitions
+    array([[6., 7.],
+           [8., 9.]])
+    """
+
+    n_features: int
+    n_labels: int
+    pair_ptr: IntArray | None = None
+    pair_label: NDArray[np.int32] | None = None
+    ends: bool = True
+    n_edge_features: int = 0
+
+    @property
+    def n_states(self) -> int:
+        """Number of weights of features with labels."""
+        return self.n_features * self.n_labels if self.pair_label is None else self.pair_label.size
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights in all."""
+        k = self.n_labels
+        return self.n_states + k * k * (1 + self.n_edge_features) + (2 * k if self.ends else 0)
+
+    def unpack(self, weights: FloatArray) -> ChainWeights:
+        """Parts of the vector, without copying."""
+        k, at = self.n_labels, self.n_states
+        cuts = np.cumsum([at, k * k, k if self.ends else 0, k if self.ends else 0])
+        states, transitions, start, end, edges = np.split(weights, cuts)
+        if self.pair_label is None:
+            states = states.reshape(self.n_features, k)
+        return ChainWeights(
+            states,
+            transitions.reshape(k, k),
+            start if self.ends else None,
+            end if self.ends else None,
+            edges.reshape(-1, k, k) if self.n_edge_features else None,
+        )
+
+    def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
+        """`pair_ptr` and `pair_label`, also where every feature has a weight with every label."""
+        if self.pair_ptr is not None and self.pair_label is not None:
+            return self.pair_ptr, self.pair_label
+        k = self.n_labels
+        every = np.tile(np.arange(k, dtype=np.int32), self.n_features)
+        return np.arange(self.n_features + 1, dtype=np.int64) * k, every
+
+    def state_matrix(self, weights: FloatArray) -> FloatArray:
+        """Weights of features with labels as a whole matrix (n_features, n_labels); 0 where there is none."""
+        states = self.unpack(weights).states
+        if self.pair_ptr is None or self.pair_label is None:
+            return states.copy()
+        full = np.zeros((self.n_features, self.n_labels))
+        full[np.repeat(np.arange(self.n_features), np.diff(self.pair_ptr)), self.pair_label] = states
+        return full
+
+
+def observed_pairs(matrix: Any, labels: NDArray[np.bool_]) -> tuple[IntArray, NDArray[np.int32]]:
+    """Labels with which each feature occurs: `pair_ptr` and `pair_label` of `ChainLayout`.
+
+    Parameters
+    ----------
+    matrix : (n, n_features) array or CSR
+        Features of positions.
+    labels : (n, n_labels) bool array
+        Labels of each position that count.
+
+    Examples
+    --------
+    >>> observed_pairs(np.array([[1.0, 0.0], [2.0, 3.0]]), np.array([[True, False], [False, True]]))
+    (array([0, 2, 3]), array([0, 1, 1], dtype=int32))
+    """
+    seen = sparse.csr_array(matrix, copy=True)
+    seen.data = (seen.data != 0).astype(np.float64)  # a value of 0 is no occurrence
+    counts = sparse.csr_array(seen.T @ sparse.csr_array(labels.astype(np.float64)))
+    counts.eliminate_zeros()
+    counts.sort_indices()
+    return counts.indptr.astype(np.int64), counts.indices.astype(np.int32)
+
+
+class StateFeatures:
+    """Features of positions with the layout of their weights: scores of rows, and the gradient from all of them.
+
+    Parameters
+    ----------
+    matrix : (n, n_features) array or CSR
+        Features.
+    layout : ChainLayout
+        Which weights there are.
+
+    Examples
+    --------
+    Feature 0 has a weight with label 0, feature 1 with label 1.
+
+    >>> layout = ChainLayout(2, 2, np.array([0, 1, 2]), np.array([0, 1], dtype=np.int32))
+    >>> features = StateFeatures(np.array([[1.0, 0.0], [2.0, 3.0]]), layout)
+    >>> features.scores(np.array([10.0, 100.0]), 0, 2)
+    array([[ 10.,   0.],
+           [ 20., 300.]])
+    >>> gradient = np.zeros(2)
+    >>> features.pull_back(np.ones((2, 2)), gradient, 0, 2)
+    >>> gradient
+    array([3., 3.])
+    """
+
+    def __init__(self, matrix: Any, layout: ChainLayout) -> None:
+        self.layout = layout
+        self.by_pair = layout.pair_label is not None
+        self.matrix: Any = sparse.csr_array(matrix) if self.by_pair else matrix
+        self._by_column: Any = None
+
+    def scores(self, states: FloatArray, first: int, last: int) -> FloatArray:
+        """Scores (last - first, n_labels) of rows `first` .. `last` - 1; `states` as `ChainLayout.unpack` gives it."""
+        if not self.by_pair:
+            return np.asarray(self.matrix[first:last] @ states, dtype=np.float64)
+        found = np.zeros((last - first, self.layout.n_labels))
+        m, (pair_ptr, pair_label) = self.matrix, self.layout.pairs()
+        add_state_scores(
+            read_only(m.indptr), read_only(m.indices), read_only(m.data), read_only(pair_ptr), read_only(pair_label),
+            read_only(states), first, last, found,
+        )  # fmt: skip
+        return found
+
+    def pull_back(self, residual: FloatArray, gradient: FloatArray, first: int, last: int) -> None:
+        """Add to the entries of features `first` .. `last` - 1 in `gradient` (flat) that of the scores of all rows."""
+        if not self.by_pair:
+            k = self.layout.n_labels
+            whole = first == 0 and last == self.layout.n_features  # columns of a CSR matrix would be copied
+            part = (self.matrix if whole else self.matrix[:, first:last]).T @ residual
+            gradient[first * k : last * k] += np.asarray(part, dtype=np.float64).reshape(-1)
+            return
+        if self._by_column is None:  # made at first use: predictions do without it
+            self._by_column = self.matrix.tocsc()
+        m, (pair_ptr, pair_label) = self._by_column, self.layout.pairs()
+        gather_state_gradient(
+            read_only(m.indptr), read_only(m.indices), read_only(m.data), read_only(pair_ptr), read_only(pair_label),
+            read_only(residual), first, last, gradient,
+        )  # fmt: skip
