@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     )
     from intarsia.inference import InferenceMethod, InferenceResult, Status, infer, method_class, method_names
     from intarsia.inference.belief_propagation import BeliefPropagation
+    from intarsia.inference.bethe_accelerated import BetheAccelerated
+    from intarsia.inference.bethe_dual import BetheDual
+    from intarsia.inference.bethe_mirror_descent import BetheMirrorDescent
+    from intarsia.inference.bethe_rda import BetheRDA
     from intarsia.inference.brute_force import BruteForce
     from intarsia.inference.gibbs import Gibbs
     from intarsia.inference.icm import ICM
@@ -85,6 +89,10 @@ _WHERE = {
         "read_uai", "read_uai_evidence", "read_uai_solution", "write_uai", "write_uai_evidence", "write_uai_solution",
     ),
     "intarsia.inference.belief_propagation": ("BeliefPropagation",),
+    "intarsia.inference.bethe_accelerated": ("BetheAccelerated",),
+    "intarsia.inference.bethe_dual": ("BetheDual",),
+    "intarsia.inference.bethe_mirror_descent": ("BetheMirrorDescent",),
+    "intarsia.inference.bethe_rda": ("BetheRDA",),
     "intarsia.inference.brute_force": ("BruteForce",),
     "intarsia.inference.gibbs": ("Gibbs",),
     "intarsia.inference.icm": ("ICM",),

@@ -17,6 +17,8 @@ SOURCE = ROOT / "src" / "intarsia"
 DOCS = ROOT / "docs"
 # Written with NumPy on purpose, so that the check of everything else shares no loop with it.
 WITHOUT_KERNEL = {"brute_force"}
+# Wrappers around another method, their oracle, which does the work.
+WITHOUT_KERNEL |= {"bethe_rda", "bethe_mirror_descent", "bethe_accelerated", "bethe_dual"}
 # Methods that share their kernel with another, so that it bears the name of what it does.
 KERNEL_OF = {
     "belief_propagation": "messages",

@@ -55,7 +55,7 @@ def slack(result, at=None):
 
 def all_numbers(result):
     """Every number in a result, with the name of its field."""
-    for name in ("mu", "assignment", "samples", "best", "best_scores", "mu_error", "messages"):
+    for name in ("mu", "assignment", "samples", "best", "best_scores", "mu_error", "messages", "tilted_theta"):
         value = getattr(result, name)
         if value is not None:
             yield name, np.asarray(value)

@@ -35,13 +35,14 @@ def identity(mu, graph):
     return mu.copy()
 
 
+# The three with kinks are strong enough to hold the optimum of `chain` at the kink.
 ENERGIES = {
-    "hinge": MeasuredEnergy(Count("B-x"), Hinge(0.8), psi=1.5),
+    "hinge": MeasuredEnergy(Count("B-x"), Hinge(0.2), psi=3.0),
     "smoothed_hinge": MeasuredEnergy(Count("B-x"), SmoothedHinge(0.3, width=0.7), psi=2.0),
     "squared": MeasuredEnergy(Transitions("O", "B-y"), Squared(0.9), psi=3.0),
-    "absolute": MeasuredEnergy(SegmentStarts("x") - SegmentStarts("y"), Absolute(0.4), psi=0.9),
+    "absolute": MeasuredEnergy(SegmentStarts("x") - SegmentStarts("y"), Absolute(0.4), psi=4.0),
     "huber": MeasuredEnergy(2.0 * Count("O") + Count("B-y"), Huber(1.5, width=0.5), psi=1.2),
-    "interval": MeasuredEnergy(Count("O"), SoftInterval(1.2, 1.6), psi=1.1),
+    "interval": MeasuredEnergy(Count("O"), SoftInterval(1.5, 1.6), psi=3.0),
     "rounded_interval": MeasuredEnergy(Count("O"), SoftInterval(1.2, 1.6, width=0.5), psi=1.1),
     "order": MeasuredEnergy(StartsAfter("x", "y"), SmoothedHinge(0.5), psi=2.0),
     "segments": segment_preferences(["O", "B-x", "B-y"], psi=0.7),

@@ -17,13 +17,30 @@ def all_statistics(graph, theta):
     return truth.labellings, truth.scores, np.stack([graph.statistics(y) for y in truth.labellings])
 
 
+def certify(graph, theta, tilted_theta, value, gradient):
+    """Objective of the tilted model's distribution over assignments, and a bound on its distance from the least one.
+
+    F is convex with slope d = log p - score + S . grad L(mu), and its entropy part alone makes it strongly so:
+    F(q) >= F(p) + <d, q - p> + KL(q, p), whose least value over q is F(p) - <d, p> - log sum p exp(-d).
+    """
+    labellings, scores, statistics = all_statistics(graph, theta)
+    tilted = graph.score(tilted_theta, labellings)
+    p = np.exp(tilted - tilted.max())
+    p /= p.sum()
+    mu = p @ statistics
+    log_p = np.log(np.maximum(p, 1e-300))
+    d = log_p - scores + statistics @ gradient(mu)
+    d -= p @ d
+    return float(p @ (log_p - scores) + value(mu)), float(np.log(p @ np.exp(-d)))
+
+
 def solve_smooth(graph, theta, value, gradient, temperature=1.0):
     """(least objective, mu) for a differentiable convex L: BFGS in softmax coordinates, so nothing is constrained."""
     _, scores, statistics = all_statistics(graph, theta)
 
     def objective(z):
         p = np.exp(z - z.max())
-        p /= p.sum()
+        p = np.maximum(p / p.sum(), 1e-300)
         mu = p @ statistics
         f = p @ (temperature * np.log(p) - scores) + value(mu)
         slope = temperature * np.log(p) - scores + statistics @ gradient(mu)

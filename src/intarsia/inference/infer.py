@@ -117,8 +117,10 @@ def infer(
         clock=clock,
         n_samples=int(n_samples),
         n_best=int(n_best),
+        reduction=reduction,
+        temperature=temperature,
     )
-    _put_warm_start(problem, warm_start, reduction)
+    _put_warm_start(problem, warm_start, reduction, scores)
     constant = reduction.constant(scores)
     with sweep_progress(type(chosen).__name__, verbose) as report:
         problem.report = report
@@ -177,7 +179,9 @@ def _check_request(method: InferenceMethod, task: str, n_samples: int, n_best: i
         )
 
 
-def _put_warm_start(problem: Problem, earlier: InferenceResult | None, reduction: Reduction) -> None:
+def _put_warm_start(
+    problem: Problem, earlier: InferenceResult | None, reduction: Reduction, scores: FloatArray
+) -> None:
     if earlier is None:
         return
     if not isinstance(earlier, InferenceResult):
@@ -192,6 +196,11 @@ def _put_warm_start(problem: Problem, earlier: InferenceResult | None, reduction
         starts, ends = (reduction.original.variable_ptr[reduction.kept + k] for k in (0, 1))
         blocks = [earlier.mu[a:b] for a, b in zip(starts, ends, strict=True)]
         problem.start_mu = np.concatenate(blocks) if blocks else np.empty(0)
+    if earlier.tilted_theta is not None and earlier.tilted_theta.shape == scores.shape:
+        tilt = np.zeros(scores.size)
+        finite = np.isfinite(scores) & np.isfinite(earlier.tilted_theta)
+        np.subtract(scores, earlier.tilted_theta, where=finite, out=tilt)
+        problem.start_tilt = tilt
     if earlier.messages is not None:
         observed = np.flatnonzero(reduction.states >= 0)
         if earlier.observed != {int(v): int(reduction.states[v]) for v in observed}:
@@ -207,13 +216,7 @@ def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer
     if constant == -np.inf or not _every_variable_possible(graph, problem.theta):
         return Answer(Status.INFEASIBLE)
     if graph.n_variables == 0:
-        empty = np.empty(0, np.int64)
-        answer = Answer(Status.EXACT, assignment=empty, lower_bound=0.0, upper_bound=0.0)
-        if problem.task == "marginals":
-            answer.mu, answer.log_partition, answer.log_partition_is = np.empty(0), 0.0, "exact"
-        answer.samples = np.empty((problem.n_samples, 0), np.int64) if problem.n_samples else None
-        answer.best = np.empty((1, 0), np.int64) if problem.n_best else None
-        return answer
+        return method.decided(problem)
     return method.run(problem)
 
 

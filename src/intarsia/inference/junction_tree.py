@@ -89,16 +89,20 @@ class JunctionTree(InferenceMethod):
 
     def run(self, problem: Problem) -> Answer:
         """Find an order, see what it costs, eliminate."""
+        return self.prepare(problem.graph).answer(problem, "JunctionTree")
+
+    def prepare(self, graph: FactorGraph) -> BucketTree:
+        """What follows from the graph alone, made once; raises TooLargeError if it needs too much memory."""
         # They refer to the graph, so they must go with it.
-        trees: dict[tuple[str, int], BucketTree] = problem.graph.__dict__.setdefault("_junction_trees", {})
+        trees: dict[tuple[str, int], BucketTree] = graph.__dict__.setdefault("_junction_trees", {})
         key = (self.ordering, int(self.n_restarts))
         tree = trees.get(key)
         if tree is None:
-            tree = self._plan(problem.graph)
+            tree = self._plan(graph)
         if tree.n_bytes > self.max_memory:
             raise self._refusal(tree.n_bytes, tree.log2_width, "")
         trees[key] = tree
-        return tree.answer(problem, "JunctionTree")
+        return tree
 
     def _plan(self, graph: FactorGraph) -> BucketTree:
         found = search_order(graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=self.max_memory / 8)

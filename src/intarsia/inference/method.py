@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._validation import FloatArray, IntArray, check_number
-from intarsia.graph import FactorGraph
+from intarsia.graph import FactorGraph, Reduction
 from intarsia.inference.result import Status
 
 
@@ -42,7 +42,8 @@ class Problem:
     least two variables, no two factors join the same set, and every variable has a state that is not -inf.
 
     `original` is the user's graph; `factor_of` says which factor of `graph` each of its factors went into (-1: none).
-    `theta` is read-only and divided by the temperature already; `task` is "map" at temperature 0.
+    `theta` is read-only and divided by the temperature already; `task` is "map" at temperature 0. `reduction` leads
+    back to the user's layout, for what is defined there; `start_tilt` is in that layout.
     """
 
     graph: FactorGraph
@@ -57,11 +58,18 @@ class Problem:
     start_mu: FloatArray | None = None
     start_messages: FloatArray | None = None
     report: Callable[[int, float], None] | None = None
+    reduction: Reduction | None = None
+    temperature: float = 1.0
+    start_tilt: FloatArray | None = None
 
 
 @dataclass
 class Answer:
-    """What a method gives back, in the layout of the problem's graph; `infer` turns it into a result."""
+    """What a method gives back, in the layout of the problem's graph; `infer` turns it into a result.
+
+    `tilt` is the exception, in the user's layout and units: what a global energy took from theta; `oracle` is the
+    method that answers for the tilted model.
+    """
 
     status: Status
     mu: FloatArray | None = None
@@ -79,6 +87,8 @@ class Answer:
     r_hat: float | None = None
     messages: FloatArray | None = None
     note: str = ""
+    tilt: FloatArray | None = None
+    oracle: InferenceMethod | None = None
 
 
 class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
@@ -111,6 +121,15 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
         """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
         if self.temperature is not None:
             check_number(self.temperature, f"{type(self).__name__}: temperature", low=0.0, high=1e300)
+
+    def decided(self, problem: Problem) -> Answer:
+        """Answer when no variable is free: the score of what is known is all there is."""
+        answer = Answer(Status.EXACT, assignment=np.empty(0, np.int64), lower_bound=0.0, upper_bound=0.0)
+        if problem.task == "marginals":
+            answer.mu, answer.log_partition, answer.log_partition_is = np.empty(0), 0.0, "exact"
+        answer.samples = np.empty((problem.n_samples, 0), np.int64) if problem.n_samples else None
+        answer.best = np.empty((1, 0), np.int64) if problem.n_best else None
+        return answer
 
     @abstractmethod
     def run(self, problem: Problem) -> Answer:

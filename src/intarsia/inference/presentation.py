@@ -29,6 +29,7 @@ def present(
 ) -> InferenceResult:
     """Make a result of an answer: undo the reduction, the temperature and the constant."""
     graph = reduction.original
+    own = theta if answer.tilt is None else theta - answer.tilt  # of the model that answered
     fields: dict[str, Any] = {
         "graph": graph,
         "method": method,
@@ -41,6 +42,7 @@ def present(
         "note": answer.note,
         "r_hat": answer.r_hat,
         "messages": None if answer.messages is None else frozen(answer.messages),
+        "tilted_theta": None if answer.tilt is None else frozen(own),
     }
     if answer.status is Status.INFEASIBLE:
         fields |= {"lower_bound": -np.inf, "upper_bound": -np.inf}
@@ -58,11 +60,11 @@ def present(
         fields["samples"] = frozen(reduction.raise_labelling(answer.samples))
     if answer.best is not None:
         fields["best"] = frozen(reduction.raise_labelling(answer.best))
-        fields["best_scores"] = frozen(np.asarray(graph.score(theta, fields["best"])))
+        fields["best_scores"] = frozen(np.asarray(graph.score(own, fields["best"])))
     if answer.mu_error is not None:
         fields["mu_error"] = frozen(_error(reduction, answer.mu_error))
     if temperature > 0 and (graph.shares_tables or graph.table_kind.any()):
-        fields["_single_factors"] = again.keep(answer.n_iter)
+        fields["_single_factors"] = again.keep(answer.n_iter) if answer.oracle is None else again.of(own, answer.oracle)
     return InferenceResult(**fields, seconds=clock.seconds)
 
 
@@ -93,8 +95,8 @@ def _values(
 
 def _history(answer: Answer, temperature: float, constant: float) -> dict[str, FloatArray]:
     history = dict(answer.history)
-    if "log_partition" in history:
-        history["log_partition"] = temperature * history["log_partition"] + constant
+    for key in [key for key in history if key.endswith("log_partition")]:
+        history[key] = temperature * history[key] + constant
     return {key: frozen(values) for key, values in history.items()}
 
 
@@ -142,6 +144,10 @@ class Rerun:
         self.n_iter = n_iter
         self.theta = self.theta.copy()
         return self
+
+    def of(self, theta: FloatArray, method: InferenceMethod) -> Rerun:
+        """One run of another method on other scores: the tilted model is asked once, not searched for again."""
+        return Rerun(self.graph, theta.copy(), method, self.evidence, None, np.random.default_rng(0), 0)
 
     def __call__(self, factor: int) -> FloatArray:
         """Joint marginal of one factor of the original graph."""

@@ -19,6 +19,10 @@ METHODS: Registry[InferenceMethod] = Registry(
         "tree_reweighted": "TreeReweighted",
         "gibbs": "Gibbs",
         "icm": "ICM",
+        "bethe_rda": "BetheRDA",
+        "bethe_mirror_descent": "BetheMirrorDescent",
+        "bethe_accelerated": "BetheAccelerated",
+        "bethe_dual": "BetheDual",
     },
     InferenceMethod,  # type: ignore[type-abstract]
 )

@@ -75,6 +75,9 @@ class InferenceResult:
         Largest split R-hat over the variables' states, for sampling methods.
     messages : float array or None
         State of message passing, for `warm_start`.
+    tilted_theta : float array (n_theta,) or None
+        Under a global energy, the scores of the model whose marginals `mu` are: theta less a slope of the energy.
+        `assignment` (for "map"), `samples`, `best` and `best_scores` are those of this model. None for other methods.
     note : str
         Anything else worth knowing of this run, in words.
     observed : dict
@@ -113,6 +116,7 @@ class InferenceResult:
     mu_error: FloatArray | None = None
     r_hat: float | None = None
     messages: FloatArray | None = None
+    tilted_theta: FloatArray | None = None
     note: str = ""
     observed: dict[int, int] = field(default_factory=dict)
     _single_factors: Callable[[int], FloatArray] | None = None
