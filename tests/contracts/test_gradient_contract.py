@@ -185,7 +185,7 @@ def test_one_loss_for_all_workers(loss_name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for n_jobs in (1, 2):
-            learner = RiskMinimizer(loss=loss_class(loss_name)(), n_jobs=n_jobs)
+            learner = RiskMinimizer(loss=loss_class(loss_name)(), optimizer="sgd", n_jobs=n_jobs)
             risk = learner.risk(examples, "tree_reweighted")
             found.append(risk(0.3 * np.arange(risk.n_weights)))
     assert found[0][0] == found[1][0]
