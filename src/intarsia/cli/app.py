@@ -18,6 +18,7 @@ from intarsia.cli.data import data_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
 from intarsia.cli.reproduce import reproduce_command
+from intarsia.cli.tag import evaluate_command, predict_command, train_command
 from intarsia.cli.tour import tour_command
 from intarsia.exceptions import IntarsiaError
 
@@ -79,6 +80,12 @@ app.command("tour", cls=_Command)(tour_command)
 app.command("bench", cls=_Command)(bench_command)
 app.command("data", cls=_Command)(data_command)
 app.command("reproduce", cls=_Command)(reproduce_command)
+
+tag = typer.Typer(cls=_Group, help="Label sequences: train a tagger, tag files with it, count how well it does.")
+tag.command("train", cls=_Command)(train_command)
+tag.command("predict", cls=_Command)(predict_command)
+tag.command("evaluate", cls=_Command)(evaluate_command)
+app.add_typer(tag, name="tag", no_args_is_help=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

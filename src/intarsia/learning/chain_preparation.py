@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intarsia._validation import FloatArray, as_float_array, check_choice
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.chain_data import ChainData, ChainExamples, ChainTruth, make_data, make_truth, read_chain_labels
-from intarsia.learning.chain_risk import ChainRisk
+from intarsia.learning.chain_risk import check_feasible
 from intarsia.learning.crf_data import check_sample_weight
 from intarsia.learning.labelling import Labels, check_classes, find_classes, weigh_classes, weights_of_states
 from intarsia.learning.tag_schemes import find_constraints
@@ -67,7 +67,7 @@ def prepare_fit(
         raise InvalidInputError(
             f"{where}: all labels are hidden, or of sequences without weight. Give labels of some positions."
         )
-    ChainRisk(examples).check_feasible(where)
+    check_feasible(examples, where)
     return Prepared(examples, vectorizer, found)
 
 
@@ -83,7 +83,7 @@ def prepare_validation(crf: ChainCRF, validation: Any, prepared: Prepared) -> Ch
     found = ChainExamples(data, truth, layout, prepared.examples.constraints)
     if found.mass == 0.0:
         raise InvalidInputError(f"{where}: all labels are hidden. Give labels of some positions.")
-    ChainRisk(found).check_feasible(where)
+    check_feasible(found, where)
     return found
 
 

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
-from intarsia.inference.chains import chain_log_partition, chain_marginals
+from intarsia.inference.chains import chain_marginals
 from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
+from intarsia.learning.chain_prediction import log_probabilities
 from intarsia.learning.minimum import SummedObjective
 
 # Features are pulled back in this many blocks, whatever the number of workers.
@@ -107,20 +108,6 @@ class ChainRisk(SummedObjective):
         value = (value - float(weights @ self._observed)) / mass + self.ridge * float(weights @ weights)
         return value, (gradient - self._observed) / mass + 2.0 * self.ridge * weights
 
-    def check_feasible(self, where: str) -> None:
-        """Raise if the labels of a sequence are forbidden by the constraints."""
-        if not self.examples.constraints.any:
-            return
-        zero = np.zeros(self.n_weights)
-        for i, (first, last) in enumerate(self._chunks):
-            possible = chain_log_partition(self._clamped(self._scores.batch(zero, first, last), i)) > -np.inf
-            if not possible.all():
-                s = int(self.examples.data.kept[first + int(np.argmin(possible))])
-                raise InvalidInputError(
-                    f"{where}: no labelling of X[{s}] is left by y[{s}] together with forbidden= and scheme=. Correct "
-                    f"the labels, or allow the transitions they have."
-                )
-
     def _part(self, weights: FloatArray, i: int, residual: FloatArray) -> _Part:
         first, last = self._chunks[i]
         data, layout = self.examples.data, self.examples.layout
@@ -196,3 +183,18 @@ class ChainRisk(SummedObjective):
             flat = into.edges.reshape(-1, k * k)
             np.add.at(flat.T, pair[own], data.edges[own] * amount[own, None])
         return counts
+
+
+def check_feasible(examples: ChainExamples, where: str) -> None:
+    """Raise if the labels of a sequence are forbidden by the constraints."""
+    if not examples.constraints.any:
+        return
+    scores = ChainScores(examples.data, examples.layout, examples.constraints)
+    possible = examples.truth.possible(examples.layout.n_labels)
+    found = log_probabilities(scores, np.zeros(examples.layout.n_weights), possible, None) > -np.inf
+    if not found.all():
+        s = int(examples.data.kept[int(np.argmin(found))])
+        raise InvalidInputError(
+            f"{where}: no labelling of X[{s}] is left by y[{s}] together with forbidden= and scheme=. Correct the "
+            f"labels, or allow the transitions they have."
+        )
