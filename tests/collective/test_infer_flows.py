@@ -190,6 +190,17 @@ def test_objective_falls_and_bound_rises():
         assert (history["objective"] >= history["lower_bound"] - 1e-9).all()
 
 
+def test_counts_of_all_sizes():
+    """Relative abundances have tiny fractions beside thousands; both methods must come to the same end."""
+    rng = np.random.default_rng(3)
+    counts = 10.0 ** rng.uniform(-9, 3, size=(6, 12))
+    theta = -np.abs(np.subtract.outer(np.arange(12.0), np.arange(12.0)))
+    dual = infer_flows(theta, counts, 1000.0)
+    mirror = infer_flows(theta, counts, 1000.0, method="mirror_descent", max_iter=20_000, tol=1e-7)
+    assert dual.converged
+    assert mirror.objective == pytest.approx(dual.objective, rel=1e-6)
+
+
 def test_no_weight_of_the_model_fits_counts_alone():
     counts = np.array([[6.0, 4.0], [5.0, 5.0]])
     result = infer_flows(np.zeros((2, 2)), counts, 10.0, model_weight=0.0, method="mirror_descent", tol=1e-12)

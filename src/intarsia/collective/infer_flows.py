@@ -135,8 +135,9 @@ def infer_flows(
     with sweep_progress(here, verbose) as report:
         loop = search.run(int(max_iter), tol, report)
     if loop.status in (Status.MAX_ITER, Status.STALLED):
+        remedy = "Raise max_iter or tol" if loop.status is Status.MAX_ITER else "Raise tol or change method"
         warnings.warn(
-            f"{here}: {loop.status.message} (residual {search.residual:.1e}, tol {tol:.1e}). Raise max_iter or tol.",
+            f"{here}: {loop.status.message} (residual {search.residual:.1e}, tol {tol:.1e}). {remedy}.",
             ConvergenceWarning,
             stacklevel=2,
         )

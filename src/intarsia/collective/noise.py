@@ -16,6 +16,8 @@ from intarsia.exceptions import InvalidInputError
 
 # Fewer walkers than this count as this many, so that slopes stay finite.
 _LEAST = 1e-100
+# Coordinates of the dual are no finer for counts below this, lest a unit step overflow.
+_TINY_COUNT = 0.02
 
 
 class Noise(BaseEstimator, ABC):  # type: ignore[misc]
@@ -126,16 +128,19 @@ class Poisson(Noise):
         return y > 0
 
     def multipliers(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`rate (1 - exp(x / sqrt(y)))`: the dual is convex in x, without bounds and evenly curved."""
+        """`rate (1 - exp(x / sqrt(c + y)))`: the dual is convex in x, without bounds and about evenly curved.
+
+        Its curvature in the exponent is about y. The constant c keeps steps from overflowing where counts are tiny.
+        """
         seen = y > 0
-        stretch = 1.0 / np.sqrt(np.where(seen, y, 1.0))
+        stretch = 1.0 / np.sqrt(_TINY_COUNT + y)
         u = np.where(seen, self.rate * np.exp(np.minimum(x * stretch, 600.0)), 0.0)
         return self.rate - u, -u * stretch
 
     def coordinates(self, multipliers: FloatArray, y: FloatArray) -> FloatArray:
-        """`sqrt(y) log(1 - multiplier / rate)`."""
+        """`sqrt(c + y) log(1 - multiplier / rate)`."""
         u = np.where(y > 0, self.rate - multipliers, self.rate)
-        return np.sqrt(y) * np.log(np.maximum(u / self.rate, _LEAST))
+        return np.sqrt(_TINY_COUNT + y) * np.log(np.maximum(u / self.rate, _LEAST))
 
 
 class Gaussian(Noise):
@@ -237,13 +242,13 @@ class Exact(Noise):
         return y > 0
 
     def multipliers(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Stretched by 1 / sqrt(y), the curvature of the dual."""
-        stretch = 1.0 / np.sqrt(np.where(y > 0, y, 1.0))
+        """Stretched, since the curvature of the dual is about y."""
+        stretch = 1.0 / np.sqrt(_TINY_COUNT + y)
         return x * stretch, stretch
 
     def coordinates(self, multipliers: FloatArray, y: FloatArray) -> FloatArray:
         """The stretch undone."""
-        return multipliers * np.sqrt(np.where(y > 0, y, 1.0))
+        return multipliers * np.sqrt(_TINY_COUNT + y)
 
 
 NOISES: Registry[Any] = Registry(

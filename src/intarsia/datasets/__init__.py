@@ -24,6 +24,7 @@ __all__ = [
     "BackgroundImages", "CrfsuiteSequence", "DataSet", "DenoisingImages", "FaceImages", "HorseImages", "LetterWords",
     "NoisyImage", "SnakeImages", "TaggedParts", "TaggedSequences", "WeeklyAbundance", "cache_folder", "data_folders",
     "find_set", "load_backgrounds", "load_conll2000", "load_cora_ie", "load_denoising", "load_horses",
-    "load_noisy_image", "load_ocr_letters", "load_olivetti_faces", "load_snakes", "load_umass_citations", "load_woodcock",
-    "locate", "noisy_inputs", "read_conll", "read_crfsuite", "require", "set_names", "write_conll", "write_crfsuite",
+    "load_noisy_image", "load_ocr_letters", "load_olivetti_faces", "load_snakes", "load_umass_citations",
+    "load_woodcock", "locate", "noisy_inputs", "read_conll", "read_crfsuite", "require", "set_names", "write_conll",
+    "write_crfsuite",
 ]  # fmt: skip
