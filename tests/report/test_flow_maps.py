@@ -30,12 +30,14 @@ def test_map_shows_numbers_and_arrows(tmp_path):
     assert (tmp_path / "map.png").stat().st_size > 1000
 
 
-def test_maps_share_a_scale_and_only_the_strongest_arrows_are_drawn():
+def test_maps_share_a_scale_and_neighbours_share_an_arrow():
     both = np.array([[0.0, 1.0, 0.0], [9.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     figure = plot_flow_maps([[1.0, 2.0, 3.0], [9.0, 0.0, 0.0]], POSITIONS, [both, None], n_columns=1, max_arrows=1)
     assert {axes.collections[0].get_clim() for axes in figure.axes[:2]} == {(0.0, 9.0)}
     (arrows,) = [part for part in figure.axes[0].collections if isinstance(part, Quiver)]
-    assert arrows.XY.tolist() == [[1.0, 0.0]]
+    # one block: 1 walker leaves (0, 0) for (1, 0), and 9 come the other way
+    np.testing.assert_allclose(arrows.XY, [[0.9, 0.0]])
+    np.testing.assert_allclose([arrows.U, arrows.V], [[-0.8], [0.0]])
     assert not [part for part in figure.axes[1].collections if isinstance(part, Quiver)]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy import sparse
@@ -16,7 +18,7 @@ from intarsia._validation import FloatArray, as_float_array, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.report.plots import INK, PROBABILITY
 
-ARROW = "#d55e00"
+ARROW = "#e8590c"
 
 
 def mean_displacement(flows: Any, positions: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -64,9 +66,11 @@ def plot_flow_map(
     flows: Any = None,
     *,
     title: str = "",
-    max_arrows: int = 150,
+    max_arrows: int = 80,
 ) -> Figure:
     """Map of the walkers in each cell, with arrows along the mean move of those that leave.
+
+    Colours follow the square root of the numbers, so that small ones are seen as well.
 
     Parameters
     ----------
@@ -79,7 +83,7 @@ def plot_flow_map(
     title : str
         Stands above.
     max_arrows : int
-        Arrows leave the cells that most walkers leave; the stronger, the more do.
+        At most so many: neighbouring cells share one, at the middle of those who leave; the fainter, the fewer do.
 
     Examples
     --------
@@ -99,7 +103,7 @@ def plot_flow_maps(
     *,
     titles: Sequence[str] = (),
     n_columns: int = 4,
-    max_arrows: int = 150,
+    max_arrows: int = 80,
 ) -> Figure:
     """Several maps on one scale, row by row; see `plot_flow_map`.
 
@@ -144,18 +148,21 @@ def plot_flow_maps(
     grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
     top = max(float(one.max(initial=0.0)) for one in numbers) or 1.0
     side = _cell_side(at)
-    # Markers are measured in points: as many as a cell spans.
-    points = (side / extent.max() * 72.0 * width * 0.8) ** 2
+    corners = 0.5 * side * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    squares = at[:, None, :] + corners
+    norm = PowerNorm(0.5, vmin=0.0, vmax=top)
     drawn: Any = None
     for k, axes in enumerate(grid.reshape(-1)):
         if k >= len(numbers):
             axes.set_visible(False)
             continue
-        drawn = axes.scatter(
-            at[:, 0], at[:, 1], c=numbers[k], s=points, marker="s", linewidths=0, cmap=PROBABILITY, vmin=0.0, vmax=top
-        )
+        # Edges in the same colour, or thin lines of the ground shine through.
+        cells = PolyCollection(list(squares), array=numbers[k], cmap=PROBABILITY, norm=norm, edgecolors="face", lw=0.3)
+        drawn = axes.add_collection(cells)
+        axes.set_xlim(at[:, 0].min() - side, at[:, 0].max() + side)
+        axes.set_ylim(at[:, 1].min() - side, at[:, 1].max() + side)
         if flows is not None and flows[k] is not None:
-            _draw_arrows(axes, flows[k], at, int(max_arrows))
+            _draw_arrows(axes, flows[k], at, side, int(max_arrows))
         axes.set_aspect("equal")
         axes.set_axis_off()
         axes.set_title(titles[k] if k < len(titles) else "", loc="left", fontsize=10, color=INK)
@@ -170,14 +177,19 @@ def _cell_side(at: FloatArray) -> float:
     return min(steps, default=1.0)
 
 
-def _draw_arrows(axes: Any, flows: Any, at: FloatArray, most: int) -> None:
+def _draw_arrows(axes: Any, flows: Any, at: FloatArray, side: float, most: int) -> None:
     leaving, shift = mean_displacement(flows, at)
-    chosen = np.argsort(-leaving, kind="stable")[:most]
-    chosen = chosen[leaving[chosen] > 0]
-    if not chosen.size:
+    if most == 0 or not leaving.any():
         return
-    strength = np.sqrt(leaving[chosen] / leaving[chosen].max())
+    # Cells of one block share an arrow.
+    block = side * math.ceil(math.sqrt(len(at) / most))
+    _, group = np.unique(np.floor((at - at.min(axis=0)) / block + 1e-9), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    total = np.bincount(group, weights=leaving)
+    held = np.flatnonzero(total > 0)
+    held = held[np.argsort(-total[held], kind="stable")][:most]
+    mean = [np.bincount(group, weights=leaving * one)[held] / total[held] for one in (*at.T, *shift.T)]
     axes.quiver(
-        at[chosen, 0], at[chosen, 1], shift[chosen, 0], shift[chosen, 1], angles="xy", scale_units="xy", scale=1.0,
-        color=ARROW, alpha=strength, width=0.006, headwidth=4.0,
+        *mean, angles="xy", scale_units="xy", scale=1.0, color=ARROW, alpha=np.sqrt(total[held] / total[held].max()),
+        width=0.008, headwidth=3.5, headlength=4.0, headaxislength=3.6,
     )  # fmt: skip
