@@ -167,7 +167,9 @@ def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
     panels: list[tuple[str, Any]] = [("picture", rgb), ("truth", _coloured(known))]
     for key, finding in found.items():
         error = finding.values["test error"]
-        panels.append((f"{key}\ntest error {error:.3f}", _coloured(finding.arrays["marginals"].astype(float))))
+        loss = key.rpartition("-")[2]
+        label = _LOSSES[loss][0] if loss in _LOSSES else loss
+        panels.append((f"{label}\ntest error {error:.3f}", _coloured(finding.arrays["marginals"].astype(float))))
     return {"backgrounds": plot_beliefs(panels, title=f"Classes in one test picture: {', '.join(_NAMES)}")}
 
 

@@ -181,5 +181,11 @@ def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
     panels: list[tuple[str, Any]] = [("picture", rgb), ("truth", test.counted[_SHOWN])]
     for key, finding in found.items():
         error = finding.values["test error"]
-        panels.append((f"{key}\ntest error {error:.3f}", finding.arrays["marginals"][..., 1].astype(float)))
+        panels.append((f"{_heading(key)}\ntest error {error:.3f}", finding.arrays["marginals"][..., 1].astype(float)))
     return {"horses": plot_beliefs(panels, title="Probability of horse in one test picture", columns=5)}
+
+
+def _heading(key: str) -> str:
+    mode, _, rest = key.partition("-")
+    sweeps, _, loss = rest.partition("-")
+    return f"{mode.upper()} {sweeps}, {_LABELS[loss]}" if loss else _LABELS[key]
