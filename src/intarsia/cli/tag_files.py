@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intarsia._validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMATS = ("auto", "conll", "crfsuite")
@@ -42,6 +41,8 @@ class TagFile:
 
 def read_tag_file(path: Path, form: str, separator: str | None, n_columns: int | None = None) -> TagFile:
     """Read a file; `n_columns` is how many columns of features a model wants, if there is one already."""
+    from intarsia._validation import check_choice
+
     check_choice(form, FORMATS, "--format")
     kind = _guess(path) if form == "auto" else form
     found = _read_crfsuite(path) if kind == "crfsuite" else _read_conll(path, separator, n_columns)
