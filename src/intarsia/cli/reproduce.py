@@ -56,7 +56,7 @@ def _draw(figures: dict[str, Any], folder: Path) -> list[Path]:
     made = []
     for stem, figure in figures.items():
         path = folder / f"{stem}.png"
-        save_figure(figure, path)
+        save_figure(figure, path, dpi=90)  # many pictures of noise: more would be megabytes
         made.append(path)
     return made
 

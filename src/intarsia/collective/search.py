@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +19,7 @@ COLUMNS = ("objective", "lower_bound", "residual", "oracle_calls", "seconds")
 Report = Callable[[int, float], None] | None
 
 
-class Search:
+class Search(ABC):
     """Best distribution so far, a lower bound on the objective, and the history; subclasses move.
 
     The residual is the duality gap over 1 + |objective|; for exact counts, the largest error over the number of
@@ -56,9 +57,9 @@ class Search:
             self.history[name].append(value)
         return self.residual
 
+    @abstractmethod
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
         """Search until the residual is at most tol."""
-        raise NotImplementedError
 
 
 class MirrorDescent(Search):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -108,9 +109,9 @@ class _Distance(BoundEnergy):
     def describe(self) -> None:
         """Nothing depends on psi but its size."""
 
+    @abstractmethod
     def slope(self, mu: FloatArray) -> FloatArray:
         """Slope of the distance to the nearest output."""
-        raise NotImplementedError
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L."""

@@ -10,7 +10,7 @@ from intarsia._validation import FloatArray, check_number
 from intarsia.energies import BoundEnergy, Energy
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.bethe_oracle import MarginalOracle, Point
-from intarsia.inference.bethe_projection import BetheProjection, Search
+from intarsia.inference.bethe_projection import BetheProjection, Search, SteppedSearch
 from intarsia.inference.iteration import Iteration
 from intarsia.inference.method import InferenceMethod
 
@@ -126,7 +126,7 @@ class BetheAccelerated(BetheProjection):
         return search, self._loop(search.sweep, oracle), ""
 
 
-class _Acceleration(Search):
+class _Acceleration(SteppedSearch):
     """Algorithm 5 with a prox-centre that may move, and lower bounds from the tangents at u_t."""
 
     def __init__(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point, settings: BetheAccelerated) -> None:

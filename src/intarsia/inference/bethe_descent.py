@@ -9,7 +9,7 @@ import numpy as np
 from intarsia._validation import FloatArray
 from intarsia.energies import BoundEnergy
 from intarsia.inference.bethe_oracle import MarginalOracle, Point
-from intarsia.inference.bethe_projection import Evaluated, Search
+from intarsia.inference.bethe_projection import Evaluated, SteppedSearch
 
 
 class Minorant:
@@ -33,7 +33,7 @@ class Minorant:
         return self.offset - point.value
 
 
-class Descent(Search):
+class Descent(SteppedSearch):
     """`tilt <- tilt + share (grad L(mu) - tilt)`, mu = oracle(theta - tilt).
 
     A share of `eta / (1 + eta)` is a step of composite mirror descent with rate eta, since the natural parameters of

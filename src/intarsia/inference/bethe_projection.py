@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,10 +30,7 @@ class Evaluated:
 
 
 class Search:
-    """State of one run: the current distribution, the best so far, a lower bound on the objective, the history.
-
-    Subclasses make one step at a time and return (an estimate of) the distance from a fixed point.
-    """
+    """State of one run: the current distribution, the best so far, a lower bound on the objective, the history."""
 
     def __init__(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point, tol: float) -> None:
         self.oracle, self.energy, self.tol = oracle, energy, tol
@@ -43,10 +40,6 @@ class Search:
         # At a kink the slope jumps, so that fixed points cannot be seen; the gap can.
         self.by_gap = energy.convex and not energy.smooth
         self.residual = np.inf
-
-    def step(self) -> float:
-        """Move on; return how far the current distribution is from being a fixed point, about."""
-        raise NotImplementedError
 
     def evaluate(self, point: Point) -> Evaluated:
         """Energy and objective of a distribution; no entropy formula is needed, the oracle's log Z knows it."""
@@ -67,6 +60,18 @@ class Search:
         """|mu - oracle(theta - grad L(mu))|, by a call of the oracle."""
         return float(np.abs(self.project(self.energy.gradient(at.point.mu)).mu - at.point.mu).max(initial=0.0))
 
+    def record(self, gap: float) -> dict[str, float]:
+        """What goes into the history."""
+        return {"log_partition": -self.current.loss, "gap": max(gap, 0.0), "oracle_calls": float(self.oracle.n_calls)}
+
+
+class SteppedSearch(Search, ABC):
+    """A search that makes one step at a time."""
+
+    @abstractmethod
+    def step(self) -> float:
+        """Move on; return how far the current distribution is from being a fixed point, about."""
+
     def sweep(self) -> float:
         """One step, recorded; what is compared with the tolerance."""
         try:
@@ -84,10 +89,6 @@ class Search:
         for key, value in self.record(gap).items():
             self.history[key].append(value)
         return self.residual
-
-    def record(self, gap: float) -> dict[str, float]:
-        """What goes into the history."""
-        return {"log_partition": -self.current.loss, "gap": max(gap, 0.0), "oracle_calls": float(self.oracle.n_calls)}
 
 
 class BetheProjection(InferenceMethod):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 Self = TypeVar("Self", bound="NamedParts")
 
 
-class NamedParts:
+class NamedParts(ABC):
     """Mixin before `BaseEstimator`: `set_params(optimizer__tol=...)` also where `optimizer` is a name.
 
     The name is then replaced by the object that it stands for, so that the setting has a place.
     """
 
+    @abstractmethod
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
         """For each part, what turns its name into an object."""
-        raise NotImplementedError
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters; those of nested objects as `part__setting`, also where a name stands for the part."""
