@@ -145,8 +145,9 @@ def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:
 
     Examples
     --------
-    >>> error_rate([np.array([[[0.9, 0.1], [0.2, 0.8]]])], [np.array([[0, 0]])])
-    0.5
+    >>> marginals = np.array([[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7], [0.3, 0.7]]])
+    >>> error_rate([marginals], [np.array([[0, 0, 0, 1, -1]])])        # the second is wrong, the last has no label
+    0.25
     """
     wrong = total = 0
     for found, labels in zip(marginals, truth, strict=True):
