@@ -131,11 +131,11 @@ def test_storage_does_not_matter(reach):
     mixed = infer_flows(theta[np.ix_(order, order)], counts[:, order], **tight)
     stored = sparse.coo_array((theta[~far], np.nonzero(~far)), shape=(s, s))
     from_sparse = infer_flows(stored, counts, **tight)
-    tables = banded._point.oracle.tables, mixed._point.oracle.tables
+    tables = banded._oracle.tables, mixed._oracle.tables
     assert [one.reach for one in tables] == [reach, None]
     # Just enough more moves for dense storage; they are so improbable that nothing changes.
     dense = infer_flows(np.where(far, -400.0, theta), counts, **tight)
-    assert dense._point.oracle.tables.dense
+    assert dense._oracle.tables.dense
     for other, back in ((mixed, np.argsort(order)), (from_sparse, slice(None)), (dense, slice(None))):
         assert other.objective == pytest.approx(banded.objective, rel=1e-10)
         np.testing.assert_allclose(other.walkers[:, back], banded.walkers, atol=1e-5)
@@ -161,7 +161,7 @@ def test_paths_of_tiny_weight_are_not_lost():
     result = infer_flows(theta, counts, 1.0, noise=Exact(), scores=scores)
     np.testing.assert_allclose(result.walkers[np.arange(6), np.arange(6)], 1.0)  # the only path there
     assert result.objective == pytest.approx(5 * 300.0)
-    assert result._point.oracle.logarithmic
+    assert result._oracle.logarithmic
 
 
 def test_logarithms_agree_with_the_linear_domain():
@@ -174,11 +174,11 @@ def test_logarithms_agree_with_the_linear_domain():
     more[:, 3] = -900.0
     found = infer_flows(wide, np.pad(counts, ((0, 0), (0, 1)), constant_values=np.nan), 30.0, scores=more, tol=1e-11)
     np.testing.assert_allclose(found.walkers[:, :3], plain.walkers, atol=1e-6)
-    found._point.oracle.logarithmic = True
-    again = found._point.oracle(found._point.messages.scores)
+    found._oracle.logarithmic = True
+    again = found._oracle(found._point.messages.scores)
     assert again.log_partition == pytest.approx(found._point.log_partition, rel=1e-12)
     np.testing.assert_allclose(again.marginals, found.marginals, atol=1e-12)
-    np.testing.assert_allclose(found._point.oracle.sum_of_flows(again, 0), found.sum_of_flows() / 30.0, atol=1e-12)
+    np.testing.assert_allclose(found._oracle.sum_of_flows(again, 0), found.sum_of_flows() / 30.0, atol=1e-12)
 
 
 def test_objective_falls_and_bound_rises():

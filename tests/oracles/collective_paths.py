@@ -1,4 +1,8 @@
-"""Collective models by their paths: a number of walkers for every path, the objective straight from its definition."""
+"""Collective models by their paths: a number of walkers for every path, the objective straight from its definition.
+
+In a tree a path is a choice of a cell for every step; `parents` says from which step each is reached, by default from
+the one before.
+"""
 
 import itertools
 
@@ -10,12 +14,17 @@ def all_paths(n_steps, n_cells):
     return np.array(list(itertools.product(range(n_cells), repeat=n_steps)))
 
 
-def path_scores(theta, scores):
+def origins(paths, parents):
+    """Cells from which the moves of all paths lead to steps 1, 2, ..."""
+    return paths[:, :-1] if parents is None else paths[:, np.asarray(parents)[1:]]
+
+
+def path_scores(theta, scores, parents=None):
     """Score of every path; theta (T - 1, s, s), scores (T, s)."""
     n_steps, n_cells = scores.shape
     paths = all_paths(n_steps, n_cells)
     total = scores[np.arange(n_steps), paths].sum(axis=1)
-    return total + theta[np.arange(n_steps - 1), paths[:, :-1], paths[:, 1:]].sum(axis=1)
+    return total + theta[np.arange(n_steps - 1), origins(paths, parents), paths[:, 1:]].sum(axis=1)
 
 
 def cell_totals(q, n_steps, n_cells):
@@ -23,24 +32,25 @@ def cell_totals(q, n_steps, n_cells):
     return np.stack([np.bincount(paths[:, t], weights=q, minlength=n_cells) for t in range(n_steps)])
 
 
-def move_totals(q, n_steps, n_cells):
+def move_totals(q, n_steps, n_cells, parents=None):
     paths = all_paths(n_steps, n_cells)
-    code = paths[:, :-1] * n_cells + paths[:, 1:]
+    code = origins(paths, parents) * n_cells + paths[:, 1:]
     flat = [np.bincount(code[:, t], weights=q, minlength=n_cells**2) for t in range(n_steps - 1)]
     return np.stack(flat).reshape(n_steps - 1, n_cells, n_cells)
 
 
-def least_objective(theta, scores, n_walkers, noise, noise_slope, weight=1.0):
+def least_objective(theta, scores, n_walkers, noise, noise_slope, weight=1.0, parents=None):
     """Minimise `w N sum q (log q - score) + noise(N cells, N moves)` over q = softmax(z), by BFGS.
 
     `noise(cells, moves)` is a number and `noise_slope` its gradients, shaped alike. Returns the least value, the
     walkers in cells and on moves.
     """
     n_steps, n_cells = scores.shape
-    score = path_scores(theta, scores)
+    score = path_scores(theta, scores, parents)
     possible = score > -np.inf
     paths = all_paths(n_steps, n_cells)[possible]
     steps = np.arange(n_steps)
+    before = origins(paths, parents)
 
     def unfold(z):
         q = np.zeros(score.size)
@@ -49,13 +59,14 @@ def least_objective(theta, scores, n_walkers, noise, noise_slope, weight=1.0):
 
     def both(z):
         q = unfold(z)
-        cells, moves = n_walkers * cell_totals(q, n_steps, n_cells), n_walkers * move_totals(q, n_steps, n_cells)
+        cells = n_walkers * cell_totals(q, n_steps, n_cells)
+        moves = n_walkers * move_totals(q, n_steps, n_cells, parents)
         p = q[possible]
         model = np.log(np.maximum(p, 1e-300)) - score[possible]
         at_cells, at_moves = noise_slope(cells, moves)
         slope = weight * n_walkers * model
         slope = slope + n_walkers * at_cells[steps, paths].sum(axis=1)
-        slope = slope + n_walkers * at_moves[steps[:-1], paths[:, :-1], paths[:, 1:]].sum(axis=1)
+        slope = slope + n_walkers * at_moves[steps[:-1], before, paths[:, 1:]].sum(axis=1)
         value = weight * n_walkers * float(p @ model) + noise(cells, moves)
         return value / n_walkers, p * (slope - p @ slope) / n_walkers
 
@@ -66,15 +77,15 @@ def least_objective(theta, scores, n_walkers, noise, noise_slope, weight=1.0):
     return (
         n_walkers * found.fun,
         n_walkers * cell_totals(q, n_steps, n_cells),
-        n_walkers * move_totals(q, n_steps, n_cells),
+        n_walkers * move_totals(q, n_steps, n_cells, parents),
     )
 
 
-def proportional_fitting(theta, scores, counts, n_sweeps=3000):
+def proportional_fitting(theta, scores, counts, n_sweeps=3000, parents=None):
     """Walkers on every path that reproduce the counts and are nearest to the model: iterative proportional fitting."""
     n_steps, n_cells = scores.shape
     paths = all_paths(n_steps, n_cells)
-    q = np.exp(path_scores(theta, scores))
+    q = np.exp(path_scores(theta, scores, parents))
     for _ in range(n_sweeps):
         for t in range(n_steps):
             now = np.bincount(paths[:, t], weights=q, minlength=n_cells)
@@ -82,4 +93,4 @@ def proportional_fitting(theta, scores, counts, n_sweeps=3000):
             if np.isnan(counts[t]).all():
                 continue
             q *= np.where(now > 0, wanted / np.where(now > 0, now, 1.0), 0.0)[paths[:, t]]
-    return cell_totals(q, n_steps, n_cells), move_totals(q, n_steps, n_cells)
+    return cell_totals(q, n_steps, n_cells), move_totals(q, n_steps, n_cells, parents)

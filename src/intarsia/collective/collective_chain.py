@@ -46,6 +46,9 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         all moves that leave a cell are equally probable.
     seasons : sequence of length T - 1, optional
         Moves between steps of the same label share their parameters; by default all do.
+    parents : int array (T,), optional
+        For a tree of steps instead of a chain: the step from which walkers come to each, earlier than it; -1 for
+        step 0. Then `seasons[t - 1]` is that of the moves to step t.
     l2 : float
         Strength of the ridge on weights.
     smoothing : float
@@ -115,6 +118,7 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         n_walkers: float | None = None,
         learn: str = "auto",
         seasons: Any = None,
+        parents: Any = None,
         l2: float = 1e-3,
         smoothing: float = 1e-2,
         method: str = "dual",
@@ -130,6 +134,7 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         self.n_walkers = n_walkers
         self.learn = learn
         self.seasons = seasons
+        self.parents = parents
         self.l2 = l2
         self.smoothing = smoothing
         self.method = method
@@ -264,7 +269,8 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         return labels, season_of_step.astype(np.int64)
 
     def _tables(self, moves: Moves, logs: FloatArray, season_of_step: IntArray, n_steps: int) -> MoveTables:
-        return move_tables([moves.matrix(one) for one in logs], n_steps, season_of_step, "CollectiveChain")
+        scores = [moves.matrix(one) for one in logs]
+        return move_tables(scores, n_steps, season_of_step, "CollectiveChain", self.parents)
 
     def _infer(
         self,

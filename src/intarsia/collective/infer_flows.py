@@ -29,6 +29,7 @@ def infer_flows(
     scores: ArrayLike | None = None,
     flow_counts: ArrayLike | None = None,
     table_of_step: ArrayLike | None = None,
+    parents: ArrayLike | None = None,
     model_weight: float = 1.0,
     method: str = "dual",
     max_iter: int = 2000,
@@ -39,8 +40,9 @@ def infer_flows(
 ) -> CollectiveResult:
     r"""Expected numbers of walkers in cells and on moves, given noisy counts (collective graphical models).
 
-    N walkers move independently along a chain of T steps over s cells, with scores theta of their moves; at each step
-    they are counted with noise. The most probable numbers n minimise, with Stirling's formula for their logarithms,
+    N walkers move independently along a chain (or tree) of T steps over s cells, with scores theta of their moves; at
+    each step they are counted with noise. The most probable numbers n minimise, with Stirling's formula for the
+    logarithms of their factorials,
 
     .. math:: w \big(-\langle\theta, n\rangle - H(n)\big) - \sum_{t,i} \log p(y_{ti} | n_{ti})
 
@@ -64,6 +66,9 @@ def infer_flows(
         Counts of moves with the same noise; for dense tables.
     table_of_step : int array (T - 1,), optional
         Which of several tables each move uses.
+    parents : int array (T,), optional
+        For a tree of steps instead of a chain: the step from which walkers come to each, earlier than it; -1 for
+        step 0. Then the tables lead from `parents[t]` to t, one for each t from 1 on.
     model_weight : float
         w: 1 is the posterior; 0 fits the counts alone, beginning from the model.
     method : {"dual", "mirror_descent"}
@@ -117,7 +122,7 @@ def infer_flows(
     check_number(model_weight, f"{here}: model_weight", low=0.0, high=1e100)
     if time_limit is not None:
         check_number(time_limit, f"{here}: time_limit", low=0.0)
-    tables = theta if isinstance(theta, MoveTables) else move_tables(theta, len(observed), table_of_step, here)
+    tables = theta if isinstance(theta, MoveTables) else move_tables(theta, len(observed), table_of_step, here, parents)
     flows = None if flow_counts is None else as_float_array(flow_counts, f"{here}: flow_counts")
     problem = CollectiveProblem(
         tables, _cell_scores(scores, observed, here), observed, flows, _total(n_walkers, observed, model, here), model,
@@ -145,7 +150,7 @@ def infer_flows(
     best = search.best
     return CollectiveResult(
         best.messages.marginals, problem.n_walkers, search.best_objective, search.lower, loop.status, search.residual,
-        loop.n_iter, history, clock.seconds, best.tilt, best,
+        loop.n_iter, history, clock.seconds, best.tilt, best, problem.oracle_at(best),
     )  # fmt: skip
 
 

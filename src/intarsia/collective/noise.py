@@ -52,6 +52,10 @@ class Noise(BaseEstimator, ABC):  # type: ignore[misc]
     def conjugate_slope(self, multipliers: FloatArray, y: FloatArray) -> FloatArray:
         """The n where that supremum is reached."""
 
+    def value_and_slope(self, n: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
+        """Sum of f, and f'; for models that have both more cheaply together."""
+        return float(self.negative_log_likelihood(n, y).sum()), self.slope(n, y)
+
     def expected(self, y: FloatArray) -> FloatArray:
         """Walkers that a count speaks for by itself."""
         return y
@@ -177,6 +181,14 @@ class Gaussian(Noise):
     def slope(self, n: FloatArray, y: FloatArray) -> FloatArray:
         """Rate (rate n - y) / sigma^2."""
         return self.rate * (self.rate * n - y) / self.sigma**2
+
+    def value_and_slope(self, n: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
+        """Both from one vector of errors."""
+        error = n * (self.rate / self.sigma) - y / self.sigma
+        constant = 0.5 * np.log(2.0 * np.pi) + np.log(self.sigma)
+        value = 0.5 * float(error @ error) + constant * error.size
+        error *= self.rate / self.sigma
+        return value, error
 
     def conjugate(self, multipliers: FloatArray, y: FloatArray) -> FloatArray:
         """`m y + (sigma m)^2 / 2` with m = multiplier / rate, less the constant of the density."""

@@ -1,4 +1,4 @@
-"""Marginals of one walker: forward-backward along the chain, in the linear domain while that is safe."""
+"""Marginals of one walker: forward-backward along chain or tree, in the linear domain while that is safe."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from intarsia._kernels.collective import (
     pass_dense,
     pass_logarithms,
     pass_sparse,
+    pass_tree,
     sum_sparse_flows,
 )
 from intarsia._validation import FloatArray
 from intarsia.collective.tables import MoveTables
 
 # Messages that share less than this are passed again in logarithms. What was set to 0 is then below 1e-100 in all.
-_SAFE = 1e-75
+SAFE = 1e-75
 
 
 @dataclass(frozen=True, eq=False)
 class Messages:
     """What one pass leaves: marginals (T, s), log Z, and the messages from which flows follow.
 
-    `forward` and `backward` are logarithms if `logarithmic`; `scores` are those of the cells.
+    `leaving[t]` (T - 1, s) is what a walker brings to the move that ends in step t + 1, `backward[t]` what awaits it
+    after step t; both are logarithms if `logarithmic`. `scores` are those of the cells.
     """
 
     marginals: FloatArray
     log_partition: float
-    forward: FloatArray
+    leaving: FloatArray
     backward: FloatArray
     scores: FloatArray
     logarithmic: bool
 
 
-class ChainOracle:
-    """Marginals of a chain for changing scores of its cells.
+class WalkOracle:
+    """Marginals of one walker for changing scores of the cells.
 
     Parameters
     ----------
@@ -48,15 +50,15 @@ class ChainOracle:
 
     def __init__(self, tables: MoveTables) -> None:
         self.tables = tables
-        self.n_calls = 0
         self.logarithmic = False
         self._maxima = tables.maxima
         self._offset = float(self._maxima[tables.table_of_step].sum())
         self._exponentials = tables.exponentials()
+        if tables.parents is not None:
+            self._exponentials = self._exponentials.reshape(len(tables.theta), -1)
 
     def __call__(self, scores: FloatArray) -> Messages | None:
         """Marginals at these scores of cells (T, s); None when no path is possible."""
-        self.n_calls += 1
         if not self.logarithmic:
             found = self._linear(scores)
             if found is not None:
@@ -74,7 +76,14 @@ class ChainOracle:
         weights = np.exp(scores - top)
         weights[weights < NEGLIGIBLE] = 0.0
         forward, backward = np.empty_like(weights), np.empty_like(weights)
-        if tables.dense:
+        leaving = forward[:-1]
+        if tables.parents is not None:
+            ptr, idx, _ = tables.pattern()
+            leaving = np.empty_like(weights[1:])
+            log_z, least = pass_tree(
+                ptr, idx, self._exponentials, tables.table_of_step, tables.parents, weights, forward, backward, leaving
+            )
+        elif tables.dense:
             log_z, least = pass_dense(self._exponentials, tables.table_of_step, weights, forward, backward)
         elif tables.reach is not None:
             log_z, least = pass_banded(self._exponentials, tables.table_of_step, weights, forward, backward)
@@ -82,28 +91,30 @@ class ChainOracle:
             log_z, least = pass_sparse(
                 tables.ptr, tables.idx, self._exponentials, tables.table_of_step, weights, forward, backward
             )
-        if not least > _SAFE:
+        if not least > SAFE:
             return None
         marginals = forward * backward
         marginals /= marginals.sum(axis=1, keepdims=True)
-        return Messages(marginals, log_z + float(top.sum()) + self._offset, forward, backward, scores, False)
+        return Messages(marginals, log_z + float(top.sum()) + self._offset, leaving, backward, scores, False)
 
     def _logarithms(self, scores: FloatArray) -> Messages | None:
-        ptr, idx, theta = self.tables.pattern()
-        forward, backward = np.empty_like(scores), np.empty_like(scores)
-        log_z = pass_logarithms(ptr, idx, theta, self.tables.table_of_step, scores, forward, backward)
+        tables = self.tables
+        forward, backward, leaving = np.empty_like(scores), np.empty_like(scores), np.empty_like(scores[1:])
+        log_z = pass_logarithms(
+            *tables.pattern(), tables.table_of_step, tables.parent_of_step, scores, forward, backward, leaving
+        )
         if log_z == -np.inf:
             return None
         marginals = np.exp(forward + backward - log_z)
         marginals /= marginals.sum(axis=1, keepdims=True)
-        return Messages(marginals, float(log_z), forward, backward, scores, True)
+        return Messages(marginals, float(log_z), leaving, backward, scores, True)
 
     # ---------------------------------------------------------------- flows, on request
 
     def flow(self, found: Messages, t: int) -> FloatArray:
-        """Probability of each stored move between steps t and t + 1."""
+        """Probability of each stored move into step t + 1."""
         with np.errstate(divide="ignore"):
-            leaving = found.forward[t] if found.logarithmic else np.log(found.forward[t])
+            leaving = found.leaving[t] if found.logarithmic else np.log(found.leaving[t])
             entering = found.backward[t + 1] if found.logarithmic else np.log(found.backward[t + 1])
         theta = self.tables.theta[self.tables.table_of_step[t]]
         entering = entering + found.scores[t + 1]
@@ -115,14 +126,9 @@ class ChainOracle:
         return flow / flow.sum()
 
     def all_flows(self, found: Messages) -> FloatArray:
-        """Probabilities of all moves of dense tables at every step, (T - 1, s, s)."""
-        steps = self.tables.table_of_step
-        if found.logarithmic:
-            return np.stack([self.flow(found, t) for t in range(steps.size)])
-        top = found.scores.max(axis=1, keepdims=True)
-        entering = np.exp(found.scores - top)[1:] * found.backward[1:]
-        flows = self._exponentials[steps] * found.forward[:-1, :, None] * entering[:, None, :]
-        return flows / flows.sum(axis=(1, 2), keepdims=True)
+        """Probabilities of all moves at every step, (T - 1, n_moves) or (T - 1, s, s)."""
+        n = self.tables.table_of_step.size
+        return np.array([self.flow(found, t) for t in range(n)]).reshape(n, *self.tables.theta.shape[1:])
 
     def sum_of_flows(self, found: Messages, table: int) -> FloatArray:
         """Expected number of uses of each move over the steps of one table; no flow of a single step is kept."""
@@ -135,7 +141,7 @@ class ChainOracle:
             return total
         top = found.scores.max(axis=1, keepdims=True)
         entering = np.exp(found.scores - top)[steps + 1] * found.backward[steps + 1]
-        leaving = found.forward[steps]
+        leaving = found.leaving[steps]
         values = np.exp(tables.theta[table] - self._maxima[table])
         # Each step's flow sums to 1: the passed message, weighed by what leaves, is its total.
         if tables.dense:

@@ -8,21 +8,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intarsia._validation import FloatArray, IntArray, as_float_array
+from intarsia.collective.flow_pass import FlowPass
 from intarsia.collective.noise import Noise
-from intarsia.collective.oracle import ChainOracle, Messages
+from intarsia.collective.oracle import Messages, WalkOracle
 from intarsia.collective.tables import MoveTables
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The chain whose scores are theta less a tilt at what was observed, and the walkers it expects there."""
+    """The model whose scores are theta less a tilt at what was observed, and the walkers it expects there."""
 
     tilt: FloatArray
     walkers: FloatArray
     log_partition: float
     messages: Messages
-    oracle: ChainOracle
 
 
 class CollectiveProblem:
@@ -72,49 +72,65 @@ class CollectiveProblem:
             _check_totals(counts, n_walkers, where)
             self.scores = np.where(counts == 0, -np.inf, scores)  # nobody passes where nobody was
             counts = np.where(counts == 0, np.nan, counts)
-        self._cells = np.flatnonzero(~np.isnan(counts))
-        self._moves: IntArray = np.empty(0, np.int64)
-        y = counts.reshape(-1)[self._cells]
+        seen = np.flatnonzero(~np.isnan(counts))
+        y = counts.reshape(-1)[seen]
         _check_reach(tables, self.scores, counts, noise, where)
+        self._flow_pass: FlowPass | None = None
+        self._size = counts.size
         if flow_counts is not None:
             # Every step has a table of its own, for each is tilted in its own way.
             tables = replace(
                 tables, theta=tables.theta[tables.table_of_step], table_of_step=np.arange(len(tables.table_of_step))
             )
-            y = np.concatenate([y, self._observe_moves(tables, flow_counts, where)])
-        self.y = y
-        self.tables = tables
-        self._oracle = ChainOracle(tables)
+            moves, y_moves = self._observe_moves(tables, flow_counts, where)
+            seen, y = np.concatenate([seen, counts.size + moves]), np.concatenate([y, y_moves])
+            self._size += tables.theta.size
+            self._flow_pass = FlowPass(tables, n_walkers)
+        self.y, self.tables = y, tables
+        # Places of what was observed in the vector of all cells, then all moves; None for everything.
+        self._seen: IntArray | None = None if seen.size == self._size else seen
+        self._oracle = WalkOracle(tables)
 
     def evaluate(self, tilt: FloatArray) -> Point | None:
         """Call the oracle at theta less a tilt; None when no path is possible."""
         self.n_calls += 1
-        scores = self.scores
-        at_cells = tilt[: self._cells.size]
-        if at_cells.any():
-            scores = scores.copy()
-            scores.reshape(-1)[self._cells] -= at_cells
-        oracle = self._oracle
-        if self._moves.size:
-            theta = self.tables.theta.copy()
-            theta.reshape(-1)[self._moves] -= tilt[self._cells.size :]
-            oracle = ChainOracle(replace(self.tables, theta=theta))
-        found = oracle(scores)
-        if found is None:
-            return None
-        share = found.marginals.reshape(-1)[self._cells]
-        if self._moves.size:
-            share = np.concatenate([share, oracle.all_flows(found).reshape(-1)[self._moves]])
-        return Point(tilt, self.n_walkers * share, found.log_partition, found, oracle)
+        at_cells, at_moves = self._spread(tilt)
+        scores = self.scores - at_cells
+        if self._flow_pass is not None:
+            both = self._flow_pass(scores, at_moves)
+            if both is None:
+                return None
+            found, walkers = both
+        else:
+            alone = self._oracle(scores)
+            if alone is None:
+                return None
+            found, walkers = alone, self.n_walkers * alone.marginals.reshape(-1)
+        return Point(tilt, walkers if self._seen is None else walkers[self._seen], found.log_partition, found)
+
+    def oracle_at(self, point: Point) -> WalkOracle:
+        """The oracle that made a point, for its flows."""
+        return self._oracle if self._flow_pass is None else self._flow_pass.oracle_at(self._spread(point.tilt)[1])
+
+    def _spread(self, tilt: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The tilt of all cells (T, s) and of all moves: 0 where nothing was observed."""
+        full = tilt
+        if self._seen is not None:
+            full = np.zeros(self._size)
+            full[self._seen] = tilt
+        n = self.scores.size
+        return full[:n].reshape(self.scores.shape), full[n:]
 
     def noise_value(self, point: Point) -> float:
         """Sum of f; 0 for exact counts, whose errors are told apart."""
         return 0.0 if self.noise.exact else float(self.noise.negative_log_likelihood(point.walkers, self.y).sum())
 
-    def objective(self, point: Point) -> float:
-        """Since n is that of a chain, `-<theta, n> - H(n) = -N log Z - <tilt, n>`."""
+    def objective(self, point: Point, noise_value: float) -> float:
+        """Since n is that of a tree, `-<theta, n> - H(n) = -N log Z - <tilt, n>`."""
+        if self.model_weight == 0:
+            return noise_value
         model = -self.n_walkers * point.log_partition - float(point.tilt @ point.walkers)
-        return self.model_weight * model + self.noise_value(point)
+        return self.model_weight * model + noise_value
 
     def lower_bound(self, point: Point) -> float:
         """Value of the dual at the multipliers w x tilt: no numbers of walkers have a smaller objective."""
@@ -142,7 +158,7 @@ class CollectiveProblem:
                 f"{where}: scores of cells have shape {scores.shape}, but counts {counts.shape}. Give one for each."
             )
 
-    def _observe_moves(self, tables: MoveTables, flow_counts: ArrayLike, where: str) -> FloatArray:
+    def _observe_moves(self, tables: MoveTables, flow_counts: ArrayLike, where: str) -> tuple[IntArray, FloatArray]:
         flows = as_float_array(flow_counts, f"{where}: flow_counts")
         s, n = tables.n_cells, len(tables.table_of_step)
         if flows.shape != (n, s, s):
@@ -154,15 +170,15 @@ class CollectiveProblem:
                 f"{where}: counts of moves need a dense table and noise that is not exact. Give theta as an array."
             )
         self.noise.check(flows[~np.isnan(flows)], f"{where}: flow_counts")
-        self._moves = np.flatnonzero(~np.isnan(flows))
-        y: FloatArray = flows.reshape(-1)[self._moves]
-        blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[self._moves] == -np.inf)
+        seen = np.flatnonzero(~np.isnan(flows))
+        y: FloatArray = flows.reshape(-1)[seen]
+        blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[seen] == -np.inf)
         if blocked.any():
-            t, i, j = np.unravel_index(self._moves[int(np.argmax(blocked))], flows.shape)
+            t, i, j = np.unravel_index(seen[int(np.argmax(blocked))], flows.shape)
             raise InvalidInputError(
                 f"{where}: flow_counts[{t}, {i}, {j}] is {flows[t, i, j]:g}, but theta forbids this move."
             )
-        return y
+        return seen, y
 
 
 def _check_totals(counts: FloatArray, n_walkers: float, where: str) -> None:
@@ -207,8 +223,9 @@ def reachable(tables: MoveTables, scores: FloatArray) -> NDArray[np.bool_]:
     """
     open_moves = [tables.matrix((one > -np.inf).astype(float)) for one in tables.theta]
     reach = scores > -np.inf
-    for t, k in enumerate(tables.table_of_step):
-        reach[t + 1] &= (reach[t].astype(float) @ open_moves[k]) > 0
-    for t in range(len(tables.table_of_step) - 1, -1, -1):
-        reach[t] &= (open_moves[tables.table_of_step[t]] @ reach[t + 1].astype(float)) > 0
+    parents = tables.parent_of_step
+    for t in range(len(scores) - 1, 0, -1):
+        reach[parents[t]] &= (open_moves[tables.table_of_step[t - 1]] @ reach[t].astype(float)) > 0
+    for t in range(1, len(scores)):
+        reach[t] &= (reach[parents[t]].astype(float) @ open_moves[tables.table_of_step[t - 1]]) > 0
     return reach

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia._validation import FloatArray
+from intarsia.collective.oracle import WalkOracle
 from intarsia.collective.problem import Point
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.result import Status
@@ -59,6 +60,7 @@ class CollectiveResult:
     seconds: float = 0.0
     tilt: FloatArray | None = None
     _point: Point | None = None
+    _oracle: WalkOracle | None = None
 
     @property
     def converged(self) -> bool:
@@ -75,26 +77,27 @@ class CollectiveResult:
     def flows(self, step: int) -> Any:
         """Expected number of walkers on each move from `step` to the next: an array (s, s), or CSR for sparse tables.
 
-        Computed on request from the messages, which take no more room than the marginals.
+        In a tree, on each move that leads to `step + 1`. Computed on request from the messages, which take no more
+        room than the marginals.
         """
-        point = self._require()
-        n = point.oracle.tables.table_of_step.size
+        point, oracle = self._require()
+        n = oracle.tables.table_of_step.size
         if not -n <= step < n:
             raise InvalidInputError(f"flows: there is no move from step {step}; moves leave steps 0..{n - 1}.")
-        return point.oracle.tables.matrix(self.n_walkers * point.oracle.flow(point.messages, step % n))
+        return oracle.tables.matrix(self.n_walkers * oracle.flow(point.messages, step % n))
 
     def sum_of_flows(self, table: int = 0) -> Any:
         """Expected number of uses of each move, summed over the steps that share a table."""
-        point = self._require()
-        tables = point.oracle.tables
-        if not 0 <= table < len(tables.theta):
-            raise InvalidInputError(f"sum_of_flows: there is no table {table}; they are 0..{len(tables.theta) - 1}.")
-        return tables.matrix(self.n_walkers * point.oracle.sum_of_flows(point.messages, table))
+        point, oracle = self._require()
+        n = len(oracle.tables.theta)
+        if not 0 <= table < n:
+            raise InvalidInputError(f"sum_of_flows: there is no table {table}; they are 0..{n - 1}.")
+        return oracle.tables.matrix(self.n_walkers * oracle.sum_of_flows(point.messages, table))
 
-    def _require(self) -> Point:
-        if self._point is None:
+    def _require(self) -> tuple[Point, WalkOracle]:
+        if self._point is None or self._oracle is None:
             raise NotSupportedError(f"This result holds no flows: {self.status.message}.")
-        return self._point
+        return self._point, self._oracle
 
     def __repr__(self) -> str:
         shape = "nothing" if self.marginals is None else f"{self.marginals.shape[0]} x {self.marginals.shape[1]} cells"

@@ -33,6 +33,8 @@ class MoveTables:
         CSR pattern of the possible moves, or None if all are stored.
     reach : int or None
         When set, moves lead at most this far in the numbering of cells, and messages pass by diagonals.
+    parents : int array (T,) or None
+        For a tree of steps: the step from which walkers come to each; None for a chain.
 
     Examples
     --------
@@ -47,11 +49,17 @@ class MoveTables:
     ptr: IntArray | None = None
     idx: IntArray | None = None
     reach: int | None = None
+    parents: IntArray | None = None
 
     @property
     def dense(self) -> bool:
         """Whether every pair of cells is stored."""
         return self.ptr is None
+
+    @property
+    def parent_of_step(self) -> IntArray:
+        """Step from which walkers come to each, -1 for step 0, also of a chain."""
+        return np.arange(-1, self.table_of_step.size) if self.parents is None else self.parents
 
     @property
     def maxima(self) -> FloatArray:
@@ -93,7 +101,13 @@ class MoveTables:
         return laid
 
 
-def move_tables(theta: Any, n_steps: int, table_of_step: ArrayLike | None = None, where: str = "theta") -> MoveTables:
+def move_tables(
+    theta: Any,
+    n_steps: int,
+    table_of_step: ArrayLike | None = None,
+    where: str = "theta",
+    parents: ArrayLike | None = None,
+) -> MoveTables:
     """Tables of moves from what a user has.
 
     Parameters
@@ -106,6 +120,8 @@ def move_tables(theta: Any, n_steps: int, table_of_step: ArrayLike | None = None
         Which table each step uses; by default the only one, or one each.
     where : str
         Stands at the beginning of messages.
+    parents : int array (T,), optional
+        For a tree: the step from which walkers come to each, earlier than it; -1 for step 0. By default a chain.
 
     Examples
     --------
@@ -122,17 +138,23 @@ def move_tables(theta: Any, n_steps: int, table_of_step: ArrayLike | None = None
     bad = np.isnan(values) | (values == np.inf)
     if bad.any() or too_large(values):
         raise InvalidInputError(f"{where} holds NaN, +inf or a score beyond 1e200. Scores are finite, or -inf.")
-    return _arranged(n_cells, values, _steps(table_of_step, len(values), n_steps, where), ptr, idx)
+    steps, tree = _steps(table_of_step, len(values), n_steps, where), _tree(parents, n_steps, where)
+    return _arranged(n_cells, values, steps, ptr, idx, tree)
 
 
 def _arranged(
-    n_cells: int, values: FloatArray, steps: IntArray, ptr: IntArray | None, idx: IntArray | None
+    n_cells: int,
+    values: FloatArray,
+    steps: IntArray,
+    ptr: IntArray | None,
+    idx: IntArray | None,
+    parents: IntArray | None,
 ) -> MoveTables:
     """Choose the storage: all pairs, diagonals, or moves."""
     if ptr is None:
         possible = (values > -np.inf).any(axis=0)
         if possible.sum() >= _DENSE_SHARE * n_cells**2:
-            return MoveTables(n_cells, values, steps)
+            return MoveTables(n_cells, values, steps, parents=parents)
         where = np.nonzero(possible)
         ptr = np.concatenate([[0], np.cumsum(possible.sum(axis=1))]).astype(np.int64)
         idx, values = where[1].astype(np.int64), np.ascontiguousarray(values[:, where[0], where[1]])
@@ -141,10 +163,10 @@ def _arranged(
     if moves.size >= _DENSE_SHARE * n_cells**2:
         full = np.full((len(values), n_cells, n_cells), -np.inf)
         full[:, rows, moves] = values
-        return MoveTables(n_cells, full, steps)
+        return MoveTables(n_cells, full, steps, parents=parents)
     reach = int(np.abs(moves - rows).max(initial=0))
-    banded = moves.size >= 0.5 * (2 * reach + 1) * n_cells
-    return MoveTables(n_cells, values, steps, ptr, moves, reach if banded else None)
+    banded = parents is None and moves.size >= 0.5 * (2 * reach + 1) * n_cells
+    return MoveTables(n_cells, values, steps, ptr, moves, reach if banded else None, parents)
 
 
 def _dense(given: list[Any], where: str) -> FloatArray:
@@ -193,6 +215,25 @@ def _steps(table_of_step: ArrayLike | None, n_tables: int, n_steps: int, where: 
             f"{where}: table_of_step must hold {n_moves} numbers from 0 to {n_tables - 1}, one per move between steps."
         )
     return chosen
+
+
+def _tree(parents: ArrayLike | None, n_steps: int, where: str) -> IntArray | None:
+    if parents is None:
+        return None
+    found = as_int_array(parents, f"{where}: parents")
+    if found.shape != (n_steps,):
+        raise InvalidInputError(
+            f"{where}: parents has shape {found.shape}, but there are {n_steps} steps. Give one each, -1 for step 0."
+        )
+    bad = (found >= np.arange(n_steps)) | (found < 0)
+    bad[0] = found[0] != -1
+    if bad.any():
+        t = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"{where}: parents[{t}] is {found[t]}, expected {'-1' if t == 0 else f'one of 0..{t - 1}'}. Number the "
+            f"steps so that parents come before children."
+        )
+    return None if np.array_equal(found, np.arange(-1, n_steps - 1)) else found
 
 
 def check_counts(counts: ArrayLike, where: str) -> NDArray[np.float64]:
