@@ -384,7 +384,7 @@ def test_interrupt_at_any_time_keeps_weights(monkeypatch):
         scores.append(crf.score(X, y))
     assert status is Status.MAX_ITER
     assert len(scores) > 10
-    assert min(scores[4:]) > 0.9  # at first there are only weights of 0
+    assert min(scores[4:]) > 0.8  # at first there are only weights of 0; later those of a single picture
 
 
 @pytest.mark.filterwarnings("ignore:TreeReweighted interrupted")

@@ -111,7 +111,7 @@ def _load(quick: bool, data: Path | None) -> tuple[Pictures, Pictures, Any]:
 
 def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
-    n_start, max_iter = (6, 10) if quick else (36, 96) if key == "surrogate_em" else (36, 32)
+    n_start, max_iter = (6, 10) if quick else (143, 96)
     learner = RiskMinimizer(
         loss=_LOSSES[key][1],
         gradient=TruncatedGradient(n_iter=sweeps),
@@ -122,8 +122,7 @@ def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) ->
     )
     told = {"sweeps": sweeps, "ridge": _RIDGE, "incremental": [n_start, max_iter], "fold": _FOLD}
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(len(_NAMES)))
-    # A row whose JSON was taken away, to be fitted for longer, goes on from its own weights.
-    start = weights_left(checkpoint.parent, f"trw-{sweeps}-{key}", "independent")
+    start = weights_left(checkpoint.parent, "independent")
     return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
 
 

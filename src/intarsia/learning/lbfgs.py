@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray, check_number
 from intarsia.learning.line_search import Trial, wolfe_step
+from intarsia.learning.minimum import Objective, SummedObjective
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.search import Search, largest, rounding
 
@@ -26,7 +27,8 @@ class LBFGS(Optimizer):
     Choose it when all data fit in one evaluation, which is the rule here. The function need not be convex, and may be
     infinite or NaN away from the start: such a step counts as too long. The direction is
     :math:`-H \nabla f` with H from the last `memory` steps and changes of gradient by the two-loop recursion; the step
-    satisfies the strong Wolfe conditions, and rarely costs more than one evaluation. All of its state are arrays, so
+    satisfies the strong Wolfe conditions, and rarely costs more than one evaluation. Where the function knows a rough
+    inverse Hessian (`SummedObjective.precondition`), H begins with it. All of its state are arrays, so
     that a search which was broken off goes on exactly as it would have. Ctrl-C ends it and keeps the best point.
 
     Parameters
@@ -83,12 +85,14 @@ class LBFGS(Optimizer):
         search.accept(found.point, found.value, found.gradient)
 
     def _step(self, search: Search) -> Trial | None:
-        length = float(np.linalg.norm(search.gradient))
-        if not np.isfinite(length) or length == 0.0:
+        scale = precondition_of(search.objective)
+        down = -scale(search.gradient)
+        length = -float(search.gradient @ down)  # the square of the gradient, in the metric of the preconditioner
+        if not np.isfinite(length) or length <= 0.0:
             return None
         if "steps" not in search.memory:
-            return wolfe_step(search, -search.gradient, 1.0 / length)
-        return wolfe_step(search, lbfgs_direction(search.gradient, search.memory), 1.0)
+            return wolfe_step(search, down, 1.0 / np.sqrt(length))
+        return wolfe_step(search, lbfgs_direction(search.gradient, search.memory, scale), 1.0)
 
     def _remember(self, search: Search, found: Trial) -> None:
         remember_pair(search.memory, found.point - search.point, found.gradient - search.gradient, int(self.memory))
@@ -103,8 +107,20 @@ def remember_pair(memory: dict[str, NDArray[Any]], step: FloatArray, change: Flo
         memory[name] = np.concatenate([old[max(0, len(old) + 1 - most) :], new[None]])
 
 
-def lbfgs_direction(gradient: FloatArray, memory: Mapping[str, NDArray[Any]]) -> FloatArray:
-    """Minus the gradient times the inverse Hessian that the remembered pairs imply (Liu1989, two-loop recursion)."""
+def precondition_of(objective: Objective) -> Callable[[FloatArray], FloatArray]:
+    """What the objective knows of its inverse Hessian; for a plain function nothing."""
+    return objective.precondition if isinstance(objective, SummedObjective) else lambda gradient: gradient
+
+
+def lbfgs_direction(
+    gradient: FloatArray,
+    memory: Mapping[str, NDArray[Any]],
+    scale: Callable[[FloatArray], FloatArray] = lambda gradient: gradient,
+) -> FloatArray:
+    """Minus the gradient times the inverse Hessian that the remembered pairs imply (Liu1989, two-loop recursion).
+
+    The recursion begins with `scale`, times the number that fits the last pair.
+    """
     steps, changes = memory["steps"], memory["changes"]
     weight = 1.0 / np.einsum("ij,ij->i", steps, changes)
     turned = -gradient
@@ -112,7 +128,7 @@ def lbfgs_direction(gradient: FloatArray, memory: Mapping[str, NDArray[Any]]) ->
     for i in range(len(steps) - 1, -1, -1):
         along[i] = weight[i] * (steps[i] @ turned)
         turned -= along[i] * changes[i]
-    turned /= weight[-1] * (changes[-1] @ changes[-1])
+    turned = scale(turned) / (weight[-1] * (changes[-1] @ scale(changes[-1])))
     for i in range(len(steps)):
         turned += (along[i] - weight[i] * (changes[i] @ turned)) * steps[i]
     return turned

@@ -32,6 +32,10 @@ class SummedObjective(ABC):
     def subset(self, indices: ArrayLike) -> Objective:
         """The same objective over some of the parts."""
 
+    def precondition(self, gradient: FloatArray) -> FloatArray:
+        """The gradient times a rough inverse Hessian, where one is known; here as it is."""
+        return gradient
+
 
 @dataclass(frozen=True, eq=False)
 class Minimum:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -15,6 +16,7 @@ from intarsia.gradients.stack_memory import kept_stacks
 from intarsia.inference import InferenceMethod
 from intarsia.learning.example import Example
 from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.preconditioning import FeatureCurvature, has_features
 from intarsia.losses import DirectLoss, Loss
 
 # Examples are summed in this many parts, whatever the number of workers, so that results do not depend on it.
@@ -40,6 +42,8 @@ class Risk(SummedObjective):
         Threads, as in joblib; processes or other machines inside `joblib.parallel_config`.
     random_state : int
         Seed of losses that draw samples; each example has its own from it, in a subset too.
+    preconditioned : bool
+        Whether the second moments of the features shape the search, see `FeatureCurvature`.
 
     Attributes
     ----------
@@ -72,6 +76,7 @@ class Risk(SummedObjective):
         ridge: float = 0.0,
         n_jobs: int | None = None,
         random_state: int = 0,
+        preconditioned: bool = False,
     ) -> None:
         self.examples = list(examples)
         self.loss = loss
@@ -79,6 +84,7 @@ class Risk(SummedObjective):
         self.inference = inference
         self.ridge = ridge
         self.n_jobs = n_jobs
+        self.preconditioned = preconditioned and has_features(self.examples)
         self.n_weights = self.examples[0].scores.n_weights
         self.mass = sum(one.mass for one in self.examples)
         self._seeds = [random_state + index for index in range(len(self.examples))]
@@ -91,9 +97,25 @@ class Risk(SummedObjective):
     def subset(self, indices: ArrayLike) -> Risk:
         """The risk of some of the examples, over their own mass and with the same ridge."""
         chosen = [int(i) for i in np.asarray(indices)]
-        part = Risk([self.examples[i] for i in chosen], self.loss, self.rule, self.inference, self.ridge, self.n_jobs)
+        part = Risk(
+            [self.examples[i] for i in chosen],
+            self.loss,
+            self.rule,
+            self.inference,
+            self.ridge,
+            self.n_jobs,
+            preconditioned=self.preconditioned,
+        )
         part._seeds = [self._seeds[i] for i in chosen]
         return part
+
+    def precondition(self, gradient: FloatArray) -> FloatArray:
+        """The gradient times the inverse of the curvature that the features tell of."""
+        return self._curvature.solve(gradient) if self.preconditioned else gradient
+
+    @cached_property
+    def _curvature(self) -> FeatureCurvature:
+        return FeatureCurvature(self.examples, self.mass or 1.0, self.ridge)
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights."""

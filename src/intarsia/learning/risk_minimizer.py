@@ -53,6 +53,9 @@ class RiskMinimizer(NamedParts, Learner):
         How the minimum is searched.
     ridge : float
         :math:`\lambda`.
+    precondition : bool
+        Whether second moments of the features shape the steps of a line search (`FeatureCurvature`). The minimum is
+        the same and is reached in several times fewer iterations where features are of different size or go together.
     schedule : "incremental" or Incremental, optional
         Learn from few examples first.
     validation_share : float
@@ -100,6 +103,7 @@ class RiskMinimizer(NamedParts, Learner):
         gradient: str | GradientRule = "auto",
         optimizer: str | Optimizer = "lbfgs",
         ridge: float = 1e-3,
+        precondition: bool = True,
         schedule: str | Incremental | None = None,
         validation_share: float = 0.0,
         patience: int = 10,
@@ -112,6 +116,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.gradient = gradient
         self.optimizer = optimizer
         self.ridge = ridge
+        self.precondition = precondition
         self.schedule = schedule
         self.validation_share = validation_share
         self.patience = patience
@@ -318,7 +323,16 @@ class RiskMinimizer(NamedParts, Learner):
                 f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all its "
                 f"variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
             )
-        return Risk(examples, loss, rule, method, float(self.ridge), self.n_jobs, int(self.random_state))
+        return Risk(
+            examples,
+            loss,
+            rule,
+            method,
+            float(self.ridge),
+            self.n_jobs,
+            int(self.random_state),
+            preconditioned=bool(self.precondition),
+        )
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
         return {
@@ -380,6 +394,7 @@ class RiskMinimizer(NamedParts, Learner):
             "inference": describe(risk.inference),
             "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
             "ridge": describe(float(self.ridge)),
+            "precondition": describe(bool(self.precondition)),
             "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule)),
             "random_state": describe(int(self.random_state)),
             "number of validation examples": describe(n_held_out),

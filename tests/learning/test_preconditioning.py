@@ -1,0 +1,110 @@
+"""The curvature that features tell of, and the search that begins with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from intarsia.graph import chain_graph
+from intarsia.learning import LBFGS, RiskMinimizer, example
+from intarsia.learning import preconditioning as module
+from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.preconditioning import FeatureCurvature
+from intarsia.models import LinearScores
+
+
+def labelled_chains(n=6, n_features=5, seed=0):
+    """Chains with features that go together: running sums of the columns, times different sizes."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        features = np.cumsum(rng.normal(size=(7, n_features)), axis=1) * np.geomspace(0.1, 3.0, n_features)
+        found.append(example(LinearScores(chain_graph(7, 3), features), rng.integers(3, size=7)))
+    return found
+
+
+def test_the_inverse_is_that_of_the_hessian_at_zero():
+    """Curvature of the logistic loss of single variables at weights of 0, by differences of its gradient."""
+    examples = labelled_chains()
+    risk = RiskMinimizer(loss="univariate_logistic", ridge=0.02).risk(examples, "tree_reweighted")
+    n, step = 5, 1e-5
+    ours = FeatureCurvature(examples, risk.mass, 0.02)
+    hessian = np.empty((n, n))
+    for i in range(n):  # of the first class alone: the classes' blocks are what is approximated
+        along = np.zeros(risk.n_weights)
+        along[i] = step
+        hessian[i] = (risk(along)[1] - risk(-along)[1])[:n] / (2 * step)
+    for direction in np.eye(n):
+        whole = np.zeros(risk.n_weights)
+        whole[:n] = hessian @ direction
+        np.testing.assert_allclose(ours.solve(whole)[:n], direction, atol=1e-4)
+
+
+def test_sparse_features_and_dense_ones_agree():
+    examples = labelled_chains(2)
+    scarce = [example(LinearScores(e.scores.graph, sparse.csr_array(e.scores.blocks[0].features)), e.labels.y)
+              for e in examples]  # fmt: skip
+    at = np.random.default_rng(1).normal(size=examples[0].scores.n_weights)
+    one, other = (FeatureCurvature(given, 14.0, 0.1).solve(at) for given in (examples, scarce))
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_too_many_features_have_their_diagonal_taken(monkeypatch):
+    examples = labelled_chains(2)
+    squares = sum((e.scores.blocks[0].features ** 2).sum(axis=0) for e in examples)
+    for given in (
+        examples,
+        [example(LinearScores(e.scores.graph, sparse.csr_array(e.scores.blocks[0].features)), e.labels.y)
+         for e in examples],
+    ):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "WIDEST", 4)
+            found = FeatureCurvature(given, 14.0, 0.1).solve(np.ones(examples[0].scores.n_weights))
+        np.testing.assert_allclose(found[:5], 1.0 / (2 / 9 * squares / 14.0 + 0.1))
+
+
+def test_features_of_zero_without_a_ridge():
+    one = example(LinearScores(chain_graph(2, 2), np.zeros((2, 1))), [0, 1])
+    found = FeatureCurvature([one], 2.0, 0.0).solve(np.ones(6))
+    np.testing.assert_allclose(found[:2], 1.0)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("loss", ["univariate_logistic", "likelihood"])
+def test_the_same_minimum_in_fewer_iterations(loss):
+    examples = labelled_chains()
+    inference = "tree"
+    settings = {"loss": loss, "ridge": 1e-3, "optimizer": LBFGS(tol=1e-7, max_iter=5000)}
+    if loss == "univariate_logistic":
+        inference = "belief_propagation"
+    shaped, plain = (
+        RiskMinimizer(**settings, precondition=asked).minimize(examples, inference) for asked in (True, False)
+    )
+    assert shaped.value == pytest.approx(plain.value, abs=1e-9)
+    np.testing.assert_allclose(shaped.point, plain.point, atol=1e-3)
+    assert shaped.n_iter < 0.5 * plain.n_iter
+
+
+class Quadratic(SummedObjective):
+    """A badly conditioned one that knows its Hessian."""
+
+    hessian = np.diag(10.0 ** np.arange(-4, 5)) + 1e-5
+
+    def __call__(self, point):
+        return float(0.5 * point @ self.hessian @ point), self.hessian @ point
+
+    def __len__(self):
+        return 1
+
+    def subset(self, indices):
+        return self
+
+    def precondition(self, gradient):
+        return np.linalg.solve(self.hessian, gradient)
+
+
+def test_a_search_that_knows_the_hessian_takes_newton_steps():
+    found = LBFGS(tol=1e-8).minimize(Quadratic(), np.full(9, 3.0))
+    assert found.status.name == "CONVERGED"
+    assert found.n_iter <= 5
