@@ -15,8 +15,7 @@ def gradient_of(run, slope):
     assert run.forward(SWEEPS)
     mu = run.marginals()
     run.pull_beliefs(mu, slope, True)
-    for n in range(SWEEPS - 1, -1, -1):
-        run.back(n)
+    run.back()
     return run.gradient()
 
 

@@ -78,8 +78,7 @@ def test_general_and_fast_path_agree(name, method):
         assert run.forward(7)
         mu = run.marginals()
         run.pull_beliefs(mu, loss.value_and_gradient(graph, mu, None)[1], True)
-        for n in range(6, -1, -1):
-            run.back(n)
+        run.back()
         gradients.append(run.gradient())
     assert np.allclose(*gradients, rtol=0, atol=1e-12)
 
@@ -119,11 +118,27 @@ def test_fast_path_up_to_the_end_of_its_range(n_states, rho):
         assert run.forward(5)
         mu = run.marginals()
         run.pull_beliefs(mu, loss.value_and_gradient(graph, mu, None)[1], True)
-        for n in range(4, -1, -1):
-            run.back(n)
+        run.back()
         gradients.append(run.gradient())
     assert np.isfinite(gradients[1]).all()
     assert relative_error(gradients[1], gradients[0]) < 1e-8
+
+
+@pytest.mark.parametrize("method", [*METHODS, "mean_field"])
+@pytest.mark.parametrize("name", ["grid", "grid_three_states", "complete", "four_way_factor"])
+def test_losses_of_variables_see_the_same_marginals(name, method):
+    """Those of factors are not computed for them on the fast path; 0 stands there."""
+    graph, theta = lowered(name)
+    inference = MeanField() if method == "mean_field" else METHODS[method](graph)
+    rule, split = TruncatedGradient(n_iter=3), int(graph.variable_ptr[-1])
+    part, whole = (
+        rule.value_and_gradient(graph, theta, None, RandomQuadratic(graph, uses_factors), inference).mu
+        for uses_factors in (False, True)
+    )
+    np.testing.assert_allclose(part[:split], whole[:split], rtol=1e-13, atol=0)
+    assert whole[split:].sum() == pytest.approx(graph.n_factors)
+    if isinstance(reversal_of(graph, theta, inference), PairwiseReversal):
+        assert not part[split:].any()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -113,6 +113,20 @@ def back_sweep_binary(
 
 
 @fast_kernel
+def back_sweeps_binary(
+    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, stack, adjoint,
+    unary_gradient, outer, work, row_sums, states,
+):  # fmt: skip
+    """Undo all sweeps of a stack in one call."""
+    for n in range(n_iter - 1, -1, -1):
+        for forward in (False, True):
+            back_sweep_binary(
+                forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
+                stack[n + 1], stack[n], adjoint, unary_gradient, outer, work, row_sums, states,
+            )  # fmt: skip
+
+
+@fast_kernel
 def _receive(table, k, forward, cavity, out):
     """Table^T cavity going forward, else table cavity; four rows at a time, as slices, so that loops vectorise."""
     whole = k // 4 * 4
@@ -241,6 +255,20 @@ def back_sweep_equal(
 
 
 @fast_kernel
+def back_sweeps_equal(
+    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, stack, adjoint,
+    unary_gradient, outer, work, row_sums, states,
+):  # fmt: skip
+    """The same for k states."""
+    for n in range(n_iter - 1, -1, -1):
+        for forward in (False, True):
+            back_sweep_equal(
+                forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
+                stack[n + 1], stack[n], adjoint, unary_gradient, outer, work, row_sums, states,
+            )  # fmt: skip
+
+
+@fast_kernel
 def start_adjoints(slot_ptr, rho, unary_gradient, adjoint):
     """What arrived at the beliefs belongs, times rho, to all messages there."""
     n, k = unary_gradient.shape
@@ -270,13 +298,15 @@ def sum_tables(tables, row_sums):
 @fast_kernel
 def lay_out_gradient(outer, tables, rho, factor_of_edge, flipped, laid):
     """Gradient of the scores of each factor, (n_factors, k, k), axes as the factor has them."""
-    k = laid.shape[1]
+    k, inverse = laid.shape[1], 1.0 / rho
     for edge in range(factor_of_edge.shape[0]):
         target, own, table = laid[factor_of_edge[edge]], outer[edge], tables[edge]
-        for x in range(k):
-            for y in range(k):
-                value = own[x * k + y] * table[x * k + y] / rho
-                if flipped[edge]:
-                    target[y, x] = value
-                else:
-                    target[x, y] = value
+        if flipped[edge]:
+            for x in range(k):
+                for y in range(k):
+                    target[y, x] = own[x * k + y] * table[x * k + y] * inverse
+        else:
+            for x in range(k):
+                row, from_row, of_table = target[x], own[x * k : x * k + k], table[x * k : x * k + k]
+                for y in range(k):
+                    row[y] = from_row[y] * of_table[y] * inverse

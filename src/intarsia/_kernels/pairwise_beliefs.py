@@ -15,6 +15,38 @@ from intarsia._jit import fast_kernel
 
 
 @fast_kernel
+def _belief(i, slot_ptr, unary, rho, messages, belief):
+    """Belief of the variable of rank i before it is normalised; returns its sum."""
+    k = unary.shape[1]
+    for x in range(k):
+        belief[x] = 1.0
+    for q in range(slot_ptr[i], slot_ptr[i + 1]):
+        for x in range(k):
+            belief[x] *= messages[q, x]
+    total = 0.0
+    for x in range(k):
+        belief[x] = unary[i, x] * (belief[x] if rho == 1.0 else belief[x] ** rho)
+        total += belief[x]
+    return total
+
+
+@fast_kernel
+def variable_marginals_alone(slot_ptr, unary, variable_of_rank, rho, messages, variable_ptr, mu):
+    """Write the variables' marginals into `mu`; returns whether each has a possible state."""
+    n, k = unary.shape
+    for i in range(n):
+        start = variable_ptr[variable_of_rank[i]]
+        belief = mu[start : start + k]
+        total = _belief(i, slot_ptr, unary, rho, messages, belief)
+        if total == 0.0:
+            return False
+        inverse = 1.0 / total
+        for x in range(k):
+            belief[x] *= inverse
+    return True
+
+
+@fast_kernel
 def variable_marginals(
     slot_ptr, unary, unary_top, variable_of_rank, rho, messages, theta, variable_ptr, mu, beliefs, checks
 ):
@@ -24,15 +56,7 @@ def variable_marginals(
     checks[0] = checks[1] = 0.0
     for i in range(n):
         belief = beliefs[i]
-        for x in range(k):
-            belief[x] = 1.0
-        for q in range(slot_ptr[i], slot_ptr[i + 1]):
-            for x in range(k):
-                belief[x] *= messages[q, x]
-        total = 0.0
-        for x in range(k):
-            belief[x] = unary[i, x] * (belief[x] if rho == 1.0 else belief[x] ** rho)
-            total += belief[x]
+        total = _belief(i, slot_ptr, unary, rho, messages, belief)
         if total == 0.0:
             return np.nan
         start = variable_ptr[variable_of_rank[i]]

@@ -19,104 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import fast_kernel, kernel
-
-
-@kernel
-def order_slots(
-    scope_idx, variable_of_rank, rank, slot_ptr, middle, backward, pair_of_slot, opposite, edge_of_slot, factor_of_edge,
-    flipped, fill, spare,
-):  # fmt: skip
-    """Rank the variables and lay out their slots; everything but `scope_idx` is filled here.
-
-    `pair_of_slot` gives the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
-    factor. Edges are numbered in the order in which a forward half-sweep meets them; `flipped` where the factor's first
-    axis is the later variable. `backward` is the order of a backward half-sweep: level by level downwards, but upwards
-    within a level, so that tables are read in rising order there too. `fill` (n_variables + 1) and `spare` (n_pairs)
-    are scratch.
-    """
-    n_variables, n_pairs = rank.shape[0], scope_idx.shape[0]
-    slot_ptr[:] = 0
-    for p in range(n_pairs):
-        slot_ptr[scope_idx[p] + 1] += 1
-    for v in range(n_variables):
-        slot_ptr[v + 1] += slot_ptr[v]
-        fill[v] = slot_ptr[v]
-    for p in range(n_pairs):
-        spare[fill[scope_idx[p]]] = p
-        fill[scope_idx[p]] += 1
-    for v in range(n_variables):  # level: longest path of rising indices that ends here
-        level = 0
-        for q in range(slot_ptr[v], slot_ptr[v + 1]):
-            u = scope_idx[spare[q] ^ 1]
-            if u < v:
-                level = max(level, rank[u] + 1)
-        rank[v] = level
-    fill[:] = 0
-    n_levels = 0
-    for v in range(n_variables):
-        fill[rank[v] + 1] += 1
-        n_levels = max(n_levels, rank[v] + 1)
-    for v in range(n_variables):
-        fill[v + 1] += fill[v]
-    for v in range(n_variables):
-        level = rank[v]
-        rank[v] = fill[level]
-        variable_of_rank[fill[level]] = v
-        fill[level] += 1
-    at = 0
-    for level in range(n_levels - 1, -1, -1):  # by now fill[level] is where the level ends
-        for i in range(fill[level - 1] if level > 0 else 0, fill[level]):
-            backward[at] = i
-            at += 1
-    slot_ptr[:] = 0  # counting sort of the pairs by neighbour, then a stable one by variable
-    for p in range(n_pairs):
-        slot_ptr[rank[scope_idx[p]] + 1] += 1
-    for i in range(n_variables):
-        slot_ptr[i + 1] += slot_ptr[i]
-        fill[i] = slot_ptr[i]
-        middle[i] = slot_ptr[i]
-    for p in range(n_pairs):
-        u = rank[scope_idx[p ^ 1]]
-        spare[fill[u]] = p
-        fill[u] += 1
-    for i in range(n_variables):
-        fill[i] = slot_ptr[i]
-    for k in range(n_pairs):
-        p = spare[k]
-        i = rank[scope_idx[p]]
-        pair_of_slot[fill[i]] = p
-        fill[i] += 1
-        if rank[scope_idx[p ^ 1]] < i:
-            middle[i] += 1
-    for q in range(n_pairs):
-        spare[pair_of_slot[q]] = q
-    for q in range(n_pairs):
-        opposite[q] = spare[pair_of_slot[q] ^ 1]
-    edge = 0
-    for i in range(n_variables):
-        for q in range(middle[i], slot_ptr[i + 1]):
-            edge_of_slot[q] = edge
-            edge_of_slot[opposite[q]] = edge
-            factor_of_edge[edge] = pair_of_slot[q] // 2
-            flipped[edge] = pair_of_slot[q] % 2 == 1
-            edge += 1
-
-
-@kernel
-def row_spans(rows, top, span):
-    """Largest entry of each row, and its distance to the smallest finite one."""
-    n, width = rows.shape
-    for i in range(n):
-        row = rows[i]
-        high, low = -np.inf, np.inf
-        for x in range(width):
-            high = max(high, row[x])
-            if row[x] > -np.inf:
-                low = min(low, row[x])
-        top[i] = high
-        span[i] = high - low if high > -np.inf else 0.0
-
+from intarsia._jit import fast_kernel
 
 TINY = 1e-300  # stands in for 0 where a message is divided out
 
@@ -325,10 +228,13 @@ def _receive_window(gap, reach, k, cavity, out):
 @fast_kernel
 def sweep_equal(
     forward, kind, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old,
-    new, after, common, cavity, out, left, right,
+    new, after, common, cavity, out, left, right, states,
 ):  # fmt: skip
-    """Half-sweep for k states; a row of `tables` holds k*k entries (`kind` None) or k weights by distance."""
-    n, k = unary.shape
+    """Half-sweep for k states; a row of `tables` holds k*k entries (`kind` None) or k weights by distance.
+
+    `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
+    """
+    n, k = unary.shape[0], len(states)
     residual = 0.0
     for step in range(n):
         i = step if forward else backward[step]
@@ -397,3 +303,52 @@ def sweep_equal(
                 result[x] = value
             residual = max(residual, change)
     return residual
+
+
+@fast_kernel
+def stack_sweeps_binary(
+    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, messages, after,
+    work, states, stack,
+):  # fmt: skip
+    """Sweep `n_iter` times over `messages`, keeping in `stack` those before each sweep and those after the last.
+
+    One call for all sweeps, so that the interpreter is not asked for in between. Returns False when a message leaves no
+    state possible.
+    """
+    for n in range(n_iter):
+        stack[n] = messages
+        for forward in (True, False):
+            if rho == 1.0:
+                change = sweep_binary(
+                    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
+                    messages, messages, after,
+                )  # fmt: skip
+            else:
+                change = sweep_binary_reweighted(
+                    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
+                    messages, messages, after,
+                )  # fmt: skip
+            if change < 0.0:
+                return False
+    stack[n_iter] = messages
+    return True
+
+
+@fast_kernel
+def stack_sweeps_equal(
+    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, messages, after,
+    work, states, stack,
+):  # fmt: skip
+    """The same for k states and full tables."""
+    reach = backward  # of parametric tables only
+    for n in range(n_iter):
+        stack[n] = messages
+        for forward in (True, False):
+            change = sweep_equal(
+                forward, None, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root,
+                damping, messages, messages, after, work[0], work[1], work[2], work[3], work[4], states,
+            )  # fmt: skip
+            if change < 0.0:
+                return False
+    stack[n_iter] = messages
+    return True

@@ -207,7 +207,7 @@ class _Stages:
         self.run.forward(SWEEPS)
 
     def marginals(self) -> None:
-        self.mu = np.asarray(self.run.marginals())
+        self.mu = np.asarray(self.run.marginals(UnivariateLogistic.uses_factors))
 
     def judge(self) -> None:
         self.slope = UnivariateLogistic().value_and_gradient(self.graph, self.mu, self.truth)[1]
@@ -216,8 +216,7 @@ class _Stages:
         self.run.pull_beliefs(self.mu, self.slope, False)
 
     def back(self) -> None:
-        for n in range(SWEEPS - 1, -1, -1):
-            self.run.back(n)
+        self.run.back()
 
     def finish(self) -> None:
         self.run.gradient()

@@ -69,7 +69,7 @@ class BackPropagation(ConvergedRule):
         run.pull_beliefs(mu, np.ascontiguousarray(point.slope, dtype=np.float64), point.uses_factors)
         residual, first, largest = np.inf, 0.0, 0.0
         for sweep in range(int(self.max_iter)):
-            residual = run.back(-1)
+            residual = run.back_once()
             first = residual if sweep == 0 else first
             largest = max(largest, residual)
             if residual <= self.tol * largest or not residual <= GROWTH * first:

@@ -15,7 +15,7 @@ class GeneralReversal:
     """Sweeps that can be undone.
 
     `forward` runs them and keeps the messages before each; `pull_beliefs` takes in the gradient in the marginals;
-    `back` undoes a sweep; `gradient` gives what has come back to theta.
+    `back` undoes them; `gradient` gives what has come back to theta.
     """
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, damping: float) -> None:
@@ -24,7 +24,6 @@ class GeneralReversal:
         self.damping = damping
         self.state = GeneralMessages(graph, theta, rho, False)
         self.stack: FloatArray = np.empty((0, self.state.messages.size))
-        self.log_partition = np.nan
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
@@ -44,17 +43,17 @@ class GeneralReversal:
         return self.state.log_messages().copy()
 
     def stand_at(self, position: FloatArray) -> None:
-        """Take a `position`. If sweeps change nothing there, `back(-1)` undoes one of infinitely many."""
+        """Take a `position`. If sweeps change nothing there, `back_once` undoes one of infinitely many."""
         self.state.messages[:] = position
         self.stack = self.state.messages[None].copy()
 
-    def marginals(self) -> FloatArray | None:
-        """The marginals that the messages give; None when the model is infeasible."""
+    def marginals(self, with_factors: bool = True) -> FloatArray | None:
+        """All marginals that the messages give; None when the model is infeasible, which factors may be first to show.
+
+        So those of factors are computed even if nobody asks for them.
+        """
         beliefs = self.state.beliefs()
-        if beliefs is None:
-            return None
-        self.log_partition = beliefs.objective
-        return beliefs.mu
+        return None if beliefs is None else beliefs.mu
 
     def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
         """Start the way back from the gradient in mu."""
@@ -69,15 +68,23 @@ class GeneralReversal:
                 state.message_ptr, *state._counters, self.total, self.adjoint, self.pulled,
             )  # fmt: skip
 
-    def back(self, n: int) -> float:
-        """Undo sweep n, or -1 for the last; returns the largest adjoint met."""
+    def back(self) -> None:
+        """Undo all sweeps of `forward`."""
+        for before in self.stack[::-1]:
+            self._undo(before)
+
+    def back_once(self) -> float:
+        """Undo the last sweep, as one of many alike; returns the largest adjoint met."""
+        return self._undo(self.stack[-1])
+
+    def _undo(self, before: FloatArray) -> float:
         graph, state = self.graph, self.state
         state._gather()
         return float(
             back_sweep_messages(
                 sweep_order(graph), float(self.damping), state.theta, state.exp_tables, state.exp_ptr,
                 state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-                graph.factor_of_pair, state.message_ptr, state.messages, self.stack[n], state.finite,
+                graph.factor_of_pair, state.message_ptr, state.messages, before, state.finite,
                 state.n_impossible, *state._counters, state._logs, state._weights, *state._rows,
                 np.empty_like(state._logs), self.total, self.adjoint, self.pulled,
             )

@@ -27,7 +27,6 @@ class MeanFieldReversal:
         totals = np.add.reduceat(possible, graph.variable_ptr[:-1])
         self.mu = possible / np.repeat(totals, graph.n_states)
         self.stack: FloatArray = np.empty((0, split))
-        self.log_partition = np.nan
         self._arrays = update_arrays(graph)
         largest = int(np.diff(graph.table_ptr).max(initial=1)) if graph.max_scope > 2 else 1
         self._left, self._right = np.empty(largest), np.empty(largest)
@@ -70,22 +69,23 @@ class MeanFieldReversal:
         return self.mu.copy()
 
     def stand_at(self, position: FloatArray) -> None:
-        """Take a `position`. If sweeps change nothing there, `back(-1)` undoes one of infinitely many."""
+        """Take a `position`. If sweeps change nothing there, `back_once` undoes one of infinitely many."""
         self.mu = position.copy()
         self._fields_hold = False
         self.stack = self.mu[None].copy()
 
-    def marginals(self) -> FloatArray:
+    def marginals(self, with_factors: bool = True) -> FloatArray:
         """Marginals of variables, and their products for factors."""
         mu = np.zeros(self.graph.n_theta)
         mu[: self.split] = self.mu
+        if not with_factors and not self._hard:
+            return mu
         value = float(complete_mean_field(self.theta, mu, True, self._left, self._right, self._arrays))
         if value == -np.inf:
             raise NotSupportedError(
                 "Mean field gives weight to an impossible joint state here: it cannot be differentiated with such hard "
                 "zeros in tables. Use TreeReweighted or BeliefPropagation, or large finite scores instead of -inf."
             )
-        self.log_partition = value
         return mu
 
     def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
@@ -100,8 +100,16 @@ class MeanFieldReversal:
                 graph.table_ptr,
             )  # fmt: skip
 
-    def back(self, n: int) -> float:
-        """Undo sweep n, or -1 for the last; returns the largest adjoint met."""
+    def back(self) -> None:
+        """Undo all sweeps of `forward`."""
+        for n in range(len(self.stack) - 2, -1, -1):
+            self._undo(n)
+
+    def back_once(self) -> float:
+        """Undo the last sweep, as one of many alike; returns the largest adjoint met."""
+        return self._undo(-1)
+
+    def _undo(self, n: int) -> float:
         graph = self.graph
         return float(
             back_sweep_mean_field(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from intarsia._kernels.back_pairwise import (
     back_sweep_binary,
     back_sweep_equal,
+    back_sweeps_binary,
+    back_sweeps_equal,
     lay_out_gradient,
     start_adjoints,
     sum_tables,
@@ -15,9 +19,6 @@ from intarsia._validation import FloatArray
 from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.pairwise_messages import PairwiseMessages
-
-# Up to this many states the loops over them are unrolled, at the price of compiling once for each number.
-UNROLLED = 16
 
 
 class PairwiseReversal:
@@ -28,18 +29,11 @@ class PairwiseReversal:
         self.damping = float(damping)
         self.state = PairwiseMessages(graph, theta, float(rho[0]))
         self.stack: FloatArray = np.empty((0, *self.state.messages.shape))
-        self.log_partition = np.nan
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
-        state = self.state
-        self.stack = new_stack((n_iter + 1, *state.messages.shape))
-        for n in range(n_iter):
-            self.stack[n] = state.messages
-            if np.isnan(state.sweep("forward_backward", self.damping)):
-                return False
-        self.stack[n_iter] = state.messages
-        return True
+        self.stack = new_stack((n_iter + 1, *self.state.messages.shape))
+        return self.state.sweep_onto(self.stack, self.damping)
 
     def sweep(self) -> float:
         """One sweep more, nothing kept; returns the largest change, NaN if no state is left somewhere."""
@@ -50,28 +44,28 @@ class PairwiseReversal:
         return self.state.log_messages()
 
     def stand_at(self, position: FloatArray) -> None:
-        """Take a `position`. If sweeps change nothing there, `back(-1)` undoes one of infinitely many."""
+        """Take a `position`. If sweeps change nothing there, `back_once` undoes one of infinitely many."""
         state = self.state
         state.messages[...] = np.exp(position.reshape(-1, state.k)[state.layout.pair_of_slot])
         state._logs = None
         self.stack = state.messages[None]
 
-    def marginals(self) -> FloatArray | None:
+    def marginals(self, with_factors: bool = True) -> FloatArray | None:
         """The marginals that the messages give; None when the model is infeasible."""
+        if not with_factors:  # tables have no hard zeros here, so no factor is without a state if each variable has one
+            return self.state.variable_marginals()
         beliefs = self.state.beliefs()
-        if beliefs is None:
-            return None
-        self.log_partition = beliefs.objective
-        return beliefs.mu
+        return None if beliefs is None else beliefs.mu
 
     def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
         """Start the way back from the gradient in mu."""
         graph, state, layout = self.graph, self.state, self.state.layout
         k, split = state.k, int(graph.variable_ptr[-1])
-        self.adjoint = np.zeros_like(state.messages)
-        self.outer = np.zeros_like(state.tables)
-        self.row_sums = np.empty((len(state.tables), 2, k))
+        self.adjoint, self.outer = new_stack(state.messages.shape), new_stack(state.tables.shape)
+        self.adjoint[:], self.outer[:] = 0.0, 0.0
+        self.row_sums = np.empty((0, 2, k))
         if k > 2:
+            self.row_sums = new_stack((len(state.tables), 2, k))
             sum_tables(state.tables, self.row_sums)
         self.direct: FloatArray | None = None  # what reaches the tables straight from the factors' marginals
         arrived = _backnorm(mu[:split].reshape(-1, k), gradient[:split].reshape(-1, k))
@@ -88,21 +82,29 @@ class PairwiseReversal:
         if k == 2:  # one number is enough: nothing depends on a message's scale, so the two are opposite
             self.adjoint = self.adjoint[:, 1].copy()
 
-    def back(self, n: int) -> float:
-        """Undo sweep n, or -1 for the last; returns the size of the adjoints met."""
-        state, layout = self.state, self.state.layout
-        undo = back_sweep_binary if state.k == 2 else back_sweep_equal
-        after = self.stack[min(n + 1, len(self.stack) - 1)] if n >= 0 else self.stack[-1]
-        states = (0,) * state.k if 2 < state.k <= UNROLLED else state._work[0]
-        root = -1 if state.rho == 1.0 else state.root
-        squares = 0.0
+    def back(self) -> None:
+        """Undo all sweeps of `forward`."""
+        undo = back_sweeps_binary if self.state.k == 2 else back_sweeps_equal
+        undo(len(self.stack) - 1, *self._model(), self.stack, *self._adjoints())  # type: ignore[call-arg]
+
+    def back_once(self) -> float:
+        """Undo the last sweep, as one of many alike; returns the size of the adjoints met."""
+        undo = back_sweep_binary if self.state.k == 2 else back_sweep_equal
+        here, squares = self.stack[-1], 0.0
         for forward in (False, True):
-            squares += undo(
-                forward, layout.slot_ptr, layout.middle, layout.backward, layout.opposite, state.table_of_slot,
-                state.tables, state.unary, state.rho, root, self.damping, after, self.stack[n], self.adjoint,
-                self.arrived, self.outer, state._work, self.row_sums, states,
-            )  # fmt: skip
+            squares += undo(forward, *self._model(), here, here, *self._adjoints())  # type: ignore[call-arg]
         return float(np.sqrt(squares))
+
+    def _model(self) -> tuple[Any, ...]:
+        state, layout = self.state, self.state.layout
+        root = -1 if state.rho == 1.0 else state.root
+        return (
+            layout.slot_ptr, layout.middle, layout.backward, layout.opposite, state.table_of_slot, state.tables,
+            state.unary, state.rho, root, self.damping,
+        )  # fmt: skip
+
+    def _adjoints(self) -> tuple[Any, ...]:
+        return self.adjoint, self.arrived, self.outer, self.state._work, self.row_sums, self.state.states
 
     def gradient(self) -> FloatArray:
         """Gradient in theta of what has come back so far."""

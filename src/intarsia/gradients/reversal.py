@@ -25,8 +25,6 @@ from intarsia.inference.result import Status
 class Reversal(Protocol):
     """Sweeps of some inference that can be undone."""
 
-    log_partition: float
-
     def forward(self, n_iter: int) -> bool:
         """Sweep from the start, keeping what the way back needs; False if the model is infeasible."""
 
@@ -39,14 +37,17 @@ class Reversal(Protocol):
     def stand_at(self, position: FloatArray) -> None:
         """Take a position of another run."""
 
-    def marginals(self) -> FloatArray | None:
-        """Marginals now, and `log_partition` with them; None when the model is infeasible."""
+    def marginals(self, with_factors: bool = True) -> FloatArray | None:
+        """Marginals now, None when the model is infeasible; those of factors may be 0 where nobody asks for them."""
 
     def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
         """Start the way back."""
 
-    def back(self, n: int) -> float:
-        """Undo sweep n, or at a fixed point any (-1); returns the size of the adjoints met."""
+    def back(self) -> None:
+        """Undo all sweeps of `forward`."""
+
+    def back_once(self) -> float:
+        """Undo one of the many sweeps at a fixed point; returns the size of the adjoints met."""
 
     def gradient(self) -> FloatArray:
         """What has come back to theta."""

@@ -41,7 +41,8 @@ class GradientResult:
     gradient : (n_theta,) array
         Derivative of the value in every entry of theta; 0 at impossible states.
     mu : (n_theta,) array or None
-        The marginals that were judged; None when the model is infeasible.
+        The marginals that were judged; None when the model is infeasible. Those of factors may be 0 if the loss does
+        not read them.
     status : Status
         How the inference ended, or what came first of it and the way back. A truncated run is CONVERGED by definition.
     n_iter : int
@@ -185,8 +186,10 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
 
 def nothing_left(graph: FactorGraph, theta: FloatArray) -> bool:
     """Whether some variable has no possible state."""
-    split = int(graph.variable_ptr[-1])
-    return bool(np.maximum.reduceat(theta[:split], graph.variable_ptr[:-1]).min() == -np.inf)
+    scores = theta[: int(graph.variable_ptr[-1])]
+    if scores.min() > -np.inf:
+        return False
+    return bool(np.maximum.reduceat(scores, graph.variable_ptr[:-1]).min() == -np.inf)
 
 
 def infeasible(graph: FactorGraph) -> GradientResult:

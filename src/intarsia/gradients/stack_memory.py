@@ -1,4 +1,4 @@
-"""Memory for stacks of messages, used again while many gradients are computed.
+"""Memory for stacks of messages and their like, used again while many gradients are computed.
 
 A fresh stack is megabytes that the system must first clear, page by page, and in threads that costs as much as a good
 part of the sweeps. Within `kept_stacks` a stack that is no longer referred to serves the next run instead.

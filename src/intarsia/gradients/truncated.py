@@ -147,11 +147,10 @@ class TruncatedGradient(GradientRule):
         self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
     ) -> GradientResult:
         run = reversal_of(graph, theta, inference)
-        mu = run.marginals() if run.forward(int(self.n_iter)) else None
+        mu = run.marginals(judge.uses_factors) if run.forward(int(self.n_iter)) else None
         if mu is None:
             return infeasible(graph)
         value, slope = judge.evaluate(mu)
         run.pull_beliefs(mu, np.ascontiguousarray(slope, dtype=np.float64), judge.uses_factors)
-        for n in range(int(self.n_iter) - 1, -1, -1):
-            run.back(n)
+        run.back()
         return GradientResult(float(value), run.gradient(), mu, Status.CONVERGED, int(self.n_iter))

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intarsia._kernels.chain_paths import draw_paths, find_best_paths
 from intarsia._kernels.chains import NEEDS_LOGS, forward_chains, forward_chains_logs, pass_chains, pass_chains_logs
-from intarsia._kernels.pairwise_messages import row_spans
+from intarsia._kernels.pairwise_slots import row_spans
 from intarsia._validation import (
     FloatArray,
     IntArray,

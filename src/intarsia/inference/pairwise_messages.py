@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._kernels.pairwise_beliefs import binary_edge_marginals, edge_marginals, variable_marginals
+from intarsia._kernels.pairwise_beliefs import (
+    binary_edge_marginals,
+    edge_marginals,
+    variable_marginals,
+    variable_marginals_alone,
+)
 from intarsia._kernels.pairwise_messages import (
-    order_slots,
-    row_spans,
+    stack_sweeps_binary,
+    stack_sweeps_equal,
     sweep_binary,
     sweep_binary_reweighted,
     sweep_equal,
 )
+from intarsia._kernels.pairwise_slots import order_slots, row_spans
 from intarsia._validation import FloatArray, IntArray, read_only
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_kinds import parametric_statistic
@@ -23,6 +29,8 @@ from intarsia.inference.general_messages import Beliefs, GeneralMessages
 
 # Products of normalised messages stay above exp(-SAFE_RANGE), far from underflow at exp(-708).
 SAFE_RANGE = 600.0
+# Up to this many states learning unrolls the loops over them, at the price of compiling once for each number.
+UNROLLED = 16
 Indices = NDArray[Any]  # int32, or int64 for more than 2^31 messages
 
 
@@ -109,7 +117,8 @@ class PairwiseMessages:
                 self.unary, self.rho, self.root, damping, old, new, self._after,
             )  # fmt: skip
             if self.k > 2 or self.kind is not None:
-                change = sweep_equal(forward, self.kind, self.reach, *where, *self._work)
+                spare = *self._work, self._work[0]
+                change = sweep_equal(forward, self.kind, self.reach, *where, *spare)
             elif self.rho == 1.0:
                 change = sweep_binary(forward, *where)
             else:
@@ -120,6 +129,26 @@ class PairwiseMessages:
         if new is not old:
             self.messages, self._spare = new, old
         return residual
+
+    def sweep_onto(self, stack: FloatArray, damping: float) -> bool:
+        """Forward-backward sweeps of full tables, one fewer than `stack` has rows; False when infeasible.
+
+        The stack takes the messages before each sweep and after the last.
+        """
+        self._logs = None
+        layout = self.layout
+        many = stack_sweeps_binary if self.k == 2 else stack_sweeps_equal
+        possible = many(
+            len(stack) - 1, layout.slot_ptr, layout.middle, layout.backward, layout.opposite, self.table_of_slot,
+            self.tables, self.unary, self.rho, self.root, damping, self.messages, self._after, self._work, self.states,
+            stack,
+        )  # fmt: skip
+        return bool(possible)
+
+    @property
+    def states(self) -> Any:
+        """What tells kernels the number of states: as a constant where there are few, see `UNROLLED`."""
+        return (0,) * self.k if 2 < self.k <= UNROLLED else self._work[0]
 
     def log_messages(self) -> FloatArray:
         """Logarithms of the messages, by pair as in `GeneralMessages`."""
@@ -162,6 +191,15 @@ class PairwiseMessages:
             )  # fmt: skip
         return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
 
+    def variable_marginals(self) -> FloatArray | None:
+        """The part of `beliefs` that belongs to variables, with 0 for the factors; a fraction of the cost."""
+        graph, layout = self.graph, self.layout
+        mu = graph.zeros()
+        possible = variable_marginals_alone(
+            layout.slot_ptr, self.unary, layout.variable_of_rank, self.rho, self.messages, graph.variable_ptr, mu
+        )
+        return mu if possible else None
+
     def general(self) -> GeneralMessages:
         """The same messages in the log domain."""
         rho = np.full(self.graph.n_factors, self.rho)
@@ -187,7 +225,7 @@ def lay_tables(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tu
     if graph.shares_tables:
         both = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
         return both, (2 * table_of_edge + layout.flipped).astype(layout.edge_of_slot.dtype)[layout.edge_of_slot]
-    laid = tables[table_of_edge]
+    laid = np.take(tables, table_of_edge, axis=0)
     if layout.flipped.any():
         laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
     return laid.reshape(-1, k * k), layout.edge_of_slot
