@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from intarsia.inference.brute_force import BruteForce
     from intarsia.inference.gibbs import Gibbs
     from intarsia.inference.icm import ICM
+    from intarsia.inference.integer_program import IntegerProgram
     from intarsia.inference.junction_tree import JunctionTree
+    from intarsia.inference.lp_relaxation import LPRelaxation
     from intarsia.inference.mean_field import MeanField
     from intarsia.inference.tree import Tree
     from intarsia.inference.tree_reweighted import TreeReweighted
@@ -96,7 +98,9 @@ _WHERE = {
     "intarsia.inference.brute_force": ("BruteForce",),
     "intarsia.inference.gibbs": ("Gibbs",),
     "intarsia.inference.icm": ("ICM",),
+    "intarsia.inference.integer_program": ("IntegerProgram",),
     "intarsia.inference.junction_tree": ("JunctionTree",),
+    "intarsia.inference.lp_relaxation": ("LPRelaxation",),
     "intarsia.inference.mean_field": ("MeanField",),
     "intarsia.inference.tree": ("Tree",),
     "intarsia.inference.tree_reweighted": ("TreeReweighted",),

@@ -19,6 +19,8 @@ DOCS = ROOT / "docs"
 WITHOUT_KERNEL = {"brute_force"}
 # Wrappers around another method, their oracle, which does the work.
 WITHOUT_KERNEL |= {"bethe_rda", "bethe_mirror_descent", "bethe_accelerated", "bethe_dual"}
+# Programs that HiGHS solves.
+WITHOUT_KERNEL |= {"lp_relaxation", "integer_program"}
 # Methods that share their kernel with another, so that it bears the name of what it does.
 KERNEL_OF = {
     "belief_propagation": "messages",

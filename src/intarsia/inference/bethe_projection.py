@@ -98,6 +98,7 @@ class BetheProjection(InferenceMethod):
     gives_map: ClassVar[bool] = True
     gives_samples: ClassVar[bool] = True
     gives_best: ClassVar[bool] = True
+    state_is: ClassVar[str | None] = "messages"  # of the oracle
     log_partition_is: ClassVar[str | None] = "estimate"
     cost: ClassVar[str] = "a call of the oracle per iteration"
 

@@ -103,13 +103,13 @@ def _first_labelling(problem: Problem, random: bool) -> IntArray:
     graph = problem.graph
     unary = problem.theta[: graph.variable_ptr[-1]]
     if random:
-        return _argmax(graph, np.where(unary > -np.inf, problem.rng.random(unary.size), -1.0))
+        return best_states(graph, np.where(unary > -np.inf, problem.rng.random(unary.size), -1.0))
     if problem.start_mu is not None:
-        return _argmax(graph, np.where(unary > -np.inf, problem.start_mu, -1.0))
-    return _argmax(graph, unary)
+        return best_states(graph, np.where(unary > -np.inf, problem.start_mu, -1.0))
+    return best_states(graph, unary)
 
 
-def _argmax(graph: FactorGraph, values: FloatArray) -> IntArray:
+def best_states(graph: FactorGraph, values: FloatArray) -> IntArray:
     """First state of the highest value, for each variable."""
     starts = graph.variable_ptr[:-1]
     top = np.repeat(np.maximum.reduceat(values, starts), graph.n_states)

@@ -120,7 +120,7 @@ def infer(
         reduction=reduction,
         temperature=temperature,
     )
-    _put_warm_start(problem, warm_start, reduction, scores)
+    _put_warm_start(problem, chosen, warm_start, reduction, scores)
     constant = reduction.constant(scores)
     with sweep_progress(type(chosen).__name__, verbose) as report:
         problem.report = report
@@ -180,7 +180,11 @@ def _check_request(method: InferenceMethod, task: str, n_samples: int, n_best: i
 
 
 def _put_warm_start(
-    problem: Problem, earlier: InferenceResult | None, reduction: Reduction, scores: FloatArray
+    problem: Problem,
+    method: InferenceMethod,
+    earlier: InferenceResult | None,
+    reduction: Reduction,
+    scores: FloatArray,
 ) -> None:
     if earlier is None:
         return
@@ -207,7 +211,8 @@ def _put_warm_start(
             raise InvalidInputError(
                 "warm_start: the earlier result has other evidence. Start afresh, or give the same."
             )
-        problem.start_messages = earlier.messages
+        if earlier.method.state_is == method.state_is:
+            problem.start_messages = earlier.messages
 
 
 def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer:

@@ -52,6 +52,7 @@ class MessagePassing(InferenceMethod):
 
     gives_marginals: ClassVar[bool] = True
     gives_map: ClassVar[bool] = True
+    state_is: ClassVar[str | None] = "messages"
     differentiable: ClassVar[bool] = True
 
     max_iter: int

@@ -68,7 +68,9 @@ class Answer:
     """What a method gives back, in the layout of the problem's graph; `infer` turns it into a result.
 
     `tilt` is the exception, in the user's layout and units: what a global energy took from theta; `oracle` is the
-    method that answers for the tilted model.
+    method that answers for the tilted model. At temperature 0 `mu` is read only where `integral` is False, which a
+    relaxation sets when its optimum is not a labelling; `factor_mu` then holds the variables' beliefs followed by
+    those of each factor in full, shared table or not.
     """
 
     status: Status
@@ -89,6 +91,8 @@ class Answer:
     note: str = ""
     tilt: FloatArray | None = None
     oracle: InferenceMethod | None = None
+    integral: bool | None = None
+    factor_mu: FloatArray | None = None
 
 
 class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
@@ -109,6 +113,10 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     gives_best: ClassVar[bool] = False
     log_partition_is: ClassVar[str | None] = None
     """What a converged run guarantees of log Z."""
+    proves_map: ClassVar[bool] = False
+    """Whether a run for "map" that ends by itself has the best labelling, proven; exact methods do so too."""
+    state_is: ClassVar[str | None] = None
+    """What `result.messages` holds; a warm start hands it on only to methods of the same word."""
     differentiable: ClassVar[bool] = False
     max_scope: ClassVar[int | None] = None
     """Largest factor it takes; None for any."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from intarsia._validation import FloatArray, IntArray, frozen
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.graph import FactorGraph, Reduction
+from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference.method import Answer, Clock, InferenceMethod
 from intarsia.inference.result import InferenceResult, Status
 
@@ -63,7 +63,9 @@ def present(
         fields["best_scores"] = frozen(np.asarray(graph.score(own, fields["best"])))
     if answer.mu_error is not None:
         fields["mu_error"] = frozen(_error(reduction, answer.mu_error))
-    if temperature > 0 and (graph.shares_tables or graph.table_kind.any()):
+    if again.needed and answer.factor_mu is not None:
+        fields["_single_factors"] = OwnTables(graph, fields["observed"], answer.factor_mu)
+    elif again.needed and temperature > 0:
         fields["_single_factors"] = again.keep(answer.n_iter) if answer.oracle is None else again.of(own, answer.oracle)
     return InferenceResult(**fields, seconds=clock.seconds)
 
@@ -86,7 +88,12 @@ def _values(
     score = found.get("score", -np.inf)
     values = {"lower_bound": max(answer.lower_bound + constant, score), "upper_bound": answer.upper_bound + constant}
     if "assignment" in found:
-        values["mu"] = frozen(reduction.original.statistics(found["assignment"]))
+        fractional = answer.integral is False and answer.mu is not None
+        values["integral"] = None if task == "marginals" else not fractional
+        if fractional and answer.mu is not None:
+            values["mu"] = frozen(reduction.raise_mu(answer.mu))
+        else:
+            values["mu"] = frozen(reduction.original.statistics(found["assignment"]))
         if task == "marginals":  # the objective without its entropy is the best score
             values["log_partition"] = score
             values["log_partition_is"] = "exact" if answer.status is Status.EXACT else "lower bound"
@@ -114,6 +121,26 @@ def _most_probable_states(graph: FactorGraph, mu: FloatArray) -> IntArray:
         block = mu[: graph.variable_ptr[-1]].reshape(graph.n_variables, -1)
         return block.argmax(axis=1).astype(np.int64)
     return np.array([int(graph.variable(mu, v).argmax()) for v in range(graph.n_variables)], dtype=np.int64)
+
+
+class OwnTables:
+    """Marginals of single factors when tables are shared, from beliefs of each factor of the reduced graph."""
+
+    def __init__(self, graph: FactorGraph, observed: Mapping[int | str, int], factor_mu: FloatArray) -> None:
+        self.graph, self.observed, self.factor_mu = graph, observed, factor_mu
+        self._mu: FloatArray | None = None
+
+    def __call__(self, factor: int) -> FloatArray:
+        """Joint marginal of one factor of the original graph."""
+        alone = with_own_tables(self.graph)
+        if self._mu is None:  # the reduction depends on the scopes only, so its factors are the same
+            self._mu = reduce_graph(alone, self.observed).raise_mu(self.factor_mu)
+        return alone.table(self._mu, factor)
+
+
+def with_own_tables(graph: FactorGraph) -> FactorGraph:
+    """The same variables and factors with a full table for each factor."""
+    return FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx, names=graph.names, grid_shape=graph.grid_shape)
 
 
 class Rerun:
@@ -182,8 +209,5 @@ class Rerun:
     def _with_own_tables(self) -> tuple[FactorGraph, FloatArray]:
         """The same model with a full table for each factor."""
         graph = self.graph
-        alone = FactorGraph(
-            graph.n_states, graph.scope_ptr, graph.scope_idx, names=graph.names, grid_shape=graph.grid_shape
-        )
         tables = [graph.factor_table(self.theta, c).reshape(-1) for c in range(graph.n_factors)]
-        return alone, np.concatenate([self.theta[: graph.variable_ptr[-1]], *tables])
+        return with_own_tables(graph), np.concatenate([self.theta[: graph.variable_ptr[-1]], *tables])

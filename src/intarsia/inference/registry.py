@@ -19,6 +19,8 @@ METHODS: Registry[InferenceMethod] = Registry(
         "tree_reweighted": "TreeReweighted",
         "gibbs": "Gibbs",
         "icm": "ICM",
+        "lp_relaxation": "LPRelaxation",
+        "integer_program": "IntegerProgram",
         "bethe_rda": "BetheRDA",
         "bethe_mirror_descent": "BetheMirrorDescent",
         "bethe_accelerated": "BetheAccelerated",

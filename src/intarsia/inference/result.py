@@ -44,11 +44,15 @@ class InferenceResult:
     task : {"marginals", "map"}
         What was asked.
     mu : float array (n_theta,) or None
-        Expected statistics. For "map", the statistics of `assignment`. None when the model is infeasible.
+        Expected statistics. For "map", the statistics of `assignment`, or the optimum of a relaxation where `integral`
+        is False. None when the model is infeasible.
     assignment : int array (n_variables,) or None
         The labelling: the best one found for "map", the most probable state of each variable for "marginals".
     score : float
         Score of `assignment`; -inf when there is none.
+    integral : bool or None
+        For "map", whether `mu` is the statistics of `assignment`; False where a relaxation ended at a fractional point.
+        None for "marginals" and for infeasible models.
     log_partition : float or None
         Value of the objective `<theta, mu> + T H(mu)`, the method's log Z; None for "map".
     log_partition_is : str or None
@@ -74,7 +78,7 @@ class InferenceResult:
     r_hat : float or None
         Largest split R-hat over the variables' states, for sampling methods.
     messages : float array or None
-        State of message passing, for `warm_start`.
+        State of the method (messages, multipliers or a basis), for `warm_start`.
     tilted_theta : float array (n_theta,) or None
         Under a global energy, the scores of the model whose marginals `mu` are: theta less a slope of the energy.
         `assignment` (for "map"), `samples`, `best` and `best_scores` are those of this model. None for other methods.
@@ -102,6 +106,7 @@ class InferenceResult:
     mu: FloatArray | None = None
     assignment: IntArray | None = None
     score: float = -np.inf
+    integral: bool | None = None
     log_partition: float | None = None
     log_partition_is: str | None = None
     lower_bound: float = -np.inf
@@ -161,6 +166,8 @@ class InferenceResult:
             parts.append(f"log Z {self.log_partition:.6g} ({self.log_partition_is})")
         if self.task == "map":
             parts.append(f"score {self.score:.6g}")
+            if np.isfinite(self.upper_bound):
+                parts.append(f"upper bound {self.upper_bound:.6g}")
         if self.n_iter:
             parts.append(f"{self.n_iter} sweeps, residual {self.residual:.1e}")
         parts.append(f"{self.seconds:.3g} s")

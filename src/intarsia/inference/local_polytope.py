@@ -1,0 +1,161 @@
+"""The local polytope of a factor graph as the sparse rows of a linear program."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.graph import FactorGraph, FactorKind
+from intarsia.graph.factor_checks import scopes_by_width
+
+
+class LocalPolytope:
+    """Columns, rows and costs of `max <theta, mu>` over the local polytope.
+
+    Columns are the states of the variables, then the joint states of every factor, in C order of its scope; factors
+    that share a table or have one weight still have columns of their own. Rows say that a variable's column block sums
+    to one, and that each factor's block, summed over all but one variable, is that variable's block:
+
+        sum_x mu_v(x) = 1,        sum over x_c with x_v = x of mu_c(x_c) = mu_v(x).
+
+    Columns of score -inf are left out.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        In normal form.
+    theta : float array
+        Its scores.
+
+    Attributes
+    ----------
+    cost : float array
+        Score of each column that is left.
+    matrix : sparse array (rows, columns)
+        Coefficients of the rows.
+    lower, upper : float arrays
+        Bounds of the rows.
+    """
+
+    def __init__(self, graph: FactorGraph, theta: FloatArray) -> None:
+        self.graph = graph
+        split, pair_states = int(graph.variable_ptr[-1]), graph.n_states[graph.scope_idx]
+        pair_row = graph.n_variables + np.concatenate([[0], np.cumsum(pair_states)]).astype(np.int64)
+        sizes = _table_sizes(graph)
+        self.factor_ptr: IntArray = split + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        n_columns, n_rows = int(self.factor_ptr[-1]), int(pair_row[-1])
+        self._source = np.arange(n_columns)
+        self._coef = np.ones(n_columns)
+        rows = [np.repeat(np.arange(graph.n_variables), graph.n_states)]
+        columns = [np.arange(split)]
+        values = [np.ones(split)]
+        # The variables' side of the second kind of row.
+        of_pair = np.repeat(np.arange(graph.scope_idx.size), pair_states)
+        state = np.arange(of_pair.size) + graph.n_variables - pair_row[of_pair]
+        rows.append(pair_row[of_pair] + state)
+        columns.append(graph.variable_ptr[graph.scope_idx[of_pair]] + state)
+        values.append(np.full(of_pair.size, -1.0))
+        for _, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
+            row, column = self._joint_states(factors, scopes, sizes, pair_row)
+            rows.append(row)
+            columns.append(column)
+            values.append(np.ones(row.size))
+        weights = theta[self._source]
+        with np.errstate(invalid="ignore"):  # 0 * inf, replaced at once
+            cost = np.where(self._coef == 0.0, 0.0, weights * self._coef)
+        self._kept: IntArray = np.flatnonzero(cost > -np.inf)
+        self.cost: FloatArray = cost[self._kept]
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        matrix = csc_array((np.concatenate(values), (row, column)), shape=(n_rows, n_columns))
+        self.matrix = matrix if self._kept.size == n_columns else matrix[:, self._kept]
+        self.upper: FloatArray = np.zeros(n_rows)
+        self.upper[: graph.n_variables] = 1.0
+        self.lower = self.upper
+        self._factor_of_row = np.repeat(graph.factor_of_pair, pair_states)
+        self.n_columns = n_columns
+
+    def _joint_states(
+        self, factors: IntArray, scopes: IntArray, sizes: IntArray, pair_row: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Rows and columns of the ones that factors of equal width make; notes where their scores come from."""
+        graph = self.graph
+        counts = sizes[factors]
+        which = np.repeat(np.arange(factors.size), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(which.size) - (ends - counts)[which]
+        column = self.factor_ptr[factors][which] + within
+        table = graph.table_of_factor[factors][which]
+        kind = graph.table_kind[table]
+        self._source[column] = graph.table_ptr[table] + np.where(kind == FactorKind.TABLE, within, 0)
+        rows, states, rest = [], [], within
+        for p in range(scopes.shape[1] - 1, -1, -1):
+            rest, state = np.divmod(rest, graph.n_states[scopes[:, p]][which])
+            rows.append(pair_row[graph.scope_ptr[factors] + p][which] + state)
+            states.append(state)
+        if kind.any():
+            self._coef[column] = _statistic(kind, graph.table_truncation[table], states[-1], states[0])
+        return np.concatenate(rows), np.tile(column, scopes.shape[1])
+
+    @property
+    def variable_columns(self) -> IntArray:
+        """Which of the columns that are left belong to variables."""
+        return np.arange(int(np.searchsorted(self._kept, int(self.graph.variable_ptr[-1]))))
+
+    def full(self, x: FloatArray) -> FloatArray:
+        """Values of all columns, zero for those of score -inf."""
+        values = np.zeros(self.n_columns)
+        values[self._kept] = x
+        return values
+
+    def statistics(self, full: FloatArray) -> FloatArray:
+        """Values of all columns in the layout of theta: shared tables summed up, one-weight kinds their statistic."""
+        sums = np.bincount(self._source, full * self._coef, minlength=self.graph.n_theta)
+        return sums.astype(np.float64, copy=False)
+
+    def point(self, labelling: IntArray) -> FloatArray:
+        """Value of each column at a labelling of finite score."""
+        graph = self.graph
+        full = np.zeros(self.n_columns)
+        full[graph.variable_ptr[:-1] + labelling] = 1.0
+        for width, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
+            at = np.zeros(factors.size, np.int64)
+            for p in range(width):
+                at = at * graph.n_states[scopes[:, p]] + labelling[scopes[:, p]]
+            full[self.factor_ptr[factors] + at] = 1.0
+        return full[self._kept]
+
+    def bound(self, dual: FloatArray) -> float:
+        """Upper bound on the best score from any multipliers of the rows, right whatever their quality.
+
+        Multipliers move score from factors to variables; what then is best in each block on its own adds up to the
+        bound. At the optimum of the dual it is the optimum of the linear program.
+        """
+        multipliers = dual.copy()
+        multipliers[: self.graph.n_variables] = 0.0
+        reduced = np.full(self.n_columns, -np.inf)
+        reduced[self._kept] = self.cost - self.matrix.T @ multipliers
+        starts = np.concatenate([self.graph.variable_ptr[:-1], self.factor_ptr[:-1]])
+        return float(np.maximum.reduceat(reduced, starts).sum())
+
+    def conflict(self, ray: FloatArray) -> IntArray:
+        """Factors that a proof of infeasibility, given as multipliers of the rows, makes use of."""
+        used = np.abs(ray[self.graph.n_variables :]) > 1e-9 * np.abs(ray).max(initial=0.0)
+        return np.unique(self._factor_of_row[used])
+
+
+def _table_sizes(graph: FactorGraph) -> IntArray:
+    """Number of joint states of each factor."""
+    sizes = np.ones(graph.n_factors, np.int64)
+    for width, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
+        for p in range(width):
+            sizes[factors] *= graph.n_states[scopes[:, p]]
+    return sizes
+
+
+def _statistic(kind: IntArray, truncation: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
+    """What multiplies the weight at a pair of states; 1 for full tables."""
+    gap = np.abs(first - second).astype(np.float64)
+    distance = np.where(kind == FactorKind.TRUNCATED_LINEAR, gap, gap * gap)
+    one_weight = np.where(kind == FactorKind.POTTS, (gap == 0.0).astype(np.float64), -np.minimum(distance, truncation))
+    return np.where(kind == FactorKind.TABLE, 1.0, one_weight)
