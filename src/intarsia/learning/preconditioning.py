@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -77,11 +78,13 @@ def has_features(examples: Sequence[Example]) -> bool:
 
 def _moments(block: Block) -> FloatArray:
     """Sum of the outer products of a block's features; of their squares where there are too many."""
-    features, width = block.features, block.shape[1]
+    features: Any = block.features
+    width = block.shape[1]
+    is_sparse = bool(sparse.issparse(block.features))
     if width > WIDEST:
-        squares = features.multiply(features) if sparse.issparse(features) else np.square(features, dtype=np.float64)
+        squares = features.multiply(features) if is_sparse else np.square(features, dtype=np.float64)
         return np.asarray(squares.sum(axis=0), dtype=np.float64).reshape(-1)
-    if sparse.issparse(features):
+    if is_sparse:
         return np.asarray((features.T @ features).todense(), dtype=np.float64)
     found = np.zeros((width, width))
     for at in range(0, features.shape[0], 1024):  # features in single precision are not copied whole

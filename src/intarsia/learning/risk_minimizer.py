@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray, as_float_array, check_n_jobs, check_number
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia._validation import FloatArray, check_n_jobs, check_number
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
@@ -20,6 +20,14 @@ from intarsia.inference.registry import resolve_method
 from intarsia.learning.checkpoint import Checkpoint, data_sums, describe
 from intarsia.learning.early_stopping import EarlyStopping
 from intarsia.learning.example import Example
+from intarsia.learning.fit_checks import (
+    check_fits,
+    check_labelled,
+    check_start,
+    check_validation,
+    hold_out,
+    warn_if_above_one,
+)
 from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
@@ -28,8 +36,7 @@ from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import StagedFit
-from intarsia.losses import DirectLoss, Loss, MarginalLoss, resolve_loss
-from intarsia.losses.likelihood import LogPartitionLoss
+from intarsia.losses import DirectLoss, Loss, resolve_loss
 from intarsia.losses.loss import check_pair
 
 
@@ -168,7 +175,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.check_examples(examples, inference)
         train, held_out = self._hold_out(examples, validation)
         risk = self.risk(train, inference)
-        weights = _check_start(start, risk.n_weights)
+        weights = check_start(start, risk.n_weights)
         optimizer = resolve_optimizer(self.optimizer)
         stopping = None
         if held_out:
@@ -188,7 +195,7 @@ class RiskMinimizer(NamedParts, Learner):
                 report,
                 risk.loss.gradient_is_of_value,
             ).run(weights)
-        _tell_if_above_one(risk, found)
+        warn_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
         if found.status in (Status.MAX_ITER, Status.STALLED) and not given_up:
             remedy = "Raise max_iter of the schedule" if self.schedule is not None else f"Raise {optimizer.limit_name}"
@@ -249,7 +256,7 @@ class RiskMinimizer(NamedParts, Learner):
         """
         risk = self.risk(examples, inference)
         return resolve_optimizer(self.optimizer).epoch(
-            risk, _check_start(weights, risk.n_weights), state or {}, int(self.random_state)
+            risk, check_start(weights, risk.n_weights), state or {}, int(self.random_state)
         )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
@@ -285,21 +292,7 @@ class RiskMinimizer(NamedParts, Learner):
         check_number(self.validation_share, "RiskMinimizer: validation_share", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
-        if len(examples) == 0:
-            raise InvalidInputError("RiskMinimizer: no examples. Give at least one labelled graph.")
-        counts = [e.scores.n_weights for e in examples]
-        if not any(e.n_labelled for e in examples):
-            raise InvalidInputError(
-                f"RiskMinimizer: all labels of the {len(examples)} examples are hidden. Label some variables."
-            )
-        if not any(e.mass > 0.0 for e in examples):
-            raise InvalidInputError("RiskMinimizer: every labelled example has a weight of 0. Give some more than 0.")
-        if len(set(counts)) > 1:
-            odd = next(i for i, count in enumerate(counts) if count != counts[0])
-            raise InvalidInputError(
-                f"RiskMinimizer: example {odd} needs {counts[odd]} weights, but example 0 needs {counts[0]}. Give all "
-                f"examples the same states and the same number of features."
-            )
+        check_labelled(examples)
         loss, method = resolve_loss(self.loss), resolve_method(inference, {})
         for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
             check_pair(loss, one.form.graph, one.labels)
@@ -310,19 +303,7 @@ class RiskMinimizer(NamedParts, Learner):
         if self.schedule is not None:
             SCHEDULES.resolve(self.schedule).check_settings()
         rule = self._rule(loss)
-        if rule is not None:
-            rule.check_settings()
-            rule.check_loss(loss)
-            rule.check_fits(method)
-        for one in examples:
-            loss.check_fits(one.form.graph, method)
-        if rule is not None and isinstance(loss, LogPartitionLoss):
-            rule.check_fits(loss.methods(method)[0])  # the loss may have an inference of its own
-        if isinstance(loss, MarginalLoss) and loss.uses_factors and not any(e.has_labelled_factor for e in examples):
-            raise InvalidInputError(
-                f"RiskMinimizer: {type(loss).__name__} reads labels of factors, but no factor has labels at all its "
-                f"variables. Label neighbours, or use a loss of single variables such as 'univariate_logistic'."
-            )
+        check_fits(examples, loss, method, rule)
         return Risk(
             examples,
             loss,
@@ -354,35 +335,11 @@ class RiskMinimizer(NamedParts, Learner):
         """Examples to learn from, and those for early stopping."""
         if validation is not None or self.validation_share == 0.0:
             return list(examples), list(validation or [])
-        if len(examples) < 2:
-            raise InvalidInputError(
-                f"RiskMinimizer: validation_share={self.validation_share} of a single example. Give more examples, or "
-                f"validation_share=0."
-            )
-        order = self._rng().permutation(len(examples))
-        cut = min(max(1, round(self.validation_share * len(examples))), len(examples) - 1)
-        held_out, rest = np.sort(order[:cut]), np.sort(order[cut:])
-        return [examples[i] for i in rest], [examples[i] for i in held_out]
+        return hold_out(examples, self.validation_share, self._rng())
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
-        if not risk.loss.gradient_is_of_value:
-            raise NotSupportedError(
-                f"RiskMinimizer: early stopping compares values, but a lower one of {type(risk.loss).__name__} is not "
-                f"better. Give no validation examples and validation_share=0."
-            )
-        counts = {one.scores.n_weights for one in held_out}
-        if counts != {risk.n_weights}:
-            raise InvalidInputError(
-                f"RiskMinimizer: validation examples need {sorted(counts)} weights, but the others {risk.n_weights}. "
-                f"Give all the same features."
-            )
-        found = Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, int(self.random_state))
-        if not found.mass > 0.0:
-            raise InvalidInputError(
-                f"RiskMinimizer: all labels of the {len(held_out)} validation examples are hidden. Hold out more, or "
-                f"give some with labels."
-            )
-        return found
+        check_validation(held_out, risk)
+        return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, int(self.random_state))
 
     def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
         if self.checkpoint is None:
@@ -404,28 +361,3 @@ class RiskMinimizer(NamedParts, Learner):
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(int(self.random_state))
-
-
-def _check_start(start: FloatArray | None, n_weights: int) -> FloatArray:
-    if start is None:
-        return np.zeros(n_weights)
-    weights = as_float_array(start, "RiskMinimizer: start")
-    if weights.shape != (n_weights,) or not np.isfinite(weights).all():
-        raise InvalidInputError(
-            f"RiskMinimizer: start has shape {weights.shape}, but {n_weights} finite weights are needed. Give as many, "
-            f"or None to begin at 0."
-        )
-    return weights
-
-
-def _tell_if_above_one(risk: Risk, found: Minimum) -> None:
-    """Warn of a negative log-likelihood below 0, which too few sweeps make possible (Domke2013, section 7.3)."""
-    loss = found.value - 0.5 * risk.ridge * float(found.point @ found.point)
-    if isinstance(risk.loss, LogPartitionLoss) and isinstance(risk.rule, TruncatedGradient) and loss < 0.0:
-        warnings.warn(
-            f"RiskMinimizer: the truncated likelihood exceeds 1 (its negative logarithm is {loss:.3g} per variable): "
-            f"after {risk.rule.n_iter} sweeps log Z is far too low, and the fit made use of that. Raise n_iter of "
-            f"TruncatedGradient, raise the ridge, or use a loss of marginals such as 'clique_logistic'.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
