@@ -261,6 +261,10 @@ def no_variables():
 
 INFEASIBLE = {"infeasible", "infeasible_variable"}
 HARD_ZEROS = {"hard_zeros", "hard_zeros_three_way", "hard_implications"}
+# Binary, pairwise, and attractive, perhaps after the states of some variables change names.
+ATTRACTIVE = {
+    "star", "grid", "ties", "attractive", "hard_implications", "huge_potentials", "infeasible_variable", "no_variables",
+}  # fmt: skip
 FORESTS = {
     "one_node", "isolated_node", "chain", "shared_chain", "tree", "star", "three_way_tree", "truncated_quadratic",
     "hard_zeros_three_way", "hard_implications", "tied_tree", "unary_factors_twice", "one_state_variables",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from intarsia.inference.bethe_rda import BetheRDA
     from intarsia.inference.brute_force import BruteForce
     from intarsia.inference.gibbs import Gibbs
+    from intarsia.inference.graph_cut import GraphCut
     from intarsia.inference.icm import ICM
     from intarsia.inference.integer_program import IntegerProgram
     from intarsia.inference.junction_tree import JunctionTree
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
         Adam,
         AveragedPerceptron,
         ChainCRF,
+        DoubleLoop,
+        DoublyStochastic,
         Factors,
         GraphCRF,
         GraphInstance,
@@ -97,6 +100,7 @@ _WHERE = {
     "intarsia.inference.bethe_rda": ("BetheRDA",),
     "intarsia.inference.brute_force": ("BruteForce",),
     "intarsia.inference.gibbs": ("Gibbs",),
+    "intarsia.inference.graph_cut": ("GraphCut",),
     "intarsia.inference.icm": ("ICM",),
     "intarsia.inference.integer_program": ("IntegerProgram",),
     "intarsia.inference.junction_tree": ("JunctionTree",),
@@ -117,8 +121,9 @@ _WHERE = {
     "intarsia.losses.quadratic": ("CliqueQuadratic", "UnivariateQuadratic"),
     "intarsia.losses.saddle_point": ("SaddlePoint",),
     "intarsia.learning": (
-        "AROW", "LBFGS", "SGD", "Adam", "AveragedPerceptron", "ChainCRF", "Factors", "GraphCRF", "GraphInstance",
-        "GridCRF", "Incremental", "MaximumLikelihood", "PassiveAggressive", "RiskMinimizer",
+        "AROW", "LBFGS", "SGD", "Adam", "AveragedPerceptron", "ChainCRF", "DoubleLoop", "DoublyStochastic",
+        "Factors", "GraphCRF", "GraphInstance", "GridCRF", "Incremental", "MaximumLikelihood", "PassiveAggressive",
+        "RiskMinimizer",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from tests.oracles.enumeration import enumerate_model
-from tests.zoo import FORESTS, INFEASIBLE, ZOO
+from tests.zoo import ATTRACTIVE, FORESTS, INFEASIBLE, ZOO
 
 import intarsia
 from intarsia import method_class, method_names
@@ -19,8 +19,13 @@ FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
 # Unshared tables and no ties: where an answer must move along with the model.
 PLAIN = ["isolated_node", "chain", "tree", "grid", "three_way_factor", "unequal_state_counts", "hard_zeros"]
 # Methods that take only some models; elsewhere they refuse with a reason, which is tested too.
-TAKES = {"tree": FORESTS}
+TAKES = {"tree": FORESTS, "graph_cut": ATTRACTIVE}
 SEED = 7
+
+
+def plain_model(method):
+    """A model that the method takes."""
+    return next(model for model in ("chain", "grid") if model in TAKES.get(method, ZOO))
 
 
 def ask(graph, theta, method, task="marginals", **options):

@@ -20,6 +20,7 @@ from tests.contracts.asking import (
     every_method,
     every_task,
     on,
+    plain_model,
     slack,
     solve,
     truth_of,
@@ -54,7 +55,7 @@ def test_class_attributes_are_filled_in(method):
 @every_method
 @pytest.mark.parametrize("ability", ABILITIES)
 def test_declared_abilities_are_true(method, ability):
-    graph, theta = ZOO["chain"]()
+    graph, theta = ZOO[plain_model(method)]()
     options = dict(ABILITIES[ability])
     found = method_class(method)
     if "task" not in options:
@@ -76,7 +77,7 @@ def test_declared_abilities_are_true(method, ability):
 )
 def test_refuses_with_reason(method, model):
     with pytest.raises(NotSupportedError) as caught:
-        intarsia.infer(*ZOO[model](), method)
+        ask(*ZOO[model](), method)
     message = str(caught.value)
     assert method_class(method).__name__ in message
     assert any(name in message or method_class(name).__name__ in message for name in METHODS if name != method)

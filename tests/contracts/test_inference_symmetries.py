@@ -64,10 +64,10 @@ def test_relabelling_states_permutes_marginals(method, model):
         assert after.log_partition == pytest.approx(before.log_partition, abs=1e-5)
 
 
-@every_method
-def test_isolated_variables_are_softmax(method):
-    graph, theta = ZOO["isolated_node"]()
-    result = solve(method, "isolated_node")
+@on(["isolated_node"])
+def test_isolated_variables_are_softmax(method, model):
+    graph, theta = ZOO[model]()
+    result = solve(method, model)
     scores = graph.variable(theta, 2)
     if result.task == "map":
         assert result.assignment[2] == scores.argmax()
@@ -76,9 +76,9 @@ def test_isolated_variables_are_softmax(method):
     np.testing.assert_allclose(result.marginals(2), softmax, atol=slack(result))
 
 
-@every_method
-def test_one_state_variables_are_certain(method):
-    result = solve(method, "one_state_variables")
+@on(["one_state_variables"])
+def test_one_state_variables_are_certain(method, model):
+    result = solve(method, model)
     for v in (0, 2, 4):
         assert result.marginals(v).tolist() == [1.0]
         assert result.assignment[v] == 0

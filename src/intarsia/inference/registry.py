@@ -21,6 +21,7 @@ METHODS: Registry[InferenceMethod] = Registry(
         "icm": "ICM",
         "lp_relaxation": "LPRelaxation",
         "integer_program": "IntegerProgram",
+        "graph_cut": "GraphCut",
         "bethe_rda": "BetheRDA",
         "bethe_mirror_descent": "BetheMirrorDescent",
         "bethe_accelerated": "BetheAccelerated",

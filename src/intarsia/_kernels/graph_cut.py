@@ -1,0 +1,199 @@
+"""Maximum flow by two search trees that are kept between augmentations (Boykov2004), with real capacities.
+
+Arcs lie by their tail: those of node v are `arc_ptr[v]:arc_ptr[v + 1]`, `head` is where an arc leads, `reverse` the arc
+back, `capacity` what is left of it. `terminal[v]` is the capacity left from the source (positive) or to the sink
+(negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may be infinite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+FREE, SOURCE, SINK = 0, 1, 2
+_ROOT, _NONE, _ORPHAN = -1, -2, -3
+# Positions in `where`: begin and end of the queue, node whose growth was broken off, time stamp.
+_BEGIN, _END, _CURRENT, _TIME = 0, 1, 2, 3
+
+
+@kernel
+def plant_trees(terminal, tree, parent, stamp, distance, queue, waiting, where):
+    """Every node with a terminal is the root of a tree, and active."""
+    n = terminal.shape[0]
+    where[:] = 0
+    where[_CURRENT] = -1
+    for v in range(n):
+        tree[v] = SOURCE if terminal[v] > 0.0 else (SINK if terminal[v] < 0.0 else FREE)
+        parent[v] = _ROOT if tree[v] != FREE else _NONE
+        stamp[v], distance[v] = 0, 1
+        waiting[v] = tree[v] != FREE
+        if waiting[v]:
+            queue[where[_END]] = v
+            where[_END] += 1
+
+
+@kernel
+def _activate(v, queue, waiting, where):
+    if not waiting[v]:
+        waiting[v] = True
+        n = queue.shape[0]
+        queue[where[_END] % n] = v
+        where[_END] += 1
+
+
+@kernel
+def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where):
+    """Let the tree of v take its free neighbours; return an arc from the source's tree to the sink's, or -1."""
+    side = tree[v]
+    for a in range(arc_ptr[v], arc_ptr[v + 1]):
+        forward = a if side == SOURCE else reverse[a]
+        if capacity[forward] <= 0.0:
+            continue
+        u = head[a]
+        if tree[u] == FREE:
+            tree[u] = side
+            parent[u] = reverse[a]
+            stamp[u], distance[u] = stamp[v], distance[v] + 1
+            _activate(u, queue, waiting, where)
+        elif tree[u] != side:
+            return forward
+        elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter way to the root
+            parent[u] = reverse[a]
+            stamp[u], distance[u] = stamp[v], distance[v] + 1
+    return -1
+
+
+@kernel
+def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
+    """Push what fits along the path through arc `middle`; return it and the number of orphans."""
+    flow = capacity[middle]
+    v = head[reverse[middle]]
+    while parent[v] != _ROOT:
+        flow = min(flow, capacity[reverse[parent[v]]])
+        v = head[parent[v]]
+    flow = min(flow, terminal[v])
+    v = head[middle]
+    while parent[v] != _ROOT:
+        flow = min(flow, capacity[parent[v]])
+        v = head[parent[v]]
+    flow = min(flow, -terminal[v])
+    if flow == np.inf:
+        return flow, 0
+    n = 0
+    capacity[middle] -= flow
+    capacity[reverse[middle]] += flow
+    for towards_source in (True, False):
+        v = head[reverse[middle]] if towards_source else head[middle]
+        while parent[v] != _ROOT:
+            a = parent[v]
+            along, back = (reverse[a], a) if towards_source else (a, reverse[a])
+            capacity[along] -= flow
+            capacity[back] += flow
+            u = head[a]
+            if capacity[along] <= 0.0:
+                parent[v] = _ORPHAN
+                orphans[n] = v
+                n += 1
+            v = u
+        terminal[v] += -flow if towards_source else flow
+        if terminal[v] == 0.0:
+            parent[v] = _ORPHAN
+            orphans[n] = v
+            n += 1
+    return flow, n
+
+
+@kernel
+def _distance_to_root(u, time, head, parent, stamp, distance):
+    """Steps from u to the root of its tree, or -1 if the way ends at an orphan; stops at nodes seen at this time."""
+    steps = 0
+    while True:
+        if stamp[u] == time:
+            return steps + distance[u]
+        if parent[u] == _ROOT:
+            stamp[u], distance[u] = time, 1
+            return steps + 1
+        if parent[u] == _ORPHAN or parent[u] == _NONE:
+            return -1
+        steps += 1
+        u = head[parent[u]]
+
+
+@kernel
+def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans):
+    """Find each orphan a new parent in its tree, the one nearest to the root, or set it free."""
+    begin, end, size = 0, n_orphans, orphans.shape[0]
+    time = where[_TIME]
+    while begin < end:
+        v = orphans[begin % size]
+        begin += 1
+        side = tree[v]
+        best, nearest = -1, -1
+        for a in range(arc_ptr[v], arc_ptr[v + 1]):
+            inward = reverse[a] if side == SOURCE else a
+            u = head[a]
+            if capacity[inward] <= 0.0 or tree[u] != side or parent[u] == _NONE:
+                continue
+            steps = _distance_to_root(u, time, head, parent, stamp, distance)
+            if steps < 0:
+                continue
+            if best < 0 or steps < nearest:
+                best, nearest = a, steps
+            while stamp[u] != time:
+                stamp[u], distance[u] = time, steps
+                steps -= 1
+                u = head[parent[u]]
+        if best >= 0:
+            parent[v] = best
+            stamp[v], distance[v] = time, nearest + 1
+            continue
+        for a in range(arc_ptr[v], arc_ptr[v + 1]):
+            u = head[a]
+            if tree[u] != side or parent[u] == _NONE:
+                continue
+            inward = reverse[a] if side == SOURCE else a
+            if capacity[inward] > 0.0:
+                _activate(u, queue, waiting, where)
+            if parent[u] >= 0 and head[parent[u]] == v:
+                parent[u] = _ORPHAN
+                orphans[end % size] = u
+                end += 1
+        tree[v], parent[v] = FREE, _NONE
+
+
+@kernel
+def push_flow(
+    budget, arc_ptr, head, reverse, capacity, terminal, tree, parent, stamp, distance, queue, waiting, where, orphans
+):
+    """Augment at most `budget` times; return the flow pushed (inf: no finite cut) and whether the flow is maximal."""
+    total = 0.0
+    n = queue.shape[0]
+    while budget > 0:
+        v = where[_CURRENT]
+        if v < 0 or tree[v] == FREE:
+            v = -1
+            while where[_BEGIN] < where[_END]:
+                u = queue[where[_BEGIN] % n]
+                where[_BEGIN] += 1
+                waiting[u] = False
+                if tree[u] != FREE:
+                    v = u
+                    break
+            if v < 0:
+                return total, True
+        middle = _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where)
+        where[_TIME] += 1
+        if middle < 0:
+            where[_CURRENT] = -1
+            continue
+        where[_CURRENT] = v
+        flow, n_orphans = _augment(middle, head, reverse, capacity, terminal, parent, orphans)
+        if flow == np.inf:
+            return flow, True
+        total += flow
+        budget -= 1
+        _adopt(
+            n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans
+        )
+    return total, False
