@@ -30,6 +30,11 @@ class Noise(BaseEstimator, ABC):  # type: ignore[misc]
     exact: ClassVar[bool] = False
     """Whether counts are exact, so that f is 0 or infinite."""
 
+    @property
+    def linear_gaussian(self) -> tuple[float, float] | None:
+        """Rate and sigma where f is `(rate n - y)^2 / 2 sigma^2` and a constant, else None."""
+        return None
+
     def check(self, y: FloatArray, where: str) -> None:
         """Raise InvalidInputError for counts that cannot be; extended by subclasses."""
         bad = np.isinf(y)
@@ -166,6 +171,11 @@ class Gaussian(Noise):
     def __init__(self, sigma: float = 1.0, rate: float = 1.0) -> None:
         self.sigma = sigma
         self.rate = rate
+
+    @property
+    def linear_gaussian(self) -> tuple[float, float] | None:
+        """Rate and sigma."""
+        return self.rate, self.sigma
 
     def check(self, y: FloatArray, where: str) -> None:
         """Counts may be negative, as noise makes them."""

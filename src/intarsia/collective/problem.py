@@ -108,6 +108,12 @@ class CollectiveProblem:
             found, walkers = alone, self.n_walkers * alone.marginals.reshape(-1)
         return Point(tilt, walkers if self._seen is None else walkers[self._seen], found.log_partition, found)
 
+    @property
+    def is_least_squares_of_flows(self) -> bool:
+        """Whether all cells and moves of a chain were counted with Gaussian noise, and the model does not count."""
+        complete = self._flow_pass is not None and self._seen is None and self.tables.parents is None
+        return complete and self.noise.linear_gaussian is not None and self.model_weight == 0
+
     def oracle_at(self, point: Point) -> WalkOracle:
         """The oracle that made a point, for its flows."""
         return self._oracle if self._flow_pass is None else self._flow_pass.oracle_at(self._spread(point.tilt)[1])
