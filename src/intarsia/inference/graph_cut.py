@@ -159,7 +159,7 @@ def _fix_forced(model: _Pairwise) -> bool:
         if allowed.sum() == before:
             break
     model.unary[~allowed] = -np.inf
-    fixed: NDArray[Any] = ~allowed.all(axis=1)
+    fixed = np.asarray(~allowed.all(axis=1))
     state = allowed.argmax(axis=1)
     for here, there, axis in ((first, second, 1), (second, first, 2)):
         edges = np.flatnonzero(fixed[here] & ~fixed[there])
