@@ -107,7 +107,8 @@ class PairwiseReversal:
         return self.adjoint, self.arrived, self.outer, self.state._work, self.row_sums, self.state.states
 
     def gradient(self) -> FloatArray:
-        """Gradient in theta of what has come back so far."""
+        """Gradient in theta of what has come back; the last thing to be asked for."""
+        self.stack = self.row_sums = np.empty((0, 0, 0))  # memory would peak here
         graph, state, layout = self.graph, self.state, self.state.layout
         k, split = state.k, int(graph.variable_ptr[-1])
         pulled = np.empty(graph.n_theta)
