@@ -65,7 +65,7 @@ def test_pgmax_has_the_gradient_of_its_own_schedule(small):
     check([speed, memory])
     assert speed["peer_quality"] < 1e-5  # an independent program, in single precision
     assert speed["ours_quality"] < 1e-7
-    assert memory["peer_process_bytes"] > memory["peer_quality"] > memory["peer_again_bytes"] > 0
+    assert memory["peer_process_bytes"] > memory["peer_quality"] > memory["peer_again_bytes"] >= 0
 
 
 @pytest.mark.slow
