@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from intarsia._validation import FloatArray, as_generator, check_choice, check_number
+from intarsia._validation import FloatArray, as_generator, check_choice, check_n_jobs, check_number
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.result import Status
 from intarsia.learning.chain_data import ChainData, ChainScores, make_truth, read_chain_labels
@@ -348,6 +348,7 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, edge_features: Any, where: str) -> ChainData:
         check_is_fitted(self, "weights_")
+        check_n_jobs(self.n_jobs, f"{where}: n_jobs")
         return read_known(X, edge_features, self.vectorizer_, self.layout_, where)
 
     # ---------------------------------------------------------------- what was learned
@@ -412,6 +413,7 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
     def _resolve_learner(self, where: str) -> ChainLearner:
         """The learner with what is set on the estimator itself."""
         check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
+        check_n_jobs(self.n_jobs, f"{where}: n_jobs")
         try:
             learner = resolve_chain_learner(self.learner)
         except InvalidInputError as error:

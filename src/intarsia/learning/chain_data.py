@@ -223,11 +223,13 @@ class ChainScores:
         self.constraints = constraints
         self.features = StateFeatures(data.matrix, layout)
 
-    def batch(self, weights: FloatArray, first: int, last: int, constrained: bool = True) -> ChainBatch:
-        """Scores of sequences `first` .. `last` - 1."""
+    def batch(
+        self, weights: FloatArray, first: int, last: int, constrained: bool = True, table: FloatArray | None = None
+    ) -> ChainBatch:
+        """Scores of sequences `first` .. `last` - 1; `table` is `features.spread`, from whoever asks for many parts."""
         data, parts = self.data, self.layout.unpack(weights)
         a, b = int(data.ptr[first]), int(data.ptr[last])
-        nodes = self.features.scores(parts.states, a, b)
+        nodes = self.features.scores(parts.states, a, b, table)
         table, start, end = parts.transitions, parts.start, parts.end
         if constrained and self.constraints.any:
             table = table + self.constraints.transitions

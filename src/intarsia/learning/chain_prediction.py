@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray
@@ -14,6 +14,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains import best_paths, chain_log_partition, chain_marginals, sample_paths, viterbi
 from intarsia.learning.chain_data import ChainScores, cut_in_chunks
+from intarsia.learning.worker_threads import run_in_threads
 
 Work = Callable[[ChainBatch, int], list[Any]]
 """From a batch and the number of its first sequence to an answer for each of its sequences."""
@@ -63,8 +64,8 @@ def for_each_sequence(
             found += work(one, first + s)
         return found
 
-    jobs = (delayed(chunk)(first, last) for first, last in cut_in_chunks(scores.data.ptr))
-    return [one for part in Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(jobs) for one in part]
+    calls = [partial(chunk, first, last) for first, last in cut_in_chunks(scores.data.ptr)]
+    return [one for part in run_in_threads(calls, n_jobs) for one in part]
 
 
 def _cut(batch: ChainBatch, flat: NDArray[Any]) -> list[NDArray[Any]]:
@@ -123,6 +124,5 @@ def log_probabilities(
         # The difference of two sums may exceed 0 by rounding.
         return np.where(possible, np.minimum(clamped - np.where(possible, free, 0.0), 0.0), -np.inf)
 
-    jobs = (delayed(chunk)(first, last) for first, last in cut_in_chunks(scores.data.ptr))
-    parts = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(jobs)
-    return np.concatenate([np.empty(0), *parts])
+    calls = [partial(chunk, first, last) for first, last in cut_in_chunks(scores.data.ptr)]
+    return np.concatenate([np.empty(0), *run_in_threads(calls, n_jobs)])

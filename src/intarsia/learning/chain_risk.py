@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
@@ -16,19 +14,11 @@ from intarsia.inference.chains import chain_marginals
 from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.learning.chain_prediction import log_probabilities
 from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.worker_threads import run_in_threads
+from intarsia.models.chain_scores import ChainWeights
 
-# Features are pulled back in this many blocks, whatever the number of workers.
-FEATURE_BLOCKS = 16
-
-
-class _Part(NamedTuple):
-    """What one chunk adds: to the value, and to the gradient of everything but features of positions."""
-
-    value: float
-    transitions: FloatArray
-    start: FloatArray
-    end: FloatArray
-    edges: FloatArray | None
+# Each group of chunks has a gradient of its own, whatever the number of workers.
+MOST_GROUPS = 8
 
 
 class ChainRisk(SummedObjective):
@@ -72,6 +62,10 @@ class ChainRisk(SummedObjective):
         self._scores = ChainScores(examples.data, examples.layout, examples.constraints)
         self._row_weight = np.repeat(examples.truth.weight, examples.data.lengths)
         self._chunks = cut_in_chunks(examples.data.ptr)
+        # Fewer where the data are few for so many weights, lest the sum of gradients take longer than they do.
+        n_groups = min(MOST_GROUPS, max(2, examples.data.matrix.size // self.n_weights))
+        groups = np.array_split(np.arange(len(self._chunks)), min(n_groups, max(1, len(self._chunks))))
+        self._groups = [group.tolist() for group in groups]
         states, ptr = examples.truth.states, examples.data.ptr
         # Where every label of a chunk is known, its observed statistics do not depend on the weights.
         self._known = [bool((states[ptr[a] : ptr[b]] >= 0).all()) for a, b in self._chunks]
@@ -89,47 +83,52 @@ class ChainRisk(SummedObjective):
         """Risk and its gradient at these weights; infinite where they are beyond all reason."""
         if not np.abs(weights).max(initial=0.0) < LARGEST_WEIGHT:
             return np.inf, np.zeros(self.n_weights)
-        layout = self.examples.layout
-        residual = np.empty((self.examples.data.matrix.shape[0], layout.n_labels))
-        with Parallel(n_jobs=self.n_jobs, prefer="threads", require="sharedmem") as parallel:
-            parts = parallel(delayed(self._part)(weights, i, residual) for i in range(len(self._chunks)))
-            gradient = self._pull_back(residual, parallel)
-        into = layout.unpack(gradient)  # views
-        value = 0.0
-        for part in parts:
-            value += part.value
-            into.transitions[:] += part.transitions
-            if into.start is not None and into.end is not None:
-                into.start[:] += part.start
-                into.end[:] += part.end
-            if into.edges is not None and part.edges is not None:
-                into.edges[:] += part.edges
+        table = self._scores.features.spread(self.examples.layout.unpack(weights).states)
+        parts = run_in_threads([partial(self._group, weights, table, group) for group in self._groups], self.n_jobs)
+        value, gradient = parts[0]
+        for part_value, part_gradient in parts[1:]:
+            value += part_value
+            gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
         value = (value - float(weights @ self._observed)) / mass + self.ridge * float(weights @ weights)
         return value, (gradient - self._observed) / mass + 2.0 * self.ridge * weights
 
-    def _part(self, weights: FloatArray, i: int, residual: FloatArray) -> _Part:
+    def _group(self, weights: FloatArray, table: FloatArray, group: list[int]) -> tuple[float, FloatArray]:
+        """What some chunks add to the value and to the gradient."""
+        layout, features = self.examples.layout, self._scores.features
+        gradient, own_table, value = np.zeros(self.n_weights), np.zeros(table.shape), 0.0
+        into = layout.unpack(gradient)  # views
+        for i in group:
+            first, last = self._chunks[i]
+            a, b = int(self.examples.data.ptr[first]), int(self.examples.data.ptr[last])
+            part_value, own = self._chunk(weights, table, i, into)
+            value += part_value
+            features.pull_back(own, gradient[: layout.n_states], a, b, own_table)
+        features.collect(own_table, gradient[: layout.n_states])
+        return value, gradient
+
+    def _chunk(self, weights: FloatArray, table: FloatArray, i: int, into: ChainWeights) -> tuple[float, FloatArray]:
+        """Value of a chunk and gradient in the scores of its positions; what else it says is added to `into`."""
         first, last = self._chunks[i]
-        data, layout = self.examples.data, self.examples.layout
+        data, k = self.examples.data, self.examples.layout.n_labels
         a, b = int(data.ptr[first]), int(data.ptr[last])
         weight = self.examples.truth.weight[first:last]
-        batch = self._scores.batch(weights, first, last)
+        batch = self._scores.batch(weights, first, last, table=table)
         log_partition, own, transitions = self._marginals(batch, weight)
         if not self._known[i]:
             log_clamped, own_clamped, transitions_clamped = self._marginals(self._clamped(batch, i), weight)
             log_partition = log_partition - log_clamped
             own, transitions = own - own_clamped, transitions - transitions_clamped
-        value = float(weight @ log_partition)
         own *= self._row_weight[a:b, None]
-        residual[a:b] = own
-        at = data.ptr[first : last + 1] - a
-        edges = None
-        if batch.has_table_per_step:
-            k = layout.n_labels
+        if batch.has_table_per_step and into.edges is not None:
             steps = np.repeat(weight, data.lengths[first:last] - 1)[:, None] * transitions.reshape(-1, k * k)
-            edges = (data.edges[a - first : b - last].T @ steps).reshape(-1, k, k)
+            into.edges[:] += (data.edges[a - first : b - last].T @ steps).reshape(-1, k, k)
             transitions = steps.sum(axis=0).reshape(k, k)
-        return _Part(value, transitions, own[at[:-1]].sum(axis=0), own[at[1:] - 1].sum(axis=0), edges)
+        into.transitions[:] += transitions
+        if into.start is not None and into.end is not None:
+            into.start[:] += own[data.ptr[first:last] - a].sum(axis=0)
+            into.end[:] += own[data.ptr[first + 1 : last + 1] - a - 1].sum(axis=0)
+        return float(weight @ log_partition), own
 
     def _marginals(self, batch: ChainBatch, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log Z, marginals, and transitions: summed with weights, or by step where tables differ by step."""
@@ -147,17 +146,6 @@ class ChainRisk(SummedObjective):
             return batch.restricted(truth.states[a:b, None] == np.arange(k))
         return batch.restricted(truth.allowed[a:b])
 
-    def _pull_back(self, residual: FloatArray, parallel: Parallel) -> FloatArray:
-        """Gradient with that of the features of positions filled in; blocks of features have entries of their own."""
-        gradient = np.zeros(self.n_weights)
-        cuts = np.linspace(0, self.examples.layout.n_features, FEATURE_BLOCKS + 1).astype(int).tolist()
-        features = self._scores.features
-        if not features.by_pair or self.n_jobs in (None, 1):  # a product in one piece is the faster one
-            cuts = [0, self.examples.layout.n_features]
-        states = gradient[: self.examples.layout.n_states]
-        parallel(delayed(features.pull_back)(residual, states, a, b) for a, b in pairwise(cuts))
-        return gradient
-
     def _count(self) -> FloatArray:
         """Observed statistics of the chunks whose labels are all known, weighted."""
         data, truth, layout = self.examples.data, self.examples.truth, self.examples.layout
@@ -168,7 +156,7 @@ class ChainRisk(SummedObjective):
         shown[np.flatnonzero(known), truth.states[known]] = weight[known]
         counts = np.zeros(layout.n_weights)
         into = layout.unpack(counts)  # views
-        self._scores.features.pull_back(shown, counts[: layout.n_states], 0, layout.n_features)
+        self._scores.features.pull_back(shown, counts[: layout.n_states], 0, known.size)
         if into.start is not None and into.end is not None:
             into.start[:] = shown[data.ptr[:-1]].sum(axis=0)
             into.end[:] = shown[data.ptr[1:] - 1].sum(axis=0)

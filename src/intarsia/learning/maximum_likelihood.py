@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray, check_number
+from intarsia._validation import FloatArray, check_n_jobs, check_number
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
 from intarsia.inference.result import Status
 from intarsia.learning.chain_data import ChainExamples
@@ -101,6 +101,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         super().check_settings()
         check_number(self.l2, "MaximumLikelihood: l2", low=0.0, high=np.inf, open_high=True)
         check_number(self.l1, "MaximumLikelihood: l1", low=0.0, high=np.inf, open_high=True)
+        check_n_jobs(self.n_jobs, "MaximumLikelihood: n_jobs")
         optimizer = resolve_optimizer(self.optimizer)
         optimizer.check_settings()
         if self.l1 > 0 and not isinstance(optimizer, LBFGS):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.gradients.stack_memory import kept_stacks
@@ -63,7 +64,9 @@ class StagedFit:
 
     def run(self, start: FloatArray) -> Minimum:
         """The result of the last stage, with the history of all of them."""
-        with kept_stacks():
+        # Vectors of weights are too short for the threads of linear algebra, which only get in the way of `n_jobs`, and
+        # of each other on a busy machine.
+        with kept_stacks(), threadpool_limits(1, user_api="blas"):
             return self._run(start)
 
     def _run(self, start: FloatArray) -> Minimum:

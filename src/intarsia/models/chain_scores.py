@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from intarsia._kernels.state_scores import add_state_scores, gather_state_gradient
+from intarsia._kernels.state_scores import add_state_gradient, add_state_scores
 from intarsia._validation import FloatArray, IntArray, read_only
+
+# A feature with weights for at least one label in so many is worked by whole rows: adding zeros is cheaper than
+# looking labels up, and the room for it stays within so many times the weights.
+WIDE = 8
 
 
 class ChainWeights(NamedTuple):
@@ -21,6 +26,24 @@ class ChainWeights(NamedTuple):
     start: FloatArray | None
     end: FloatArray | None
     edges: FloatArray | None
+
+
+class _Split(NamedTuple):
+    """Features in the order in which kernels work them: those with many labels first, all wide ones among them.
+
+    number : new number of each feature
+    begin, end : of the weights of each, by new number; `label` are their labels
+    slot, place : where weights of wide features stand in the vector, and in a table (n_wide, n_labels) of them. None
+        where vector and table are the same.
+    """
+
+    n_wide: int
+    number: IntArray
+    begin: IntArray
+    end: IntArray
+    label: NDArray[np.int32]
+    slot: IntArray | None
+    place: IntArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +107,24 @@ class ChainLayout:
             end if self.ends else None,
             edges.reshape(-1, k, k) if self.n_edge_features else None,
         )
+
+    @cached_property
+    def split(self) -> _Split:
+        """How features are worked; found once, since all parts of the data share the layout."""
+        if self.pair_ptr is None or self.pair_label is None:
+            nowhere = np.zeros(self.n_features, dtype=np.int64)
+            number, none = np.arange(self.n_features), np.empty(0, dtype=np.int32)
+            return _Split(self.n_features, number, nowhere, nowhere, none, None, None)
+        n_pairs = np.diff(self.pair_ptr)
+        order = np.argsort(-n_pairs, kind="stable")
+        number = np.empty_like(order)
+        number[order] = np.arange(order.size)
+        begin, end = self.pair_ptr[:-1][order], self.pair_ptr[1:][order]
+        n_wide = int((n_pairs * WIDE >= self.n_labels).sum())
+        size = (end - begin)[:n_wide]
+        slot = np.arange(size.sum()) + np.repeat(begin[:n_wide] - np.cumsum(size) + size, size)
+        place = np.repeat(np.arange(n_wide), size) * self.n_labels + self.pair_label[slot]
+        return _Split(n_wide, number, begin, end, self.pair_label, slot, place)
 
     def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
         """`pair_ptr` and `pair_label`, also where every feature has a weight with every label."""
@@ -153,34 +194,68 @@ class StateFeatures:
 
     def __init__(self, matrix: Any, layout: ChainLayout) -> None:
         self.layout = layout
-        self.by_pair = layout.pair_label is not None
-        self.matrix: Any = sparse.csr_array(matrix) if self.by_pair else matrix
-        self._by_column: Any = None
+        self._dense: NDArray[Any] | None = None
+        if isinstance(matrix, np.ndarray) and layout.pair_label is None:
+            self._dense = matrix
+            return
+        given, split = sparse.csr_array(matrix), layout.split
+        columns = split.number[given.indices].astype(given.indices.dtype)
+        self._by_row: Any = sparse.csr_array((given.data.astype(np.float64), columns, given.indptr), given.shape)
+        self._by_row.sort_indices()
+        ptr = self._by_row.indptr
+        before = np.concatenate([[0], np.cumsum(self._by_row.indices < split.n_wide)])
+        self._row_mid = ptr[:-1] + before[ptr[1:]] - before[ptr[:-1]]
 
-    def scores(self, states: FloatArray, first: int, last: int) -> FloatArray:
-        """Scores (last - first, n_labels) of rows `first` .. `last` - 1; `states` as `ChainLayout.unpack` gives it."""
-        if not self.by_pair:
-            return np.asarray(self.matrix[first:last] @ states, dtype=np.float64)
+    def spread(self, states: FloatArray) -> FloatArray:
+        """Weights as a table by label, of those features that are worked by whole rows: see `scores`."""
+        split = self.layout.split
+        if split.slot is None or split.place is None:
+            return states
+        table = np.zeros((split.n_wide, self.layout.n_labels))
+        table.reshape(-1)[split.place] = states[split.slot]
+        return table
+
+    def scores(self, states: FloatArray, first: int, last: int, table: FloatArray | None = None) -> FloatArray:
+        """Scores (last - first, n_labels) of rows `first` .. `last` - 1.
+
+        `states` as `ChainLayout.unpack` gives it, `table` as `spread` does: given by whoever asks for many parts.
+        """
+        if self._dense is not None:
+            return np.asarray(self._dense[first:last] @ states, dtype=np.float64)
+        table = self.spread(states) if table is None else table
         found = np.zeros((last - first, self.layout.n_labels))
-        m, (pair_ptr, pair_label) = self.matrix, self.layout.pairs()
+        m, split = self._by_row, self.layout.split
         add_state_scores(
-            read_only(m.indptr), read_only(m.indices), read_only(m.data), read_only(pair_ptr), read_only(pair_label),
-            read_only(states), first, last, found,
+            read_only(m.indptr), read_only(self._row_mid), read_only(m.indices), read_only(m.data), read_only(table),
+            read_only(split.begin), read_only(split.end), read_only(split.label), read_only(states.reshape(-1)), first,
+            last, found,
         )  # fmt: skip
         return found
 
-    def pull_back(self, residual: FloatArray, gradient: FloatArray, first: int, last: int) -> None:
-        """Add to the entries of features `first` .. `last` - 1 in `gradient` (flat) that of the scores of all rows."""
-        if not self.by_pair:
-            k = self.layout.n_labels
-            whole = first == 0 and last == self.layout.n_features  # columns of a CSR matrix would be copied
-            part = (self.matrix if whole else self.matrix[:, first:last]).T @ residual
-            gradient[first * k : last * k] += np.asarray(part, dtype=np.float64).reshape(-1)
+    def pull_back(
+        self, residual: FloatArray, gradient: FloatArray, first: int, last: int, table: FloatArray | None = None
+    ) -> None:
+        """Add to `gradient` (flat) that of the scores of rows `first` .. `last` - 1, which is `residual`.
+
+        With `table`, as `spread` makes it of zeros, what belongs there is added to it instead: see `collect`.
+        """
+        if self._dense is not None:
+            gradient.reshape(-1, self.layout.n_labels)[:] += self._dense[first:last].T @ residual
             return
-        if self._by_column is None:  # made at first use: predictions do without it
-            self._by_column = self.matrix.tocsc()
-        m, (pair_ptr, pair_label) = self._by_column, self.layout.pairs()
-        gather_state_gradient(
-            read_only(m.indptr), read_only(m.indices), read_only(m.data), read_only(pair_ptr), read_only(pair_label),
-            read_only(residual), first, last, gradient,
+        m, split = self._by_row, self.layout.split
+        own = np.zeros((split.n_wide, self.layout.n_labels)) if table is None else table
+        add_state_gradient(
+            read_only(m.indptr), read_only(self._row_mid), read_only(m.indices), read_only(m.data),
+            read_only(residual), read_only(split.begin), read_only(split.end), read_only(split.label), first, last,
+            own, gradient,
         )  # fmt: skip
+        if table is None:
+            self.collect(own, gradient)
+
+    def collect(self, table: FloatArray, gradient: FloatArray) -> None:
+        """Add to `gradient` (flat) what was gathered in a table."""
+        split = self.layout.split
+        if split.slot is None or split.place is None:
+            gradient += table.reshape(-1)
+        else:
+            gradient[split.slot] += table.reshape(-1)[split.place]

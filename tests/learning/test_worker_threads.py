@@ -1,0 +1,31 @@
+import threading
+
+import pytest
+
+from intarsia.learning import worker_threads
+from intarsia.learning.worker_threads import run_in_threads
+
+
+def test_results_keep_their_order_and_threads_run_together(monkeypatch):
+    monkeypatch.setattr(worker_threads, "cpu_count", lambda: 2)
+    meeting = threading.Barrier(2, timeout=30)
+
+    def call(i):
+        meeting.wait()  # breaks unless two run at a time
+        return i
+
+    assert run_in_threads([lambda i=i: call(i) for i in range(4)], n_jobs=2) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+def test_errors_come_through(n_jobs):
+    def fail():
+        raise KeyError("here")
+
+    with pytest.raises(KeyError, match="here"):
+        run_in_threads([lambda: 1, fail], n_jobs)
+
+
+def test_one_worker_makes_no_thread():
+    assert run_in_threads([threading.get_ident, threading.get_ident], 1) == [threading.get_ident()] * 2
+    assert run_in_threads([], 2) == []

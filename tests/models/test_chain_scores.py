@@ -1,0 +1,80 @@
+"""Scores from sparse features and their gradient, against products of whole matrices."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from intarsia.models.chain_scores import ChainLayout, StateFeatures, observed_pairs
+
+
+def make(n_labels, seed, weights="observed"):
+    """Features of which few have weights with many labels, rows without any, and values that are not 1."""
+    rng = np.random.default_rng(seed)
+    n, n_features = 40, 30
+    matrix = rng.standard_normal((n, n_features)) * (
+        rng.random((n, n_features)) < np.linspace(0.9, 0.1, n_features) ** 2
+    )
+    matrix[[0, 17]] = 0.0
+    allowed = np.eye(n_labels, dtype=bool)[rng.integers(0, n_labels, n)]
+    pairs = observed_pairs(matrix, allowed) if weights == "observed" else (None, None)
+    return sparse.csr_array(matrix), matrix, ChainLayout(n_features, n_labels, *pairs)
+
+
+def kinds(layout):
+    """Number of features that are worked by whole rows, and of others that have weights."""
+    return layout.split.n_wide, int((layout.split.end > layout.split.begin)[layout.split.n_wide :].sum())
+
+
+@pytest.mark.parametrize("weights", ["observed", "all"])
+@pytest.mark.parametrize("n_labels", [1, 3, 40])
+@pytest.mark.parametrize("given", ["sparse", "dense"])
+def test_scores_and_gradient_are_products_with_the_whole_matrix(given, n_labels, weights):
+    rows, full, layout = make(n_labels, 3 * n_labels, weights)
+    features = StateFeatures(rows if given == "sparse" else full, layout)
+    rng = np.random.default_rng(1)
+    vector = rng.standard_normal(layout.n_weights)
+    states, table = layout.unpack(vector).states, features.spread(layout.unpack(vector).states)
+    wanted = full @ layout.state_matrix(vector)
+    for first, last in ((0, 40), (5, 23), (7, 7)):
+        np.testing.assert_allclose(features.scores(states, first, last), wanted[first:last], atol=1e-13)
+        np.testing.assert_allclose(features.scores(states, first, last, table), wanted[first:last], atol=1e-13)
+        residual = rng.standard_normal((last - first, n_labels))
+        whole = full[first:last].T @ residual
+        pair_ptr, pair_label = layout.pairs()
+        each = whole[np.repeat(np.arange(30), np.diff(pair_ptr)), pair_label]
+        gradient = np.ones(layout.n_states)  # it is added to what is there
+        features.pull_back(residual, gradient, first, last)
+        np.testing.assert_allclose(gradient, 1.0 + each, atol=1e-13)
+        gradient, gathered = np.zeros(layout.n_states), np.zeros(table.shape)
+        middle = (first + last) // 2
+        features.pull_back(residual[: middle - first], gradient, first, middle, gathered)
+        features.pull_back(residual[middle - first :], gradient, middle, last, gathered)
+        features.collect(gathered, gradient)
+        np.testing.assert_allclose(gradient, each, atol=1e-13)
+
+
+def test_both_kinds_of_features_are_tested():
+    wide, narrow = kinds(make(40, 120)[2])
+    assert wide >= 5
+    assert narrow >= 5
+
+
+def test_what_is_forbidden_stays_so():
+    rows, full, layout = make(40, 120)
+    features = StateFeatures(rows, layout)
+    vector = np.random.default_rng(2).standard_normal(layout.n_weights)
+    slots = [layout.split.begin[0], layout.split.begin[layout.split.n_wide]]  # of a wide feature, and of another
+    vector[slots] = -np.inf
+    features_of = np.repeat(np.arange(30), np.diff(layout.pair_ptr))[slots]
+    found = features.scores(layout.unpack(vector).states, 0, 40)
+    expected = np.zeros((40, 40), dtype=bool)
+    for f, p in zip(features_of, slots, strict=True):
+        expected[:, layout.pair_label[p]] |= full[:, f] != 0
+    assert expected.any()
+    np.testing.assert_array_equal(~np.isfinite(found), expected)
+    assert not np.isnan(found).any()
+
+
+def test_the_split_is_found_once_for_all_parts_of_the_data():
+    layout = make(40, 120)[2]
+    assert layout.split is layout.split
