@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from tests.learning.test_crf import as_graphs, interrupt, pictures, quick
@@ -9,6 +11,7 @@ from tests.learning.test_crf import as_graphs, interrupt, pictures, quick
 from intarsia import GraphCRF, GridCRF, Likelihood
 from intarsia.exceptions import IntarsiaError
 from intarsia.inference.result import Status
+from intarsia.learning import risk_minimizer
 
 
 @pytest.mark.parametrize("phase", ["independent", "between", "proper"])
@@ -65,3 +68,28 @@ def test_what_does_not_fit_is_told_before_any_work(name, monkeypatch):
     with pytest.raises(IntarsiaError, match=message):
         GraphCRF(inference=inference, learner=quick(**settings)).fit(as_graphs(X), [labels.ravel() for labels in y])
     assert not calls
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_early_stopping_that_cannot_be_is_told_before_any_work(share, monkeypatch):
+    X, y = pictures(n=2, sizes=((2, 3),))
+    calls = interrupt(monkeypatch, None)
+    learner = quick(loss="contrastive_divergence", gradient="auto", optimizer="adam", validation_share=share)
+    with pytest.raises(IntarsiaError, match="early stopping compares values"):
+        GridCRF(learner=learner).fit(X, y, validation=None if share else (X, y))
+    assert not calls
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_the_start_shows_its_progress_too(verbose, monkeypatch):
+    titles = []
+
+    @contextmanager
+    def progress(title, verbose):
+        titles.append((title, verbose))
+        yield None
+
+    monkeypatch.setattr(risk_minimizer, "fit_progress", progress)
+    X, y = pictures(n=2, sizes=((2, 3),))
+    GridCRF(learner=quick(), verbose=verbose).fit(X, y)
+    assert titles == [("GridCRF, single variables", verbose), ("GridCRF", verbose)]

@@ -93,6 +93,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         held_out = None
         if validation is not None:
             held_out = self._held_out(validation, templates, truth, f"{where}: validation")
+        learner.check_validation(examples, self.inference, held_out)
         status: Status | None = None
         if start is not None:
             first = _check_start(start, templates, where)

@@ -26,7 +26,8 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
     apart : list of Example
         Graphs without factors.
     learner : Learner
-        Whose `ridge` and `n_jobs` are used, where it has them. If it has a checkpoint, this fit has one beside it.
+        Whose `ridge`, `n_jobs` and `verbose` are used, where it has them. If it has a checkpoint, this fit has one
+        beside it.
     title : str
         For the progress display.
 
@@ -48,6 +49,7 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
         optimizer=LBFGS(max_iter=200, tol=1e-4),
         ridge=settings.get("ridge", 1e-3),
         n_jobs=settings.get("n_jobs"),
+        verbose=settings.get("verbose", False),
         checkpoint=start_checkpoint(learner),
     )
     with warnings.catch_warnings():

@@ -29,6 +29,11 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings, inference and examples do not fit, before any work is done."""
 
+    def check_validation(
+        self, examples: Sequence[Example], inference: str | InferenceMethod, validation: Sequence[Example] | None
+    ) -> None:
+        """Raise where `minimize` would, for what it is given for early stopping; nothing by default."""
+
     @abstractmethod
     def minimize(
         self,

@@ -136,6 +136,14 @@ class RiskMinimizer(NamedParts, Learner):
         """Raise where settings, inference and examples do not fit."""
         self.risk(examples, inference)
 
+    def check_validation(
+        self, examples: Sequence[Example], inference: str | InferenceMethod, validation: Sequence[Example] | None
+    ) -> None:
+        """Raise where these cannot tell when to stop; with None, those that would be held out."""
+        train, held_out = self._hold_out(examples, validation)
+        if held_out:
+            check_validation(held_out, self.risk(train, inference))
+
     def minimize(
         self,
         examples: Sequence[Example],
