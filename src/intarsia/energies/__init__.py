@@ -1,6 +1,7 @@
 """Global preferences L(mu): what is wanted of the marginals as a whole."""
 
 from intarsia.energies.bound_energy import BoundEnergy, BoundSum, ScalarTerms
+from intarsia.energies.chain_energies import BatchEnergy, ChainEnergies
 from intarsia.energies.cross_clique import CrossCliqueEnergy
 from intarsia.energies.distance_to_set import DistanceToSet
 from intarsia.energies.energy import Energy, EnergySum, MeasuredEnergy
@@ -10,6 +11,7 @@ from intarsia.energies.label_index import LabelIndex, segment_kinds
 from intarsia.energies.measurements import Count, Measurement, SegmentStarts, SparseVector, StartsAfter, Transitions
 from intarsia.energies.poisson_counts import PoissonCounts
 from intarsia.energies.psi import ConstantPsi, LinearPsi, MeanMapPsi, Psi
+from intarsia.energies.registry import resolve_psi
 from intarsia.energies.scalar_functions import Penalties, PoissonDeviances, ScalarFunctions
 from intarsia.energies.segments import (
     at_most_one,
@@ -23,8 +25,10 @@ from intarsia.energies.segments import (
 
 __all__ = [
     "Absolute",
+    "BatchEnergy",
     "BoundEnergy",
     "BoundSum",
+    "ChainEnergies",
     "ConstantPsi",
     "Count",
     "CrossCliqueEnergy",
@@ -60,6 +64,7 @@ __all__ = [
     "exactly_one",
     "forbidden_together",
     "implies",
+    "resolve_psi",
     "segment_kinds",
     "segment_preferences",
 ]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, vstack
 
 from intarsia._validation import FloatArray, IntArray, as_float_array, frozen
+from intarsia.energies.linear_maps import LinearMaps
 from intarsia.energies.scalar_functions import ScalarFunctions, stack_functions
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
@@ -88,6 +89,28 @@ class BoundEnergy(ABC):
         active = (self.psi > 0) & (parts != 0)
         return float(self.psi[active] @ parts[active])
 
+    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values (n,) and slopes (n, n_theta) at n rows of marginals with finite strengths (n, n_psi) of their own."""
+        values, slopes = np.empty(len(mu)), np.empty(mu.shape)
+        for i, (row, own) in enumerate(zip(mu, psi, strict=True)):
+            energy = self.with_psi(own)
+            values[i], slopes[i] = energy.value(row), energy.gradient(row)
+        return values, slopes
+
+    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """`psi_gradient` (n, n_psi) of n rows of marginals and directions."""
+        rows = [self.psi_gradient(one, along) for one, along in zip(mu, direction, strict=True)]
+        return np.array(rows).reshape(len(mu), self.psi.size)
+
+    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
+        """`lipschitz` (n,) for strengths (n, n_psi); NaN where none is known."""
+        found = [self.with_psi(own).lipschitz for own in psi]
+        return np.array([np.nan if known is None else known for known in found], dtype=np.float64)
+
+    def floor_rows(self, psi: FloatArray) -> FloatArray:
+        """`floor` (n,) for strengths (n, n_psi)."""
+        return np.array([self.with_psi(own).floor for own in psi], dtype=np.float64)
+
     def with_psi(self, psi: ArrayLike) -> BoundEnergy:
         """Return the same preferences with other strengths."""
         changed = copy.copy(self)
@@ -140,7 +163,7 @@ class ScalarTerms(BoundEnergy):
         self.functions = functions
         self.psi_of = psi_of
         self.psi = check_psi(psi, n_psi)
-        self._transposed = measurements.T.tocsr()
+        self._maps = LinearMaps(graph, measurements)
         inside = measurements.indices < int(graph.variable_ptr[-1])
         self.reads = "variables" if inside.all() else "tables"
         self._ranges: list[FloatArray] = []  # worked out at first need, then shared by all strengths
@@ -167,38 +190,56 @@ class ScalarTerms(BoundEnergy):
     @property
     def lipschitz(self) -> float | None:
         """`psi c range^2 / 4` summed over the terms, c the largest second derivative."""
-        psi, curvature = self.strengths, self.functions.curvature
-        counts = psi > 0
-        if not self.smooth or not np.isfinite(curvature[counts]).all():
-            return None
+        known = float(self.lipschitz_rows(self.psi[None])[0]) if self.smooth else np.nan
+        return None if np.isnan(known) else known
+
+    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
+        """The same for strengths of several rows."""
         if not self._ranges:
             self._ranges.append(measurement_ranges(self.graph, self.measurements))
-        return float(psi[counts] @ (curvature[counts] * self._ranges[0][counts] ** 2)) / 4.0
+        finite = np.isfinite(self.functions.curvature)
+        each = np.where(finite, self.functions.curvature, 0.0) * self._ranges[0] ** 2 / 4.0
+        strengths = psi[:, self.psi_of]
+        return np.where((strengths[:, ~finite] > 0).any(axis=1), np.nan, strengths @ each)
+
+    def floor_rows(self, psi: FloatArray) -> FloatArray:
+        """Strengths times the least values of the functions."""
+        return np.asarray(psi[:, self.psi_of] @ self.functions.floor)
 
     def parts(self, mu: FloatArray) -> FloatArray:
         """Sum of the terms of each strength."""
-        values = self.functions.value(self.measurements @ mu)
+        values = self.functions.value(self._maps.measure(mu))
         return np.bincount(self.psi_of, values, self.psi.size).astype(np.float64, copy=False)
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """`sum_i psi_i f_i'(a_i . mu) a_i`."""
-        slopes, psi = self.functions.derivative(self.measurements @ mu), self.strengths
-        counts = (psi > 0) & (slopes != 0)
-        weights = np.zeros(slopes.size)
-        np.multiply(psi, slopes, where=counts, out=weights)
-        made: FloatArray = self._transposed @ weights
-        return made
+        return self._slope(self._maps.measure(mu), self.strengths)
+
+    def _slope(self, measured: FloatArray, strengths: FloatArray) -> FloatArray:
+        slopes = self.functions.derivative(measured)
+        weights = np.zeros(slopes.shape)
+        np.multiply(strengths, slopes, where=(strengths > 0) & (slopes != 0), out=weights)  # psi may be infinite
+        return self._maps.combine(weights)
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`f_i'(a_i . mu) a_i . direction`, summed over the terms of each strength (Vilnis2015 Eq. 17)."""
-        slopes = self.functions.derivative(self.measurements @ mu)
-        along = slopes * (self.measurements @ direction)
-        return np.bincount(self.psi_of, along, self.psi.size).astype(np.float64, copy=False)
+        return self.psi_gradient_rows(mu[None], direction[None])[0]
+
+    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """All rows by one product."""
+        measured, strengths = self._maps.measure(mu), psi[:, self.psi_of]
+        return (strengths * self.functions.value(measured)).sum(axis=1), self._slope(measured, strengths)
+
+    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """The same for rows."""
+        along = self.functions.derivative(self._maps.measure(mu)) * self._maps.measure(direction)
+        starts = self.psi.size * np.arange(len(mu))[:, None]
+        summed = np.bincount((starts + self.psi_of).ravel(), along.ravel(), self.psi.size * len(mu))
+        return summed.astype(np.float64, copy=False).reshape(len(mu), self.psi.size)
 
     def tilt(self, multipliers: FloatArray) -> FloatArray:
         """`A^T lambda`: what multipliers of the measurements take from theta."""
-        made: FloatArray = self._transposed @ multipliers
-        return made
+        return self._maps.combine(multipliers)
 
 
 def measurement_ranges(graph: FactorGraph, measurements: csr_array) -> FloatArray:
@@ -282,6 +323,25 @@ class BoundSum(BoundEnergy):
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """One after the other."""
         return np.concatenate([member.psi_gradient(mu, direction) for member in self.members])
+
+    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums over the members."""
+        found = [member.evaluate_rows(mu, psi[:, at]) for member, at in zip(self.members, self._slices, strict=True)]
+        return sum(value for value, _ in found), sum(slope for _, slope in found)  # type: ignore[return-value]
+
+    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """One after the other."""
+        return np.concatenate([member.psi_gradient_rows(mu, direction) for member in self.members], axis=1)
+
+    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
+        """Sums, where all are known."""
+        found = [member.lipschitz_rows(psi[:, at]) for member, at in zip(self.members, self._slices, strict=True)]
+        return np.sum(found, axis=0)
+
+    def floor_rows(self, psi: FloatArray) -> FloatArray:
+        """Sums."""
+        found = [member.floor_rows(psi[:, at]) for member, at in zip(self.members, self._slices, strict=True)]
+        return np.sum(found, axis=0)
 
     @property
     def terms(self) -> ScalarTerms | None:

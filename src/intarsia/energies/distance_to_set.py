@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.energies.bound_energy import BoundEnergy, check_psi
@@ -110,20 +111,38 @@ class _Distance(BoundEnergy):
         """Nothing depends on psi but its size."""
 
     @abstractmethod
-    def slope(self, mu: FloatArray) -> FloatArray:
-        """Slope of the distance to the nearest output."""
+    def nearest_rows(self, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Distances (n,) of rows of marginals to their nearest outputs, and their slopes (n, n_theta)."""
+
+    def parts(self, mu: FloatArray) -> FloatArray:
+        """Distance to the nearest output."""
+        return self.nearest_rows(mu[None])[0]
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L."""
-        return self.psi[0] * self.slope(mu)
+        return self.psi[0] * self.nearest_rows(mu[None])[1][0]
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`<slope, direction>`."""
-        return np.array([self.slope(mu) @ direction])
+        return self.psi_gradient_rows(mu[None], direction[None])[0]
+
+    def floor_rows(self, psi: FloatArray) -> FloatArray:
+        """Nothing lies below 0."""
+        return np.zeros(len(psi))
+
+    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """All rows at once."""
+        distances, slopes = self.nearest_rows(mu)
+        slopes *= psi
+        return psi[:, 0] * distances, slopes
+
+    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """`<slope, direction>` of each row."""
+        return np.einsum("ij,ij->i", self.nearest_rows(mu)[1], direction)[:, None]
 
 
 class _PositionalDistance(_Distance):
-    """Distance to labellings of this graph (Vilnis2015 Eq. 22)."""
+    """Distance to labellings of this graph, `min_i 2 sum_v (1 - mu_v(y_iv))` (Vilnis2015 Eq. 22)."""
 
     def __init__(self, graph: FactorGraph, labellings: IntArray, psi: float) -> None:
         super().__init__(graph, psi)
@@ -134,22 +153,23 @@ class _PositionalDistance(_Distance):
         """A minimum of linear functions lies below its tangents."""
         return 0.0
 
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """`min_i 2 sum_v (1 - mu_v(y_iv))`."""
-        if not len(self._at):
-            return np.zeros(1)
-        return np.array([2.0 * max(self.graph.n_variables - float(mu[self._at].sum(axis=1).max()), 0.0)])
+    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
+        """The same."""
+        return np.zeros(len(psi))
 
-    def slope(self, mu: FloatArray) -> FloatArray:
-        """-2 at the states of the nearest labelling."""
-        made = np.zeros(self.graph.n_theta)
-        if len(self._at):
-            made[self._at[int(mu[self._at].sum(axis=1).argmax())]] = -2.0
-        return made
+    def nearest_rows(self, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The slope is -2 at the states of the nearest labelling."""
+        slopes = np.zeros(mu.shape)
+        if not len(self._at):
+            return np.zeros(len(mu)), slopes
+        agreement = mu[:, self._at].sum(axis=2)
+        nearest = agreement.argmax(axis=1)
+        np.put_along_axis(slopes, self._at[nearest], -2.0, axis=1)
+        return 2.0 * np.maximum(self.graph.n_variables - agreement.max(axis=1), 0.0), slopes
 
 
 class _CountDistance(_Distance):
-    """Distance to vectors of counts (Vilnis2015 Eq. 21)."""
+    """Distance to vectors of counts, `min_i |U(mu) - u_i|_1` (Vilnis2015 Eq. 21)."""
 
     def __init__(self, graph: FactorGraph, counts: FloatArray, psi: float) -> None:
         super().__init__(graph, psi)
@@ -160,21 +180,18 @@ class _CountDistance(_Distance):
         """None: there are kinks."""
         return None
 
-    def _differences(self, mu: FloatArray) -> FloatArray:
+    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
+        """None."""
+        return np.full(len(psi), np.nan)
+
+    def nearest_rows(self, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The slope is the signs of the differences from the nearest counts, at every variable."""
+        n, slopes = self.graph.n_variables, np.zeros(mu.shape)
+        if not n:
+            return np.zeros(len(mu)), slopes
         split = int(self.graph.variable_ptr[-1])
-        return mu[:split].reshape(self.graph.n_variables, -1).sum(axis=0) - self._counts
-
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """`min_i |U(mu) - u_i|_1`."""
-        if not self.graph.n_variables:
-            return np.zeros(1)
-        return np.array([np.abs(self._differences(mu)).sum(axis=1).min()])
-
-    def slope(self, mu: FloatArray) -> FloatArray:
-        """The signs of the differences from the nearest counts, at every variable."""
-        made = np.zeros(self.graph.n_theta)
-        if self.graph.n_variables:
-            differences = self._differences(mu)
-            signs = np.sign(differences[int(np.abs(differences).sum(axis=1).argmin())])
-            made[: int(self.graph.variable_ptr[-1])] = np.tile(signs, self.graph.n_variables)
-        return made
+        expected = mu[:, :split].reshape(len(mu), n, -1).sum(axis=1)
+        distances = cdist(expected, self._counts, "cityblock")
+        signs = np.sign(expected - self._counts[distances.argmin(axis=1)])
+        slopes[:, :split] = np.tile(signs, n)
+        return distances.min(axis=1), slopes

@@ -16,6 +16,8 @@ _LEAST_RATE = 1e-100
 class ScalarFunctions(ABC):
     """n convex functions f_1 ... f_n of one number each; all methods work on vectors of length n.
 
+    `value` and `derivative` take rows of such vectors as well.
+
     The conjugate of `psi f` is asked for as a whole, `sup_z lambda z - psi f(z)`, because it stays finite where psi is
     infinite (a hard constraint) and f a penalty.
     """
@@ -182,11 +184,11 @@ class StackedFunctions(ScalarFunctions):
 
     def value(self, z: FloatArray) -> FloatArray:
         """f_i(z_i)."""
-        return np.concatenate([part.value(z[at]) for part, at in self._each()])
+        return np.concatenate([part.value(z[..., at]) for part, at in self._each()], axis=-1)
 
     def derivative(self, z: FloatArray) -> FloatArray:
         """Slopes."""
-        return np.concatenate([part.derivative(z[at]) for part, at in self._each()])
+        return np.concatenate([part.derivative(z[..., at]) for part, at in self._each()], axis=-1)
 
     def bounds(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Least and largest multipliers."""

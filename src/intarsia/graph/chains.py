@@ -129,6 +129,23 @@ class ChainBatch:
         transitions = self.transitions[a - first : b - last] if self.has_table_per_step else self.transitions
         return ChainBatch(self.nodes[a:b], self.ptr[first : last + 1] - a, transitions, self.start, self.end)
 
+    def subset(self, chosen: IntArray) -> ChainBatch:
+        """Some of the sequences as a batch of their own, in the order given; scores are copied.
+
+        Examples
+        --------
+        >>> ChainBatch([[0, 1], [2, 3], [4, 5]], [0, 2, 3], np.zeros((2, 2))).subset(np.array([1, 0])).nodes
+        array([[4., 5.],
+               [0., 1.],
+               [2., 3.]])
+        """
+        rows, ptr = rows_of(self.ptr, chosen)
+        transitions = self.transitions
+        if self.has_table_per_step:
+            before = self.ptr - np.arange(self.ptr.size)  # a sequence has one step less than positions
+            transitions = transitions[rows_of(before, chosen)[0]]
+        return ChainBatch(self.nodes[rows], ptr, transitions, self.start, self.end)
+
     def restricted(self, allowed: ArrayLike) -> ChainBatch:
         """The same batch with labels forbidden by position: sets of labels, or labels that are known.
 
@@ -156,6 +173,19 @@ class ChainBatch:
     def __repr__(self) -> str:
         tables = ", a table per step" if self.has_table_per_step else ""
         return f"ChainBatch({self.n_sequences} sequences, {self.n_positions} positions, {self.n_labels} labels{tables})"
+
+
+def rows_of(ptr: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows of the chosen sequences in their order, and where each begins among them.
+
+    Examples
+    --------
+    >>> rows_of(np.array([0, 2, 3, 5]), np.array([2, 0]))
+    (array([3, 4, 0, 1]), array([0, 2, 4]))
+    """
+    lengths = np.diff(ptr)[chosen]
+    new = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.repeat(ptr[:-1][chosen] - new[:-1], lengths) + np.arange(new[-1]), new
 
 
 def check_lengths(ptr: IntArray, n_positions: int) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from intarsia._validation import check_number
 from intarsia.energies import BoundEnergy, Energy
-from intarsia.inference.bethe_descent import Descent
-from intarsia.inference.bethe_oracle import MarginalOracle, Point
-from intarsia.inference.bethe_projection import BetheProjection, Search
-from intarsia.inference.iteration import Iteration
+from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.inference.method import InferenceMethod
 
 
-class BetheMirrorDescent(BetheProjection):
+class BetheMirrorDescent(DescentProjection):
     r"""Marginals under a global energy, by composite mirror descent (Vilnis2015 Algorithm 4) with backtracking.
 
     The one to begin with: it finds its own steps, descends at every one, and converges to a stationary point also for
@@ -70,6 +68,7 @@ class BetheMirrorDescent(BetheProjection):
 
     name: ClassVar[str] = "bethe_mirror_descent"
     summary: ClassVar[str] = "global preferences, convex or not: descends at every step and finds its own steps"
+    uses_lipschitz: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -96,15 +95,9 @@ class BetheMirrorDescent(BetheProjection):
         if self.step is not None:
             check_number(self.step, "BetheMirrorDescent: step", low=0.0, open_low=True)
 
-    def solve(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point) -> tuple[Search, Iteration, str]:
+    def shares(self, smooth: bool, known: bool) -> Callable[[int], float] | None:
         """Backtrack where tangents say enough; at kinks steps must shrink."""
-        known = energy.lipschitz
-        share = None
         if self.step is not None:
             constant = float(self.step) / (1.0 + float(self.step))
-            share = lambda t: constant  # noqa: E731
-        elif not energy.smooth and known is None:
-            share = lambda t: 1.0 / (t + 1.0)  # noqa: E731
-        steepness = 1.0 if known is None else min(0.25 * known / oracle.temperature, 1e6)
-        search = Descent(oracle, energy, start, self.tol, share, steepness)
-        return search, self._loop(search.sweep, oracle), ""
+            return lambda t: constant
+        return None if smooth or known else lambda t: 1.0 / (t + 1.0)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from intarsia._validation import check_number
 from intarsia.energies import BoundEnergy, Energy
-from intarsia.inference.bethe_descent import Descent
-from intarsia.inference.bethe_oracle import MarginalOracle, Point
-from intarsia.inference.bethe_projection import BetheProjection, Search
-from intarsia.inference.iteration import Iteration
+from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.inference.method import InferenceMethod
 
 
-class BetheRDA(BetheProjection):
+class BetheRDA(DescentProjection):
     r"""Marginals under a global energy, by averaging its slopes (regularised dual averaging, Vilnis2015 Algorithm 1).
 
     Choose it when a handful of calls of the oracle must do, or for energies with kinks: it has no step size, and most
@@ -73,6 +71,7 @@ class BetheRDA(BetheProjection):
 
     name: ClassVar[str] = "bethe_rda"
     summary: ClassVar[str] = "global preferences: good after a few oracle calls, no step size, kinks allowed"
+    uses_lipschitz: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -98,7 +97,6 @@ class BetheRDA(BetheProjection):
         super().check_settings()
         check_number(self.beta, "BetheRDA: beta", low=0.0, high=1e12)
 
-    def solve(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point) -> tuple[Search, Iteration, str]:
+    def shares(self, smooth: bool, known: bool) -> Callable[[int], float] | None:
         """A share of 1 / (t + beta) for each new slope makes the tilt t / (t + beta) times their mean."""
-        search = Descent(oracle, energy, start, self.tol, lambda t: 1.0 / (t + self.beta))
-        return search, self._loop(search.sweep, oracle), ""
+        return lambda t: 1.0 / (t + self.beta)

@@ -5,6 +5,9 @@ from intarsia.learning.arow import AROW
 from intarsia.learning.averaged_perceptron import AveragedPerceptron
 from intarsia.learning.chain_crf import ChainCRF
 from intarsia.learning.chain_learner import ChainLearner
+from intarsia.learning.double_loop import DoubleLoop
+from intarsia.learning.doubly_stochastic import DoublyStochastic
+from intarsia.learning.energy_learner import EnergyLearner
 from intarsia.learning.example import Example, example
 from intarsia.learning.graph_crf import GraphCRF
 from intarsia.learning.graph_data import Factors, GraphInstance
@@ -19,15 +22,19 @@ from intarsia.learning.owl_qn import OWLQN
 from intarsia.learning.passive_aggressive import PassiveAggressive
 from intarsia.learning.registry import (
     chain_learner_names,
+    energy_learner_names,
     learner_names,
     optimizer_names,
     resolve_chain_learner,
+    resolve_energy_learner,
     resolve_learner,
     resolve_optimizer,
 )
 from intarsia.learning.risk import Risk
 from intarsia.learning.risk_minimizer import RiskMinimizer
 from intarsia.learning.sgd import SGD
+from intarsia.learning.structured_perceptron import StructuredPerceptron
+from intarsia.learning.structured_svm import StructuredSVM
 
 __all__ = [
     "AROW",
@@ -38,6 +45,9 @@ __all__ = [
     "AveragedPerceptron",
     "ChainCRF",
     "ChainLearner",
+    "DoubleLoop",
+    "DoublyStochastic",
+    "EnergyLearner",
     "Example",
     "Factors",
     "GraphCRF",
@@ -51,11 +61,15 @@ __all__ = [
     "PassiveAggressive",
     "Risk",
     "RiskMinimizer",
+    "StructuredPerceptron",
+    "StructuredSVM",
     "chain_learner_names",
+    "energy_learner_names",
     "example",
     "learner_names",
     "optimizer_names",
     "resolve_chain_learner",
+    "resolve_energy_learner",
     "resolve_learner",
     "resolve_optimizer",
 ]

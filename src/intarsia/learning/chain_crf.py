@@ -12,12 +12,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._validation import FloatArray, as_generator, check_choice, check_n_jobs, check_number
+from intarsia.energies import Energy, Psi
+from intarsia.energies.registry import resolve_psi
 from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.inference.method import InferenceMethod
+from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
 from intarsia.learning.chain_data import ChainData, ChainScores, make_truth, read_chain_labels
 from intarsia.learning.chain_file import load_chain_crf, save_chain_crf
 from intarsia.learning.chain_learner import ChainLearner
 from intarsia.learning.chain_prediction import (
+    Tilt,
     Work,
     best_labels,
     draws,
@@ -29,8 +34,12 @@ from intarsia.learning.chain_prediction import (
 )
 from intarsia.learning.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation, read_known
 from intarsia.learning.crf_data import check_sample_weight
+from intarsia.learning.energy_fit import bind_energies, fit_energies, resolve_energies
+from intarsia.learning.energy_learner import EnergyLearner
+from intarsia.learning.fitted_energies import FittedEnergies
+from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
-from intarsia.learning.registry import resolve_chain_learner
+from intarsia.learning.registry import resolve_chain_learner, resolve_energy_learner
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
@@ -79,6 +88,17 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
     decode : {"map", "marginals"}
         Predict the best labels as a whole, or the most probable label of each position (which may follow one another
         although forbidden).
+    energies : Energy or list of Energy, optional
+        Preferences about sequences as a whole, such as `at_most_one("title")`: predictions are then those of the chain
+        tilted by them (Vilnis2015, Proposition 1), and their strengths are learned.
+    psi : str or Psi
+        How strengths depend on the input: "constant", "linear" or "mean_map", or an object. They begin with the
+        energies' own.
+    inference : str or InferenceMethod, optional
+        How marginals under the energies are found: "bethe_rda" or "bethe_mirror_descent", or an object with settings;
+        by default `BetheRDA(max_iter=40)`.
+    energy_learner : str or EnergyLearner
+        How strengths are learned: "doubly_stochastic", "double_loop", or an object with settings.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same features and labels.
     random_state, n_jobs, verbose : optional
@@ -100,13 +120,17 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         Names of the features; None where X are arrays.
     weights_ : float array
         All weights in one vector.
+    energies_ : FittedEnergies, or None
+        Energies with the weights of their strengths; `strengths(X)` gives the strengths themselves.
+    energy_history_ : dict
+        "risk", the surrogate risk per labelled position after each pass or round of learning energies.
     risk_, history_, n_iter_, status_
         Objective per labelled position, its course, iterations and how they ended. Of the mistake-driven learners the
         risk is the share of wrong labels in the last pass.
 
     References
     ----------
-    Lafferty2001.
+    Lafferty2001; Vilnis2015 for energies.
 
     Examples
     --------
@@ -131,6 +155,8 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
     risk_: float
     status_: Status
     notes_: Any
+    energies_: FittedEnergies | None = None
+    energy_history_: dict[str, FloatArray]
 
     def __init__(
         self,
@@ -146,6 +172,10 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         ends: bool = True,
         min_count: int = 1,
         decode: str = "map",
+        energies: Energy | list[Energy] | None = None,
+        psi: str | Psi = "constant",
+        inference: str | InferenceMethod | None = None,
+        energy_learner: str | EnergyLearner = "doubly_stochastic",
         warm_start: bool = False,
         random_state: int | None = None,
         n_jobs: int | None = None,
@@ -162,6 +192,10 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         self.ends = ends
         self.min_count = min_count
         self.decode = decode
+        self.energies = energies
+        self.psi = psi
+        self.inference = inference
+        self.energy_learner = energy_learner
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -178,8 +212,10 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
         validation: tuple[Any, ...] | None = None,
         start: Any = None,
+        fix_theta: bool = False,
+        development: tuple[Any, ...] | None = None,
     ) -> ChainCRF:
-        """Fit the weights.
+        """Fit the weights, and then the energies, if there are any.
 
         Parameters
         ----------
@@ -195,6 +231,11 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
             Sequences on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default 0.
+        fix_theta : bool
+            With energies, learn their strengths alone: weights are those of an earlier fit, if there was one, or fitted
+            first without the energies. Otherwise weights and strengths are then learned together.
+        development : (X, y) or (X, y, edge_features), optional
+            With `fix_theta`, the sequences on which strengths are learned; by default X and y.
 
         Raises
         ------
@@ -203,7 +244,14 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         """
         where = "ChainCRF.fit"
         learner = self._resolve_learner(where)
-        known = self if self.warm_start and hasattr(self, "weights_") else None
+        parts = resolve_energies(self, where)
+        if parts is None and (fix_theta or development is not None):
+            raise InvalidInputError(f"{where}: fix_theta and development are for energies. Give energies=, or neither.")
+        if development is not None and not fix_theta:
+            raise InvalidInputError(
+                f"{where}: strengths alone are learned on development. Give fix_theta=True with it."
+            )
+        known = self if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
         prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known, where)
         examples = prepared.examples
         learner.check_examples(examples)
@@ -212,11 +260,26 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
             first = check_start(start, examples.layout, where)
         else:
             first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
-        found = learner.minimize(examples, first, validation=held_out, title="ChainCRF")
+        told, energies = examples, None
+        if parts is not None:  # before the weights, so that what is wrong with energies is told at once
+            energies = bind_energies(self, prepared.classes, int(examples.data.lengths.max()), where)
+            if development is not None:
+                told = prepare_validation(self, development, prepared, "ChainCRF.fit: development")
+        found: Minimum | None = None
+        if known is None or not fix_theta:
+            found = learner.minimize(examples, first, validation=held_out, title="ChainCRF")
+            first = found.point
+        fitted, history = None, dict[str, FloatArray]()
+        if parts is not None and energies is not None:
+            before = self.energies_ if self.warm_start and known is not None else None
+            l2 = float(learner.get_params(deep=False).get("l2", 0.0))
+            first, fitted, history = fit_energies(self, parts, energies, told, first, l2, bool(fix_theta), before)
         # Nothing is stored before everything has worked.
         self._store(prepared)
-        self.weights_, self.history_, self.n_iter_ = found.point, found.history, found.n_iter
-        self.risk_, self.status_ = found.value, found.status
+        self.weights_, self.energies_, self.energy_history_ = first, fitted, history
+        if found is not None:
+            self.history_, self.n_iter_ = found.history, found.n_iter
+            self.risk_, self.status_ = found.value, found.status
         self._step_state = None
         return self
 
@@ -229,6 +292,8 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         mini-batches. The first call needs all classes, here or as a setting, and decides which features there are.
         """
         where = "ChainCRF.partial_fit"
+        if self.energies is not None:
+            raise NotSupportedError(f"{where}: energies are learned from all data. Use fit, or leave energies out.")
         learner = self._resolve_learner(where)
         known = self if hasattr(self, "weights_") else None
         given = self.classes if classes is None else classes
@@ -312,7 +377,16 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         possible = truth.possible(self.classes_.size)
         found = np.zeros(data.n_given)
         scores = ChainScores(data, self.layout_, self.constraints_)
-        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs)
+        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs, self._tilt(data))
+        return found
+
+    def strengths(self, X: Any, *, edge_features: Any = None) -> FloatArray:
+        """Strengths (n_sequences, n_psi) of the energies for each sequence; 0 for empty ones."""
+        data = self._read(X, edge_features, "ChainCRF.strengths")
+        if self.energies_ is None:
+            return np.zeros((data.n_given, 0))
+        found = np.zeros((data.n_given, self.energies_.energies.n_psi))
+        found[data.kept] = self.energies_.strengths(data)
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, edge_features: Any = None) -> float:
@@ -336,7 +410,10 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         data = self._read(X, edge_features, where)
         scores = ChainScores(data, self.layout_, self.constraints_)
         mask = None if allowed is None else self._mask(allowed, data, where)
-        return for_each_sequence(scores, self.weights_, work, mask, where, self.n_jobs), data
+        return for_each_sequence(scores, self.weights_, work, mask, where, self.n_jobs, self._tilt(data)), data
+
+    def _tilt(self, data: ChainData) -> Tilt | None:
+        return None if self.energies_ is None else self.energies_.tilt(data)
 
     def _mask(self, allowed: Any, data: ChainData, where: str) -> NDArray[np.bool_]:
         given = allowed
@@ -429,4 +506,9 @@ class ChainCRF(NamedParts, BaseEstimator):  # type: ignore[misc]
         return resolve_chain_learner(learner, {key: value for key, value in own.items() if key in known})
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"learner": resolve_chain_learner}
+        return {
+            "learner": resolve_chain_learner,
+            "psi": resolve_psi,
+            "inference": resolve_method,
+            "energy_learner": resolve_energy_learner,
+        }

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.chains import ChainBatch
+from intarsia.graph.chains import ChainBatch, rows_of
 from intarsia.learning.labelling import Labels, as_states, read_labels
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.models.chain_scores import ChainLayout, StateFeatures
@@ -53,11 +53,11 @@ class ChainData:
 
     def subset(self, chosen: IntArray) -> ChainData:
         """Some of the sequences."""
-        rows, ptr = _rows_of(self.ptr, chosen)
+        rows, ptr = rows_of(self.ptr, chosen)
         edges = self.edges
         if edges is not None:
             before = self.ptr - np.arange(self.ptr.size)  # a sequence has one step less than positions
-            edges = edges[_rows_of(before, chosen)[0]]
+            edges = edges[rows_of(before, chosen)[0]]
         return ChainData(self.matrix[rows], ptr, edges, self.kept[chosen], self.n_given)
 
     def spread(self, parts: Sequence[Any], empty: Any) -> list[Any]:
@@ -70,13 +70,6 @@ class ChainData:
     def cut(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
         """The rows of each sequence."""
         return np.split(flat, self.ptr[1:-1]) if self.kept.size else []
-
-
-def _rows_of(ptr: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows of the chosen sequences in their order, and where each begins among them."""
-    lengths = np.diff(ptr)[chosen]
-    new = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.repeat(ptr[:-1][chosen] - new[:-1], lengths) + np.arange(new[-1]), new
 
 
 def make_data(matrix: Any, ptr: IntArray, edge_features: Any, where: str) -> ChainData:
@@ -198,7 +191,7 @@ class ChainExamples:
     def subset(self, chosen: ArrayLike) -> ChainExamples:
         """Some of the sequences."""
         picked = np.asarray(chosen, dtype=np.int64)
-        rows, _ = _rows_of(self.data.ptr, picked)
+        rows, _ = rows_of(self.data.ptr, picked)
         allowed = None if self.truth.allowed is None else self.truth.allowed[rows]
         truth = ChainTruth(self.truth.states[rows], allowed, self.truth.weight[picked])
         return replace(self, data=self.data.subset(picked), truth=truth)

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia.energies.registry import ENERGY_PARTS, resolve_psi
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
+from intarsia.learning.energy_fit import bind_energies, resolve_energies
+from intarsia.learning.fitted_energies import FittedEnergies
 from intarsia.learning.model_file import damaged, read_model, settings_from_json, settings_to_json, write_model
-from intarsia.learning.registry import resolve_chain_learner, resolve_optimizer
+from intarsia.learning.registry import resolve_chain_learner, resolve_energy_learner, resolve_optimizer
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from intarsia.learning.chain_crf import ChainCRF
 
 KIND = "ChainCRF"
+# A damaged file must not ask for a graph that no memory holds.
+_LONGEST = 10**6
 
 
 def save_chain_crf(crf: ChainCRF, path: str | os.PathLike[str], notes: Any) -> None:
@@ -50,6 +56,11 @@ def save_chain_crf(crf: ChainCRF, path: str | os.PathLike[str], notes: Any) -> N
         "forbidden_start": bounds.start < 0,
         "forbidden_end": bounds.end < 0,
     }
+    if crf.energies_ is not None:
+        about["energy_length"] = crf.energies_.energies.length
+        about["energy_history"] = sorted(crf.energy_history_)
+        arrays["psi_weights"] = crf.energies_.weights
+        arrays |= {f"energy_history_{name}": values for name, values in crf.energy_history_.items()}
     arrays |= {f"history_{name}": values for name, values in crf.history_.items()}
     if layout.pair_ptr is not None and layout.pair_label is not None:
         arrays |= {"pair_ptr": layout.pair_ptr, "pair_label": layout.pair_label}
@@ -68,7 +79,15 @@ def load_chain_crf(cls: type[ChainCRF], path: str | os.PathLike[str]) -> ChainCR
 
 
 def _restore(cls: type[ChainCRF], about: dict[str, Any], arrays: dict[str, Any]) -> ChainCRF:
-    resolvers = {"learner": resolve_chain_learner, "optimizer": resolve_optimizer}
+    resolvers = {
+        "learner": resolve_chain_learner,
+        "optimizer": resolve_optimizer,
+        "psi": resolve_psi,
+        "inference": resolve_method,
+        "oracle": resolve_method,
+        "energy_learner": resolve_energy_learner,
+        **dict.fromkeys(("", "energies", "measurement", "judgement"), ENERGY_PARTS.resolve),
+    }
     crf = cls(**settings_from_json(about["settings"], resolvers))
     classes = np.array(about["classes"])
     k, vocabulary = classes.size, about["vocabulary"]
@@ -110,4 +129,22 @@ def _restore(cls: type[ChainCRF], about: dict[str, Any], arrays: dict[str, Any])
     crf.n_iter_, crf.status_ = int(about["n_iter"]), Status[about["status"]]
     crf.risk_ = np.nan if about["risk"] is None else float(about["risk"])
     crf.notes_ = about["notes"]
+    if "energy_length" in about:
+        crf.energies_ = _restore_energies(crf, int(about["energy_length"]), arrays["psi_weights"].astype(np.float64))
+        names = about["energy_history"]
+        crf.energy_history_ = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in names}
     return crf
+
+
+def _restore_energies(crf: ChainCRF, length: int, weights: Any) -> FittedEnergies:
+    if not 0 < length <= _LONGEST:
+        raise ValueError("energy_length")
+    parts = resolve_energies(crf, "ChainCRF.load")
+    if parts is None:
+        raise ValueError("energies")
+    energies = bind_energies(crf, crf.classes_, length, "ChainCRF.load")
+    one = np.zeros((1, crf.layout_.n_features))
+    n_features = parts.psi.features_of(one, np.array([0, 1])).shape[1]
+    if weights.shape != (energies.n_psi, n_features) or not np.isfinite(weights).all():
+        raise ValueError("psi_weights")
+    return FittedEnergies(energies, parts.psi, weights, parts.method)

@@ -19,6 +19,9 @@ from intarsia.learning.worker_threads import run_in_threads
 Work = Callable[[ChainBatch, int], list[Any]]
 """From a batch and the number of its first sequence to an answer for each of its sequences."""
 
+Tilt = Callable[[ChainBatch, int], ChainBatch]
+"""From a batch and the number of its first sequence to the batch with what energies take from its scores."""
+
 
 def for_each_sequence(
     scores: ChainScores,
@@ -27,17 +30,21 @@ def for_each_sequence(
     allowed: NDArray[np.bool_] | None,
     where: str,
     n_jobs: int | None,
+    tilt: Tilt | None = None,
 ) -> list[Any]:
     """Answers for all sequences, in chunks fixed by the data.
 
     A sequence for which everything is forbidden, without the user having forced labels on it, is worked as if nothing
-    were: a tagger always answers.
+    were: a tagger always answers. With `tilt` the answers are those of the tilted models.
 
     Raises
     ------
     InvalidInputError
         `allowed` leaves a sequence no labelling.
     """
+
+    def answer(batch: ChainBatch, first: int) -> list[Any]:
+        return work(batch if tilt is None else tilt(batch, first), first)
 
     def chunk(first: int, last: int) -> list[Any]:
         batch = scores.batch(weights, first, last)
@@ -46,10 +53,10 @@ def for_each_sequence(
         if own is not None:
             batch = batch.restricted(own)
         if own is None and not scores.constraints.any:
-            return work(batch, first)
+            return answer(batch, first)
         possible = chain_log_partition(batch) > -np.inf
         if possible.all():
-            return work(batch, first)
+            return answer(batch, first)
         found = []
         for s in range(batch.n_sequences):
             one = batch.part(s, s + 1)
@@ -61,7 +68,7 @@ def for_each_sequence(
                         f"more labels there."
                     )
                 one = scores.batch(weights, first + s, first + s + 1, constrained=False)
-            found += work(one, first + s)
+            found += answer(one, first + s)
         return found
 
     calls = [partial(chunk, first, last) for first, last in cut_in_chunks(scores.data.ptr)]
@@ -112,12 +119,17 @@ def draws(n_samples: int, seed: int) -> Work:
 
 
 def log_probabilities(
-    scores: ChainScores, weights: FloatArray, allowed: NDArray[np.bool_], n_jobs: int | None
+    scores: ChainScores,
+    weights: FloatArray,
+    allowed: NDArray[np.bool_],
+    n_jobs: int | None,
+    tilt: Tilt | None = None,
 ) -> FloatArray:
     """Log-probability that the labels of each sequence are among those allowed; -inf where that is forbidden."""
 
     def chunk(first: int, last: int) -> FloatArray:
         batch = scores.batch(weights, first, last)
+        batch = batch if tilt is None else tilt(batch, first)
         a, b = int(scores.data.ptr[first]), int(scores.data.ptr[last])
         clamped, free = chain_log_partition(batch.restricted(allowed[a:b])), chain_log_partition(batch)
         possible = clamped > -np.inf

@@ -71,9 +71,10 @@ def prepare_fit(
     return Prepared(examples, vectorizer, found)
 
 
-def prepare_validation(crf: ChainCRF, validation: Any, prepared: Prepared) -> ChainExamples:
-    """Sequences for early stopping, with the features and labels of the others."""
-    where = "ChainCRF.fit: validation"
+def prepare_validation(
+    crf: ChainCRF, validation: Any, prepared: Prepared, where: str = "ChainCRF.fit: validation"
+) -> ChainExamples:
+    """Sequences for early stopping or for strengths of energies, with the features and labels of the others."""
     if not isinstance(validation, tuple) or len(validation) not in (2, 3):
         raise InvalidInputError(f"{where} must be (X, y) or (X, y, edge_features), got {type(validation).__name__}.")
     layout = prepared.examples.layout

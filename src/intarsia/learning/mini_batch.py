@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,9 +66,17 @@ class MiniBatch(Optimizer):
         search.accept(point, value, gradient)
 
     def epoch(
-        self, objective: Objective, point: FloatArray, memory: Mapping[str, NDArray[Any]], random_state: int
+        self,
+        objective: Objective,
+        point: FloatArray,
+        memory: Mapping[str, NDArray[Any]],
+        random_state: int,
+        after: Callable[[FloatArray], FloatArray] | None = None,
     ) -> tuple[FloatArray, Memory, float]:
-        """One pass over the data: new point, new memory, and the mean value of the batches on the way."""
+        """One pass over the data: new point, new memory, and the mean value of the batches on the way.
+
+        `after` is called with the point after every step, and gives the one to go on from.
+        """
         self.check_settings()
         kept = {"epochs": np.array(0), "scale": np.array(1.0), **memory}
         n_epochs = int(kept["epochs"])
@@ -88,6 +96,7 @@ class MiniBatch(Optimizer):
             safe = point
             length = self.step * float(kept["scale"]) / (1.0 + self.decay * n_epochs)
             point = point - length * self._direction(gradient, kept)
+            point = point if after is None else after(point)
         kept["epochs"] = np.array(n_epochs + 1)
         return point, kept, float(np.mean(values)) if values else np.inf
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia.energies.registry import name_of_part
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia model"
@@ -150,10 +151,11 @@ def settings_to_json(value: Any, where: str) -> Any:
     >>> settings_to_json({0: LBFGS(max_iter=5)}, "ChainCRF.save")
     {'dict': [[0, {'object': 'lbfgs', 'settings': {'max_iter': 5, 'memory': 10, 'tol': 1e-05}}]]}
     """
-    if isinstance(value, BaseEstimator) and isinstance(getattr(value, "name", None), str):
+    name = getattr(value, "name", None) or name_of_part(value)
+    if isinstance(value, BaseEstimator) and isinstance(name, str):
         params = value.get_params(deep=False)
         return {
-            "object": value.name,
+            "object": name,
             "settings": {key: settings_to_json(params[key], where) for key in sorted(params)},
         }
     if isinstance(value, np.generic):
@@ -188,8 +190,8 @@ def settings_from_json(value: Any, resolvers: Mapping[str, Callable[[str, dict[s
     value : object
         As JSON gives it.
     resolvers : dict of str -> function
-        For each setting that may be an object, what makes it from registry name and settings: no other class is ever
-        made.
+        For each setting that may be an object ("" for members of lists), what makes it from registry name and
+        settings: no other class is ever made.
 
     Examples
     --------

@@ -47,9 +47,17 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def epoch(
-        self, objective: Objective, point: FloatArray, memory: Mapping[str, NDArray[Any]], random_state: int
+        self,
+        objective: Objective,
+        point: FloatArray,
+        memory: Mapping[str, NDArray[Any]],
+        random_state: int,
+        after: Callable[[FloatArray], FloatArray] | None = None,
     ) -> tuple[FloatArray, dict[str, NDArray[Any]], float]:
-        """One pass over the data, for optimisers with `takes_batches`: new point, new memory, mean value on the way."""
+        """One pass over the data, for optimisers with `takes_batches`: new point, new memory, mean value on the way.
+
+        `after` is called with the point after every step, and gives the one to go on from.
+        """
         raise NotSupportedError(
             f"{type(self).__name__} needs all data at once. These learn step by step: "
             f"{_named(lambda one: one.takes_batches)}."

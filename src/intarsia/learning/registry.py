@@ -1,4 +1,4 @@
-"""Names of the optimisers, the learners (of graphs and of chains) and the schedules."""
+"""Names of the optimisers, the learners (of graphs, of chains and of energies) and the schedules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from intarsia._registry import Registry
 from intarsia.learning.chain_learner import ChainLearner
+from intarsia.learning.energy_learner import EnergyLearner
 from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.optimizer import Optimizer
@@ -20,7 +21,11 @@ OPTIMIZERS: Registry[Optimizer] = Registry(
 LEARNERS: Registry[Learner] = Registry(
     "learner",
     "intarsia.learning",
-    {"risk_minimizer": "RiskMinimizer"},
+    {
+        "risk_minimizer": "RiskMinimizer",
+        "structured_perceptron": "StructuredPerceptron",
+        "structured_svm": "StructuredSVM",
+    },
     Learner,  # type: ignore[type-abstract]
 )
 
@@ -34,6 +39,13 @@ CHAIN_LEARNERS: Registry[ChainLearner] = Registry(
         "arow": "AROW",
     },
     ChainLearner,  # type: ignore[type-abstract]
+)
+
+ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
+    "energy_learner",
+    "intarsia.learning",
+    {"doubly_stochastic": "DoublyStochastic", "double_loop": "DoubleLoop"},
+    EnergyLearner,  # type: ignore[type-abstract]
 )
 
 SCHEDULES: Registry[Incremental] = Registry(
@@ -80,9 +92,20 @@ def learner_names() -> list[str]:
     Examples
     --------
     >>> learner_names()
-    ['risk_minimizer']
+    ['risk_minimizer', 'structured_perceptron', 'structured_svm']
     """
     return LEARNERS.names
+
+
+def learner_class(name: str) -> type[Learner]:
+    """Class of a name.
+
+    Examples
+    --------
+    >>> learner_class("structured_svm").learns_from
+    'best labelling'
+    """
+    return LEARNERS.get(name)
 
 
 def resolve_learner(learner: str | Learner, settings: dict[str, Any] | None = None) -> Learner:
@@ -116,3 +139,25 @@ def resolve_chain_learner(learner: str | ChainLearner, settings: dict[str, Any] 
     0.1
     """
     return CHAIN_LEARNERS.resolve(learner, settings)
+
+
+def energy_learner_names() -> list[str]:
+    """Names of all learners of energies.
+
+    Examples
+    --------
+    >>> energy_learner_names()
+    ['doubly_stochastic', 'double_loop']
+    """
+    return ENERGY_LEARNERS.names
+
+
+def resolve_energy_learner(learner: str | EnergyLearner, settings: dict[str, Any] | None = None) -> EnergyLearner:
+    """Return a settings object from a name or an object, with further settings put in.
+
+    Examples
+    --------
+    >>> resolve_energy_learner("double_loop", {"steps": 2}).steps
+    2
+    """
+    return ENERGY_LEARNERS.resolve(learner, settings)

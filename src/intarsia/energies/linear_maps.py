@@ -1,0 +1,94 @@
+"""Products with a matrix of measurements and its transpose, for one mu or many, with little work where it repeats."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from intarsia._validation import FloatArray
+from intarsia.graph import FactorGraph
+
+
+class LinearMaps:
+    """Measurements `A mu` and combinations `A^T w`; both take a vector or rows of them.
+
+    Most measurements of taggers count: their coefficients are the same at every variable. Those act on the sum of the
+    variables' marginals, which is taken once for all of them.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Whose mu is measured.
+    matrix : csr_array (n_measurements, n_theta)
+        A.
+
+    Examples
+    --------
+    >>> from intarsia.graph import from_edges
+    >>> both = csr_array(np.array([[0.0, 1, 0, 1], [5, 0, 0, 0]]))
+    >>> maps = LinearMaps(from_edges(2, [], n_variables=2), both)
+    >>> maps.measure(np.array([0.25, 0.75, 0.5, 0.5]))
+    array([1.25, 1.25])
+    >>> maps.combine(np.array([[1.0, 0.0], [0.0, 2.0]]))
+    array([[ 0.,  1.,  0.,  1.],
+           [10.,  0.,  0.,  0.]])
+    """
+
+    def __init__(self, graph: FactorGraph, matrix: csr_array) -> None:
+        self.n_variables, self.split = graph.n_variables, int(graph.variable_ptr[-1])
+        self.n_rows, self.n_theta = matrix.shape
+        alike = graph.n_variables > 1 and bool((graph.n_states == graph.n_states[0]).all())
+        self.n_states = int(graph.n_states[0]) if alike else 0
+        counts = self._counts(matrix) if alike else np.zeros(self.n_rows, dtype=bool)
+        self._counting, self._other = np.flatnonzero(counts), np.flatnonzero(~counts)
+        self._whole = csr_array(matrix[self._other])
+        self._pooled = csr_array(matrix[self._counting][:, self._first_columns()])
+        self._whole_turned, self._pooled_turned = csr_array(self._whole.T), csr_array(self._pooled.T)
+
+    def measure(self, mu: FloatArray) -> FloatArray:
+        """`A mu` of a vector (n_theta,) or of rows (n, n_theta)."""
+        if not self._counting.size:
+            return np.asarray((self._whole @ mu.T).T)
+        found = np.empty((*mu.shape[:-1], self.n_rows))
+        if self._other.size:
+            found[..., self._other] = (self._whole @ mu.T).T
+        found[..., self._counting] = (self._pooled @ self._pool(mu).T).T
+        return found
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        """`A^T w` of a vector (n_measurements,) or of rows (n, n_measurements)."""
+        if not self._counting.size:
+            return np.asarray((self._whole_turned @ weights.T).T)
+        pooled = (self._pooled_turned @ weights[..., self._counting].T).T
+        made = np.empty((*weights.shape[:-1], self.n_theta))
+        each = (*weights.shape[:-1], self.n_variables, self.n_states)
+        made[..., : self.split] = np.broadcast_to(pooled[..., None, : self.n_states], each).reshape(
+            *weights.shape[:-1], self.split
+        )
+        made[..., self.split :] = pooled[..., self.n_states :]
+        if self._other.size:
+            made += (self._whole_turned @ weights[..., self._other].T).T
+        return made
+
+    def _pool(self, mu: FloatArray) -> FloatArray:
+        """Sum of the variables' marginals, and the rest."""
+        variables = mu[..., : self.split].reshape(*mu.shape[:-1], self.n_variables, self.n_states).sum(axis=-2)
+        return variables if self.split == self.n_theta else np.concatenate([variables, mu[..., self.split :]], axis=-1)
+
+    def _first_columns(self) -> NDArray[np.int64]:
+        return np.concatenate([np.arange(self.n_states), np.arange(self.split, self.n_theta)])
+
+    def _counts(self, matrix: csr_array) -> NDArray[np.bool_]:
+        """Which measurements have the same coefficients at every variable."""
+        row = np.repeat(np.arange(self.n_rows), np.diff(matrix.indptr))
+        inside = (matrix.indices < self.split) & (matrix.data != 0)
+        key = row[inside] * self.n_states + matrix.indices[inside] % self.n_states
+        pairs, place, listed = np.unique(key, return_inverse=True, return_counts=True)
+        high, low = np.full(pairs.size, -np.inf), np.full(pairs.size, np.inf)
+        np.maximum.at(high, place, matrix.data[inside])
+        np.minimum.at(low, place, matrix.data[inside])
+        odd = (listed != self.n_variables) | (high != low)
+        same = np.ones(self.n_rows, dtype=bool)
+        same[pairs[odd] // self.n_states] = False
+        return same

@@ -1,0 +1,66 @@
+"""Names of everything that describes an energy, so that a file can name it, and of the kinds of strengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intarsia._registry import Registry
+from intarsia.energies.psi import Psi
+
+_CLASSES = {
+    "energy_sum": "energy:EnergySum",
+    "measured_energy": "energy:MeasuredEnergy",
+    "distance_to_set": "distance_to_set:DistanceToSet",
+    "cross_clique_energy": "cross_clique:CrossCliqueEnergy",
+    "poisson_counts": "poisson_counts:PoissonCounts",
+    "combination": "measurements:Combination",
+    "count": "measurements:Count",
+    "transitions": "measurements:Transitions",
+    "segment_starts": "measurements:SegmentStarts",
+    "starts_after": "measurements:StartsAfter",
+    "sparse_vector": "measurements:SparseVector",
+    "hinge": "functions:Hinge",
+    "smoothed_hinge": "functions:SmoothedHinge",
+    "squared": "functions:Squared",
+    "absolute": "functions:Absolute",
+    "huber": "functions:Huber",
+    "soft_interval": "functions:SoftInterval",
+    "poisson": "functions:Poisson",
+}
+
+ENERGY_PARTS: Registry[Any] = Registry("energy", "intarsia.energies", _CLASSES, object)
+
+PSIS: Registry[Psi] = Registry(
+    "psi",
+    "intarsia.energies",
+    {"constant": "psi:ConstantPsi", "linear": "psi:LinearPsi", "mean_map": "psi:MeanMapPsi"},
+    Psi,  # type: ignore[type-abstract]
+)
+
+
+def name_of_part(part: Any) -> str | None:
+    """Name of an energy, a measurement or a judgement; None for anything else.
+
+    Examples
+    --------
+    >>> from intarsia.energies import Hinge
+    >>> name_of_part(Hinge(2.0)), name_of_part("hinge")
+    ('hinge', None)
+    """
+    wanted = type(part).__name__
+    return next((name for name, at in _CLASSES.items() if at.endswith(f":{wanted}") and _is(part, name)), None)
+
+
+def _is(part: Any, name: str) -> bool:
+    return type(part) is ENERGY_PARTS.get(name)
+
+
+def resolve_psi(psi: str | Psi, settings: dict[str, Any] | None = None) -> Psi:
+    """Return a settings object from a name or an object, with further settings put in.
+
+    Examples
+    --------
+    >>> resolve_psi("mean_map", {"n_components": 50}).n_components
+    50
+    """
+    return PSIS.resolve(psi, settings)

@@ -1,0 +1,56 @@
+"""Learned preferences of a chain model: their strengths for given sequences, and the models tilted by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia._validation import FloatArray
+from intarsia.energies import Psi
+from intarsia.energies.chain_energies import STRONGEST, ChainEnergies
+from intarsia.graph.chains import ChainBatch
+from intarsia.inference.bethe_chains import by_length, project_chains
+from intarsia.inference.bethe_descent import DescentProjection
+from intarsia.learning.chain_data import ChainData
+from intarsia.learning.chain_prediction import Tilt
+
+
+@dataclass(frozen=True, eq=False)
+class FittedEnergies:
+    """Energies with the weights of their strengths.
+
+    Attributes
+    ----------
+    energies : ChainEnergies
+        What is wanted.
+    psi : Psi
+        How strengths depend on the input.
+    weights : (n_psi, n_features of psi) float array
+        Learned.
+    method : DescentProjection
+        How marginals are found.
+    """
+
+    energies: ChainEnergies
+    psi: Psi
+    weights: FloatArray
+    method: DescentProjection
+
+    def strengths(self, data: ChainData) -> FloatArray:
+        """Strengths (n_sequences, n_psi) of all preferences, at least 0."""
+        return np.minimum(self.psi.values(self.weights, self.psi.features_of(data.matrix, data.ptr)), STRONGEST)
+
+    def tilt(self, data: ChainData) -> Tilt:
+        """From a batch, and the number of its first sequence in `data`, to the tilted batch."""
+        strengths = self.strengths(data)
+
+        def tilt(batch: ChainBatch, first: int) -> ChainBatch:
+            psi = strengths[first : first + batch.n_sequences]
+            order, place = by_length(batch.ptr)
+            if (order == np.arange(order.size)).all():
+                return project_chains(batch, self.energies, psi, self.method).batch
+            found = project_chains(batch.subset(order), self.energies, psi[order], self.method)
+            return found.batch.subset(place)
+
+        return tilt

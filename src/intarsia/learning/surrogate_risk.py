@@ -1,0 +1,206 @@
+"""The surrogate likelihood of sequences under a model with energies, and its gradient in weights and strengths."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from intarsia._validation import FloatArray
+from intarsia.energies import Psi
+from intarsia.energies.chain_energies import STRONGEST, ChainEnergies
+from intarsia.graph.chains import ChainBatch
+from intarsia.inference.bethe_chains import by_length, project_chains
+from intarsia.inference.bethe_descent import DescentProjection
+from intarsia.inference.chain_vectors import ChainOracle
+from intarsia.inference.chains import chain_marginals
+from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
+from intarsia.learning.minimum import SummedObjective
+
+
+class _Expected(NamedTuple):
+    """Expectations of a batch: log Z, the vector of marginals, and transitions in the sum or by step."""
+
+    log_partition: FloatArray
+    vector: FloatArray
+    transitions: FloatArray
+
+
+class SurrogateRisk(SummedObjective):
+    r"""The negative surrogate log-likelihood per labelled position (Vilnis2015 Eq. 12), and its gradient.
+
+    .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + r \lVert w \rVert^2,
+
+    where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \nabla L_{\psi}(\mu_s)`, :math:`A_s` the labels
+    that are known or allowed, and :math:`\mu_s` the marginals under the energies. Called with a point, it finds them
+    anew (the gradient holds them fixed, so it is not that of the value); `with_marginals` keeps those of one point.
+
+    A point is w (unless it is fixed) followed by the weights of the strengths.
+
+    Parameters
+    ----------
+    examples : ChainExamples
+        Labelled sequences.
+    energies : ChainEnergies
+        What is wanted.
+    psi : Psi
+        How strengths depend on the input.
+    method : DescentProjection
+        How marginals are found.
+    fixed : float array, optional
+        Weights w that are not learned.
+    ridge, psi_ridge : float
+        Penalties on w, and on the weights of all features of psi but the first, relative to the risk per position.
+    """
+
+    def __init__(
+        self,
+        examples: ChainExamples,
+        energies: ChainEnergies,
+        psi: Psi,
+        method: DescentProjection,
+        *,
+        fixed: FloatArray | None = None,
+        ridge: float = 0.0,
+        psi_ridge: float = 0.0,
+    ) -> None:
+        # Energies want sequences of one length side by side.
+        self.examples = examples.subset(by_length(examples.data.ptr)[0])
+        self.energies, self.psi, self.method = energies, psi, method
+        self.ridge, self.psi_ridge = ridge, psi_ridge
+        self.features = psi.features_of(self.examples.data.matrix, self.examples.data.ptr)
+        self.n_weights = 0 if fixed is not None else examples.layout.n_weights
+        self.mass = examples.mass
+        self._marginals: list[FloatArray] | None = None
+        self._base: ChainBatch | None = None
+        if fixed is not None:  # then scores are worked out once
+            self._base = self._scores().batch(fixed, 0, len(self.examples))
+
+    def __len__(self) -> int:
+        """Number of sequences."""
+        return len(self.examples)
+
+    def subset(self, indices: ArrayLike) -> SurrogateRisk:
+        """The risk of some of the sequences, over their own mass."""
+        chosen = np.sort(np.asarray(indices, dtype=np.int64))  # keeps the order by length
+        part = copy.copy(self)
+        part.examples = self.examples.subset(chosen)
+        part.features = self.features[chosen]
+        part.mass = part.examples.mass
+        part._base = None if self._base is None else self._base.subset(chosen)
+        part._marginals = None
+        return part
+
+    def start(self, weights: FloatArray) -> FloatArray:
+        """The point at which strengths are the energies' own."""
+        psi = self.psi.initial_of(self.energies.psi, self.features.shape[1])
+        return self.join(weights, psi)
+
+    def join(self, weights: FloatArray, psi_weights: FloatArray) -> FloatArray:
+        """One point of both."""
+        return np.concatenate([weights[: self.n_weights], psi_weights.reshape(-1)])
+
+    def split(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weights (none if they are fixed), and those of the strengths (n_psi, n_features)."""
+        return point[: self.n_weights], point[self.n_weights :].reshape(self.energies.n_psi, -1)
+
+    def project(self, point: FloatArray) -> FloatArray:
+        """The point with the weights of strengths brought back to where they belong."""
+        weights, psi = self.split(point)
+        return self.join(weights, self.psi.project(psi))
+
+    def with_marginals(self, point: FloatArray) -> SurrogateRisk:
+        """The same risk with the marginals of this point kept: an E-step of Algorithm 2."""
+        weights, psi_weights = self.split(point)
+        strengths = self.psi.values(psi_weights, self.features)
+        kept = copy.copy(self)
+        kept._marginals = [
+            project_chains(self._batch(weights, a, b), self.energies, strengths[a:b], self.method).mu
+            for a, b in cut_in_chunks(self.examples.data.ptr)
+        ]
+        return kept
+
+    def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
+        """Risk and its gradient; infinite where weights are beyond all reason."""
+        if not np.abs(point).max(initial=0.0) < LARGEST_WEIGHT:
+            return np.inf, np.zeros(point.size)
+        weights, psi_weights = self.split(point)
+        strengths = np.minimum(self.psi.values(psi_weights, self.features), STRONGEST)
+        total, by_psi, gradient = 0.0, np.zeros(strengths.shape), np.zeros(point.size)
+        for i, (a, b) in enumerate(cut_in_chunks(self.examples.data.ptr)):
+            batch = self._batch(weights, a, b)
+            mu = None if self._marginals is None else self._marginals[i]
+            if mu is None:
+                mu = project_chains(batch, self.energies, strengths[a:b], self.method).mu
+            value, by_psi[a:b] = self._part(batch, mu, strengths[a:b], a, b, gradient)
+            total += value
+        mass = self.mass or 1.0  # a batch may happen to have no labels
+        by_weight = self.psi.pull_back(psi_weights, self.features, by_psi / mass)
+        by_weight[:, 1:] += 2.0 * self.psi_ridge * psi_weights[:, 1:]
+        gradient[: self.n_weights] = gradient[: self.n_weights] / mass + 2.0 * self.ridge * weights
+        gradient[self.n_weights :] = by_weight.reshape(-1)
+        penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
+        return total / mass + penalty, gradient
+
+    def _part(
+        self, batch: ChainBatch, mu: FloatArray, strengths: FloatArray, first: int, last: int, gradient: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Value of a chunk and its gradient in psi; that in w is added to `gradient`."""
+        examples, ptr = self.examples, self.examples.data.ptr
+        weight = examples.truth.weight[first:last]
+        oracle = ChainOracle(batch, self.energies)
+        tilted = oracle.tilted(oracle.energy.evaluate(mu, strengths)[1])  # Vilnis2015 Eq. 11
+        possible = examples.truth.possible(examples.layout.n_labels)[ptr[first] : ptr[last]]
+        free = self._expect(tilted, oracle, weight)
+        told = self._expect(tilted.restricted(possible), oracle, weight)
+        value = float(weight @ (free.log_partition - told.log_partition))
+        # Eq. 17 with its sign put right: rho falls by the slope, so log Q does where labels have more of it.
+        by_psi = weight[:, None] * oracle.energy.psi_gradient(mu, told.vector - free.vector)
+        if self.n_weights:
+            residual = (free.vector - told.vector)[: oracle.split].reshape(possible.shape)
+            residual *= np.repeat(weight, oracle.lengths)[:, None]
+            self._pull_back(residual, free.transitions - told.transitions, batch, first, last, gradient)
+        return value, by_psi
+
+    def _expect(self, batch: ChainBatch, oracle: ChainOracle, weight: FloatArray) -> _Expected:
+        k = batch.n_labels
+        if not batch.has_table_per_step:
+            wanted = "sum" if self.n_weights else None
+            found = chain_marginals(batch, transitions=wanted, sequence_weight=weight if wanted else None)
+            transitions = np.zeros((k, k)) if found.transitions is None else found.transitions
+            return _Expected(found.log_partition, found.nodes.reshape(-1), transitions)
+        found = chain_marginals(batch, transitions="steps")
+        steps = np.asarray(found.transitions)
+        return _Expected(found.log_partition, oracle.vector(found.nodes, steps), steps)
+
+    def _pull_back(
+        self, residual: FloatArray, transitions: FloatArray, batch: ChainBatch, first: int, last: int, into: FloatArray
+    ) -> None:
+        """Add the gradient in w of a chunk; the features are those of its rows only."""
+        whole = last - first == len(self)
+        examples = self.examples if whole else self.examples.subset(np.arange(first, last))
+        layout = examples.layout
+        parts = layout.unpack(into[: self.n_weights])  # views
+        k = layout.n_labels
+        features = ChainScores(examples.data, layout, examples.constraints).features
+        features.pull_back(residual, into[: layout.n_states], 0, len(residual))
+        if parts.start is not None and parts.end is not None:
+            parts.start[:] += residual[batch.ptr[:-1]].sum(axis=0)
+            parts.end[:] += residual[batch.ptr[1:] - 1].sum(axis=0)
+        if transitions.ndim == 3:
+            weight = np.repeat(examples.truth.weight, examples.data.lengths - 1)
+            steps = weight[:, None] * transitions.reshape(-1, k * k)
+            if parts.edges is not None and len(steps):
+                parts.edges[:] += (examples.data.edges.T @ steps).reshape(-1, k, k)
+            transitions = steps.sum(axis=0).reshape(k, k)
+        parts.transitions[:] += transitions
+
+    def _batch(self, weights: FloatArray, first: int, last: int) -> ChainBatch:
+        if self._base is not None:
+            return self._base if last - first == len(self) else self._base.part(first, last)
+        return self._scores().batch(weights, first, last)
+
+    def _scores(self) -> ChainScores:
+        return ChainScores(self.examples.data, self.examples.layout, self.examples.constraints)

@@ -1,0 +1,151 @@
+"""The surrogate likelihood of sequences with energies: value by enumeration, gradient by finite differences."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from intarsia.energies import (
+    ChainEnergies,
+    ConstantPsi,
+    DistanceToSet,
+    LinearPsi,
+    MeanMapPsi,
+    MeasuredEnergy,
+    Squared,
+    Transitions,
+    at_most_one,
+    balanced,
+)
+from intarsia.inference.bethe_mirror_descent import BetheMirrorDescent
+from intarsia.inference.bethe_rda import BetheRDA
+from intarsia.learning.chain_data import ChainExamples, ChainTruth, make_data
+from intarsia.learning.surrogate_risk import SurrogateRisk
+from intarsia.learning.tag_schemes import find_constraints
+from intarsia.models.chain_scores import ChainLayout
+
+NAMES = ["O", "B-x", "B-y"]
+SEGMENTS = [at_most_one("x", psi=0.7), balanced("x", "y", psi=1.3)]
+ENERGIES = {
+    "segments": SEGMENTS,
+    "transitions": [MeasuredEnergy(Transitions("O", "B-y"), Squared(2.0)), *SEGMENTS],
+    "words": [DistanceToSet([["O", "B-x"], ["B-y", "O", "B-y"]], psi=0.5)],
+    "counts": [DistanceToSet([["O", "B-x"], ["B-y", "O", "B-y"]], positional=False, psi=0.5)],
+}
+
+
+def make_examples(hidden=False, edges=False, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = np.array([3, 1, 2, 3, 4])
+    ptr = np.concatenate([[0], np.cumsum(lengths)])
+    given = [rng.normal(size=(max(n - 1, 0), 2)) for n in lengths] if edges else None
+    data = make_data(rng.normal(size=(ptr[-1], 2)), ptr, given, "test")
+    states = rng.integers(0, 3, ptr[-1])
+    allowed = None
+    if hidden:
+        allowed = states[:, None] == np.arange(3)
+        allowed[::3] = True
+        allowed[1, 0] = True
+        states = np.where(allowed.sum(axis=1) == 1, states, -1)
+    truth = ChainTruth(states, allowed, rng.uniform(0.5, 2.0, lengths.size))
+    layout = ChainLayout(2, 3, n_edge_features=2 if edges else 0)
+    return ChainExamples(data, truth, layout, find_constraints(np.array(NAMES), None, None, "test"))
+
+
+def make_risk(kind="segments", psi=None, fixed=False, method=None, **settings):
+    examples = make_examples(**settings)
+    weights = 0.5 * np.random.default_rng(2).normal(size=examples.layout.n_weights)
+    energies = ChainEnergies(ENERGIES[kind], NAMES, 4)
+    risk = SurrogateRisk(
+        examples, energies, psi or ConstantPsi(), method or BetheRDA(max_iter=5), fixed=weights if fixed else None,
+        ridge=0.1, psi_ridge=0.2,
+    )  # fmt: skip
+    start = risk.start(weights)
+    moved = 0.2 * np.random.default_rng(3).normal(size=start.size - risk.n_weights)
+    start[risk.n_weights :] += np.abs(moved) if psi is None else moved
+    return risk, start
+
+
+@pytest.mark.parametrize("psi", [None, LinearPsi(), MeanMapPsi(n_components=5)], ids=["constant", "linear", "mean_map"])
+@pytest.mark.parametrize("kind", list(ENERGIES))
+def test_gradient_with_the_marginals_fixed(kind, psi):
+    risk, point = make_risk(kind, psi)
+    fixed = risk.with_marginals(point)
+    _, gradient = fixed(point)
+    for i in range(point.size):
+        step = np.zeros(point.size)
+        step[i] = 1e-6
+        numeric = (fixed(point + step)[0] - fixed(point - step)[0]) / 2e-6
+        assert gradient[i] == pytest.approx(numeric, abs=1e-7), i
+
+
+@pytest.mark.parametrize(("hidden", "edges"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("kind", ["segments", "transitions"])
+def test_gradient_with_hidden_labels_and_features_of_steps(kind, hidden, edges):
+    risk, point = make_risk(kind, hidden=hidden, edges=edges)
+    fixed = risk.with_marginals(point)
+    _, gradient = fixed(point)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        direction = rng.normal(size=point.size)
+        numeric = (fixed(point + 1e-6 * direction)[0] - fixed(point - 1e-6 * direction)[0]) / 2e-6
+        assert gradient @ direction == pytest.approx(numeric, abs=1e-6)
+
+
+def test_value_is_that_of_the_tilted_chain_by_enumeration():
+    risk, point = make_risk("segments")
+    examples = risk.examples  # in the order of their lengths
+    fixed = risk.with_marginals(point)
+    weights, psi_weights = risk.split(point)
+    psi = psi_weights[:, 0]
+    parts = examples.layout.unpack(weights)
+    total, ptr = 0.0, examples.data.ptr
+    marginals = np.concatenate(fixed._marginals).reshape(-1, 3)
+    for s, (a, b) in enumerate(itertools.pairwise(ptr)):
+        mu = marginals[a:b]
+        starts = mu.sum(axis=0)[1:]  # of x and of y
+        # Slopes of the smoothed hinge at 1 and of Huber's function at 0, both of width 1.
+        slope_one, slope_both = np.clip(starts[0] - 1.0, 0, 1), np.clip(starts[0] - starts[1], -1, 1)
+        slope = psi[0] * slope_one * np.array([0, 1, 0]) + psi[1] * slope_both * np.array([0, 1, -1])
+        nodes = examples.data.matrix[a:b] @ parts.states - slope
+
+        def score(y, nodes=nodes):
+            found = sum(nodes[t, label] for t, label in enumerate(y)) + parts.start[y[0]] + parts.end[y[-1]]
+            return found + sum(parts.transitions[u, v] for u, v in itertools.pairwise(y))
+
+        every = [score(y) for y in itertools.product(range(3), repeat=int(b - a))]
+        total -= examples.truth.weight[s] * (score(examples.truth.states[a:b].tolist()) - np.logaddexp.reduce(every))
+    expected = total / examples.mass + 0.1 * weights @ weights
+    assert fixed(point)[0] == pytest.approx(expected, abs=1e-10)
+
+
+def test_fixed_weights_are_no_part_of_the_point():
+    whole, point = make_risk("segments")
+    alone, psi_point = make_risk("segments", fixed=True)
+    assert psi_point.size == 2
+    assert point.size == whole.n_weights + 2
+    value, gradient = whole.with_marginals(point)(point)
+    same, psi_gradient = alone.with_marginals(psi_point)(psi_point)
+    np.testing.assert_allclose(psi_gradient, gradient[-2:], atol=1e-12)
+    assert same == pytest.approx(value - 0.1 * point[:-2] @ point[:-2], abs=1e-12)
+
+
+def test_parts_add_up_to_the_whole():
+    risk, point = make_risk("words", method=BetheMirrorDescent(max_iter=50))
+    value, gradient = risk(point)
+    penalty = 0.1 * point[: risk.n_weights] @ point[: risk.n_weights]
+    pull = np.concatenate([0.2 * point[: risk.n_weights], np.zeros(1)])
+    parts = [risk.subset(chosen) for chosen in ([0, 3], [1, 2, 4])]
+    found = [part(point) for part in parts]
+    together = sum(part.mass * (one[0] - penalty) for part, one in zip(parts, found, strict=True)) / risk.mass
+    slopes = sum(part.mass * (one[1] - pull) for part, one in zip(parts, found, strict=True)) / risk.mass
+    assert value == pytest.approx(together + penalty, abs=1e-12)
+    np.testing.assert_allclose(gradient, slopes + pull, atol=1e-12)
+
+
+def test_points_beyond_all_reason_are_infinitely_bad():
+    risk, point = make_risk("segments")
+    point[0] = 1e150
+    assert risk(point)[0] == np.inf
