@@ -161,6 +161,26 @@ def test_edge_features_dense_and_sparse(connectivity):
         dense.predict(X)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_pixel_features_dense_and_sparse(dtype):
+    X, y = noisy_images(3, (5, 6))
+    X = [np.where(np.random.default_rng(i).random((5, 6, 1)) < 0.5, x, 0.0).astype(dtype) for i, x in enumerate(X)]
+    thin = [sparse.csr_array(x.reshape(30, 2)).reshape((5, 6, 2)) for x in X]
+    assert [x.ndim for x in thin] == [3] * 3
+    crf = GridCRF(learner=quick(ridge=0.01))
+    of_dense, of_thin = clone(crf).fit(X, y), clone(crf).fit(thin, y)
+    np.testing.assert_allclose(of_thin.weights_, of_dense.weights_, atol=1e-6)
+    for x, other in zip(of_dense.predict_marginals(X), of_dense.predict_marginals(thin), strict=True):
+        np.testing.assert_allclose(other, x, atol=1e-12)
+    (one,) = of_thin._read(thin[:1], None, "here", None).score_maps(of_thin.templates_)
+    assert sparse.issparse(one.blocks[0].features)
+    assert one.blocks[0].features.dtype == dtype
+    paired = [(x, np.ones((49, 1))) for x in thin]
+    assert clone(crf).fit(paired, y).edge_weights_.shape == (4, 1)
+    with pytest.raises(InvalidInputError, match=r"y\[1\] has shape \(6, 5\) but X\[1\] has shape \(5, 6, 2\)"):
+        clone(crf).fit(thin, put(y, 1, y[1].T))
+
+
 def test_threads_change_nothing():
     X, y = noisy_images(4, (4, 5))
     one, two = (GridCRF(learner=quick(n_jobs=n)).fit(X, y) for n in (1, 2))
@@ -219,8 +239,13 @@ BAD = {
     "flat image": (lambda X, y: (put(X, 1, X[1][:, :, 0]), y), r"X\[1\] has shape \(4, 5\), expected \(H, W"),
     "sparse image": (
         lambda X, y: (put(X, 1, sparse.csr_array(X[1][0])), y),
-        r"X\[1\] is a sparse matrix.*use GraphCRF",
+        r"X\[1\] is a sparse matrix of shape \(5, 2\).*reshape\(\(H, W, n_features\)\).*use GraphCRF",
     ),
+    "sparse nan": (
+        lambda X, y: (put(X, 1, sparse.coo_array(holed(X[1]))), y),
+        r"X\[1\]\[1, 2, 0\] is nan",
+    ),
+    "sparse words": (lambda X, y: (put(X, 1, sparse.coo_array(X[1]).astype(complex)), y), r"X\[1\]: expected numbers"),
     "features": (lambda X, y: (put(X, 2, X[2][:, :, :1]), y), r"X\[2\] has 1 features, but the model has 2"),
     "nan": (lambda X, y: (put(X, 1, holed(X[1])), y), r"X\[1\]\[1, 2, 0\] is nan"),
     "labels' shape": (

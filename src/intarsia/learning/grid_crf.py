@@ -28,8 +28,10 @@ class GridCRF(CRF):
     truncated gradient the model predicts with the number of sweeps it was fitted for. No constant feature is added:
     give one, if the classes are to have a bias. Features in single precision are kept so.
 
-    X is a list of (H, W, n_features) arrays of any sizes. Features of edges are given beside it as `edge_features`, or
-    X is a list of pairs (image, edge features), which goes through cross-validation and pipelines.
+    X is a list of (H, W, n_features) arrays of any sizes. Sparse ones are three-dimensional too, as
+    `csr_array(...).reshape((H, W, n_features))` makes them (SciPy 1.15 or newer), and stay sparse. Features of edges
+    are given beside X as `edge_features`, or X is a list of pairs (image, edge features), which goes through
+    cross-validation and pipelines.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ class GridCRF(CRF):
 
         Parameters
         ----------
-        X : list of (H, W, n_features) arrays, or of pairs (such an array, edge features)
+        X : list of (H, W, n_features) arrays, dense or sparse, or of pairs (such an array, edge features)
             Images, of any sizes.
         y : list of (H, W) arrays or nested lists, or (H, W, n_classes) bool arrays
             Labels: whole numbers, -1 where hidden; strings, None where hidden; frozensets of allowed labels among
@@ -214,12 +216,15 @@ class GridCRF(CRF):
                 f"{where}: every image is a single pixel, so none has neighbours. Give larger images."
             )
         types = TypeTable(
-            {"pixel": int(images[0].pixels.shape[2])},
+            {"pixel": int(images[0].pixels.shape[1])},
             {edge: ("pixel", "pixel")},
             {edge: int(images[0].edges.shape[1])},
         )
         layouts = [
-            Layout({"pixel": image.size}, {"pixel": f"X[{i}] has shape {image.pixels.shape}. Give one label per pixel"})
+            Layout(
+                {"pixel": image.size},
+                {"pixel": f"X[{i}] has shape {(*image.size, image.pixels.shape[1])}. Give one label per pixel"},
+            )
             for i, image in enumerate(images)
         ]
 
@@ -231,8 +236,7 @@ class GridCRF(CRF):
                     graphs[image.size] = grid_graph(
                         *image.size, templates.n_states["pixel"], connectivity=self.connectivity
                     )
-                pixels = {"pixel": image.pixels.reshape(-1, image.pixels.shape[2])}
-                maps.append(TemplateScores(templates, graphs[image.size], pixels, {edge: image.edges}))
+                maps.append(TemplateScores(templates, graphs[image.size], {"pixel": image.pixels}, {edge: image.edges}))
             return maps
 
         return Data(layouts, types, score_maps)

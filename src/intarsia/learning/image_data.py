@@ -17,15 +17,14 @@ from intarsia.models.feature_matrix import as_features, check_features
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """Features of one image, (H, W, p), and of its edges, (n_edges, q)."""
+    """Height and width of an image, features of its pixels, (H * W, p), and of its edges, (n_edges, q).
 
+    Features are dense or CSR.
+    """
+
+    size: tuple[int, int]
     pixels: Any
     edges: Any
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width."""
-        return int(self.pixels.shape[0]), int(self.pixels.shape[1])
 
 
 def read_images(
@@ -49,21 +48,26 @@ def read_images(
                 f"argument edge_features out."
             )
         X, edge_features = [image for image, _ in pairs], [edges for _, edges in pairs]
-    images = check_images(X, where, n_features)
-    edges = check_edge_features(edge_features, images, connectivity, where, n_edge_features)
-    return [Image(pixels, features) for pixels, features in zip(images, edges, strict=True)]
+    sizes, pixels = check_images(X, where, n_features)
+    edges = check_edge_features(edge_features, sizes, connectivity, where, n_edge_features)
+    return [Image(*one) for one in zip(sizes, pixels, edges, strict=True)]
 
 
-def check_images(X: Any, where: str, n_features: int | None = None) -> list[Any]:
-    """Images as (H, W, p) arrays: finite, all with the same number of features; single precision stays so."""
-    images = []
+def check_images(X: Any, where: str, n_features: int | None = None) -> tuple[list[tuple[int, int]], list[Any]]:
+    """Sizes of images, and features of their pixels, row by row: finite, and equally many in all of them.
+
+    Single precision stays so, and what is sparse becomes CSR.
+    """
+    sizes, pixels = [], []
     for i, given in enumerate(X):
-        if sparse.issparse(given):
+        thin = bool(sparse.issparse(given))
+        if thin and given.ndim != 3:
             raise InvalidInputError(
-                f"{where}: X[{i}] is a sparse matrix, but an image is an array (H, W, n_features). For sparse features "
-                f"of pixels use GraphCRF, with the edges of grid_graph."
+                f"{where}: X[{i}] is a sparse matrix of shape {given.shape}, but an image is an array (H, W, "
+                f"n_features). Give sparse features of pixels as csr_array(...).reshape((H, W, n_features)), from "
+                f"SciPy 1.15 on, or use GraphCRF with the edges of grid_graph."
             )
-        image = as_features(given, f"{where}: X[{i}]")
+        image = given if thin else as_features(given, f"{where}: X[{i}]")
         if image.ndim != 3 or 0 in image.shape:
             raise InvalidInputError(
                 f"{where}: X[{i}] has shape {image.shape}, expected (H, W, n_features) with none of them 0. "
@@ -75,15 +79,32 @@ def check_images(X: Any, where: str, n_features: int | None = None) -> list[Any]
                 f"{where}: X[{i}] has {image.shape[2]} features, but the model has {n_features}. Give every image the "
                 f"same features."
             )
-        finite = np.isfinite(image)
-        if not finite.all():
-            r, c, f = (int(at) for at in np.unravel_index(int(np.argmin(finite)), image.shape))
+        height, width = int(image.shape[0]), int(image.shape[1])
+        rows = image.reshape((height * width, n_features))
+        if thin:
+            rows = as_features(rows, f"{where}: X[{i}]")
+        bad = _first_not_finite(rows)
+        if bad is not None:
+            (r, c), f = divmod(bad[0], width), bad[1]
             raise InvalidInputError(
-                f"{where}: X[{i}][{r}, {c}, {f}] is {image[r, c, f]}. Features must be finite; fill in what is "
+                f"{where}: X[{i}][{r}, {c}, {f}] is {rows[bad]}. Features must be finite; fill in what is "
                 f"missing, and add a feature that says so."
             )
-        images.append(image)
-    return images
+        sizes.append((height, width))
+        pixels.append(rows)
+    return sizes, pixels
+
+
+def _first_not_finite(rows: Any) -> tuple[int, int] | None:
+    """Row and column of the first entry that is NaN or infinite."""
+    thin = bool(sparse.issparse(rows))
+    finite = np.isfinite(rows.data if thin else rows)
+    if finite.all():
+        return None
+    at = int(np.argmin(finite))
+    if not thin:
+        return divmod(at, rows.shape[1])
+    return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
 
 
 def direction_indicators(height: int, width: int, connectivity: int) -> FloatArray:
@@ -93,17 +114,20 @@ def direction_indicators(height: int, width: int, connectivity: int) -> FloatArr
 
 
 def check_edge_features(
-    given: Sequence[Any] | None, images: list[Any], connectivity: int, where: str, n_features: int | None = None
+    given: Sequence[Any] | None,
+    sizes: list[tuple[int, int]],
+    connectivity: int,
+    where: str,
+    n_features: int | None = None,
 ) -> list[Any]:
     """Features of the edges of every image, in the order of `grid_graph`; by default indicators of the direction."""
-    sizes = [(image.shape[0], image.shape[1]) for image in images]
     if given is None:
         made = {size: direction_indicators(*size, connectivity) for size in set(sizes)}
         found: list[Any] = [made[size] for size in sizes]
     else:
-        if len(given) != len(images):
+        if len(given) != len(sizes):
             raise InvalidInputError(
-                f"{where}: {len(given)} arrays of edge features for {len(images)} images. Give one for each image."
+                f"{where}: {len(given)} arrays of edge features for {len(sizes)} images. Give one for each image."
             )
         found = []
         for i, (features, size) in enumerate(zip(given, sizes, strict=True)):
