@@ -71,6 +71,8 @@ if TYPE_CHECKING:
         MaximumLikelihood,
         PassiveAggressive,
         RiskMinimizer,
+        StructuredPerceptron,
+        StructuredSVM,
     )
     from intarsia.losses.classification_error import SmoothedClassificationError
     from intarsia.losses.contrastive_divergence import ContrastiveDivergence
@@ -123,7 +125,7 @@ _WHERE = {
     "intarsia.learning": (
         "AROW", "LBFGS", "SGD", "Adam", "AveragedPerceptron", "ChainCRF", "DoubleLoop", "DoublyStochastic",
         "Factors", "GraphCRF", "GraphInstance", "GridCRF", "Incremental", "MaximumLikelihood", "PassiveAggressive",
-        "RiskMinimizer",
+        "RiskMinimizer", "StructuredPerceptron", "StructuredSVM",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}

@@ -40,3 +40,7 @@ class MissingDataError(IntarsiaError, FileNotFoundError):
 
 class ConvergenceWarning(UserWarning):
     """An iterative method stopped before it reached its tolerance."""
+
+
+class CompatibilityWarning(UserWarning):
+    """A learner and an inference method are known not to fit; the message says why and what to use instead."""

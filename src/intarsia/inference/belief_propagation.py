@@ -57,6 +57,7 @@ class BeliefPropagation(MessagePassing):
     name: ClassVar[str] = "belief_propagation"
     summary: ClassVar[str] = "long loops or weak couplings; exact on forests"
     log_partition_is: ClassVar[str | None] = "estimate"
+    map_is: ClassVar[str] = "loopy fixed point"
     cost: ClassVar[str] = "every table once per axis and sweep"
 
     def __init__(

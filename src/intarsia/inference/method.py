@@ -115,6 +115,9 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     """What a converged run guarantees of log Z."""
     proves_map: ClassVar[bool] = False
     """Whether a run for "map" that ends by itself has the best labelling, proven; exact methods do so too."""
+    map_is: ClassVar[str] = "labelling"
+    """What a finished run for "map" has found where nothing is proven: the "relaxed optimum" over the local polytope, a
+    "loopy fixed point" of messages, or just a "labelling"."""
     state_is: ClassVar[str | None] = None
     """What `result.messages` holds; a warm start hands it on only to methods of the same word."""
     differentiable: ClassVar[bool] = False

@@ -52,7 +52,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         learner: str | Learner = "risk_minimizer",
         classes: Any = None,
         class_weight: Any = None,
-        decode: str = "marginals",
+        decode: str = "auto",
         warm_start: bool = False,
         random_state: int | None = None,
         n_jobs: int | None = None,
@@ -101,6 +101,8 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             first = self.weights_
         elif learner.resumes():
             first = np.zeros(templates.n_weights)
+        elif not learner.starts_independent:
+            first = self._noise(truth, templates)
         else:
             first, status = self._independent_start(examples, truth, templates, learner)
         # After Ctrl-C before the fit proper has computed anything, the independent model is what there is.
@@ -250,8 +252,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _decode(self, maps: list[TemplateScores], layouts: list[Layout], where: str) -> list[dict[str, States]]:
         """State of each variable, by type: that of the largest marginal (Domke2013 Eq. 2), or of the best labelling."""
-        self._check_decode(where)
-        if self.decode == "marginals":
+        if self._decoding(where) == "marginals":
             found = self._marginals(maps, layouts, where)
             return [{kind: part.argmax(axis=1) for kind, part in parts.items()} for parts in found]
 
@@ -308,8 +309,15 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
             learner, {key: value for key, value in own.items() if value is not None and key in known}
         )
 
+    def _decoding(self, where: str) -> str:
+        """What is predicted: as asked, or what the learner fits the weights for."""
+        self._check_decode(where)
+        if self.decode != "auto":
+            return self.decode
+        return "map" if self._resolve_learner(where).learns_from == "best labelling" else "marginals"
+
     def _check_decode(self, where: str) -> None:
-        check_choice(self.decode, ("marginals", "map"), f"{where}: decode")
+        check_choice(self.decode, ("auto", "marginals", "map"), f"{where}: decode")
         if self.decode == "map" and not resolve_method(self.inference, {}).gives_map:
             able = [
                 name for name in method_names() if method_class(name).gives_map and method_class(name).gives_marginals

@@ -44,8 +44,9 @@ class GraphCRF(CRF):
     symmetric : bool or list of str
         Types of factors for which the order of the variables says nothing, such as undirected edges: their weights are
         then the same for every order. True for all that join variables of one type.
-    decode : {"marginals", "map"}
-        Predict the most probable state of each variable, or the best labelling of all together.
+    decode : {"auto", "marginals", "map"}
+        Predict the most probable state of each variable, or the best labelling of all together. "auto": the
+        latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and types.
     random_state, n_jobs, verbose : optional
@@ -92,7 +93,7 @@ class GraphCRF(CRF):
         classes: Any = None,
         class_weight: Any = None,
         symmetric: bool | Sequence[str] = False,
-        decode: str = "marginals",
+        decode: str = "auto",
         warm_start: bool = False,
         random_state: int | None = None,
         n_jobs: int | None = None,

@@ -46,8 +46,9 @@ class GridCRF(CRF):
         sorted.
     class_weight : None, "balanced" or dict of label -> weight, optional
         How much a pixel counts by its label, for losses that are sums over variables or factors.
-    decode : {"marginals", "map"}
-        Predict the most probable label of each pixel, or the best labelling of all together.
+    decode : {"auto", "marginals", "map"}
+        Predict the most probable label of each pixel, or the best labelling of all together. "auto": the
+        latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and features.
     random_state, n_jobs, verbose : optional
@@ -95,7 +96,7 @@ class GridCRF(CRF):
         connectivity: int = 4,
         classes: Any = None,
         class_weight: Any = None,
-        decode: str = "marginals",
+        decode: str = "auto",
         warm_start: bool = False,
         random_state: int | None = None,
         n_jobs: int | None = None,

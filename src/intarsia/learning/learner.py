@@ -24,6 +24,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     """Name in the registry."""
     summary: ClassVar[str]
     """When to choose it, in one line."""
+    learns_from: ClassVar[str] = "marginals"
+    """What it reads of the inference, and what estimators therefore predict: "marginals" or "best labelling"."""
+    starts_independent: ClassVar[bool] = True
+    """Whether estimators begin at the weights of single variables; otherwise at 0."""
 
     @abstractmethod
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:

@@ -1,0 +1,145 @@
+"""The structured SVM against scikit-learn's, against a quadratic program over all labellings, and its own dual."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.svm import LinearSVC
+from tests.learning.margin_sets import features, frustrated_triangles, labellings, random_triangles
+from tests.oracles.local_polytope import write_out
+
+from intarsia import GridCRF, StructuredSVM
+from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError, TooLargeError
+from intarsia.inference import Status
+from intarsia.learning import example
+from intarsia.learning.svm_solvers import BlockFrankWolfe
+from intarsia.models import Templates, TemplateScores, template_graph
+
+SOLVERS = ["frank_wolfe", "subgradient"]
+
+
+def enumerated_minimum(data, ridge):
+    """Lowest objective by SLSQP over weights and slacks, a constraint for each labelling."""
+    mass = sum(one.mass for one in data)
+    n_weights, rows, sides = data[0].scores.n_weights, [], []
+    for i, one in enumerate(data):
+        y, slack = one.labels.y, np.eye(len(data))[i]
+        for z in labellings(one.scores.graph):
+            rows.append(np.concatenate([features(one.scores, y) - features(one.scores, z), slack]))
+            each = np.ones(len(y)) if one.labels.weights is None else one.labels.weights
+            sides.append(float(each[z != y].sum()))
+    rows, sides = np.array(rows), np.array(sides)
+    shares = np.array([one.weight / mass for one in data])
+
+    def value(point):
+        w = point[:n_weights]
+        return 0.5 * ridge * w @ w + shares @ point[n_weights:]
+
+    def slope(point):
+        return np.concatenate([ridge * point[:n_weights], shares])
+
+    start = np.concatenate([np.zeros(n_weights), np.full(len(data), 10.0)])
+    fits = {"type": "ineq", "fun": lambda point: rows @ point - sides, "jac": lambda point: rows}
+    found = minimize(
+        value, start, jac=slope, constraints=[fits], method="SLSQP", options={"maxiter": 500, "ftol": 1e-12}
+    )
+    assert found.success, found.message
+    return found.fun
+
+
+def test_single_variables_are_a_linear_svm():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 3))
+    y = (x @ [1.0, -1.0, 0.5] + 0.5 * rng.normal(size=30) > 0).astype(int)
+    templates = Templates({"node": 2}, {"node": 3})
+    graph = template_graph(templates, {"node": 30}, {})
+    data = [example(TemplateScores(templates, graph, {"node": x}, {}), y)]
+    ridge = 0.05
+    found = StructuredSVM(ridge=ridge, tol=1e-7, max_epochs=500).minimize(data, "lp_relaxation")
+    # One weight vector for each class: they are opposite, and half of the squares of the difference.
+    peer = LinearSVC(loss="hinge", C=2.0 / (ridge * 30), fit_intercept=False, tol=1e-9, max_iter=10**6).fit(x, y)
+    np.testing.assert_allclose(found.point[3:] - found.point[:3], peer.coef_[0], rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("solver", "ridge", "tol"), [("frank_wolfe", 0.5, 1e-6), ("frank_wolfe", 0.01, 1e-6), ("subgradient", 0.5, 2e-2)]
+)
+def test_objective_is_the_minimum_over_all_labellings(solver, ridge, tol):
+    data = random_triangles(n=6, noise=0.3, variable_weights=[1.0, 2.0, 0.5])
+    best = enumerated_minimum(data, ridge)
+    found = StructuredSVM(ridge=ridge, solver=solver, tol=tol, max_epochs=2000, path="none").minimize(
+        data, "brute_force"
+    )
+    gap, dual = found.history["gap"][-1], found.history["dual"][-1]
+    assert found.status is Status.CONVERGED
+    assert dual - 1e-9 <= best <= found.value + 1e-9
+    assert found.value - best <= gap + 1e-9 <= tol * found.value + 2e-9
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_relaxed_dual_is_below_every_relaxed_objective(solver):
+    data, ridge = frustrated_triangles(), 0.05
+    learner = StructuredSVM(ridge=ridge, solver=solver, tol=3e-2, max_epochs=500)
+    found = learner.minimize(data, "lp_relaxation")
+    mass = sum(one.mass for one in data)
+
+    def objective(weights):
+        total = 0.5 * ridge * weights @ weights
+        for one in data:
+            theta, graph = one.scores.theta(weights), one.scores.graph
+            cost = graph.zeros()
+            cost[:6] = 1.0
+            cost[graph.variable_ptr[:-1] + one.labels.y] = 0.0
+            total += (write_out(graph, theta + cost).value - features(one.scores, one.labels.y) @ weights) / mass
+        return total
+
+    assert found.status is Status.CONVERGED
+    assert objective(found.point) == pytest.approx(found.value, abs=1e-6)
+    rng = np.random.default_rng(0)
+    nearby = [found.point + scale * rng.normal(size=4) for scale in (0.0, 0.01, 0.1, 1.0) for _ in range(3)]
+    assert all(found.history["dual"][-1] <= objective(w) + 1e-9 for w in nearby)
+
+
+def test_fixed_scores_count_like_a_cost():
+    found = StructuredSVM(ridge=1e-3).minimize(diamond_examples(), "brute_force")
+    # By symmetry w = (-t, t); all four labels flip at once, at a score of 0.1 t: 2 * 4 is what the hinges cost at 0.
+    t = np.linspace(0.0, 100.0, 100001)
+    best = (1e-3 * t**2 + np.maximum(0.0, 4.0 - 0.1 * t) * 2 / 8).min()
+    assert found.value == pytest.approx(best, abs=1e-6)
+    assert found.history["misled"].sum() == 0
+
+
+def test_few_answers_are_kept_and_the_dual_stays_one(monkeypatch):
+    monkeypatch.setattr("intarsia.learning.svm_solvers._MOST_KEPT", 2)
+    data = random_triangles(n=6, noise=0.3, n_states=3)
+    best = enumerated_minimum(data, 0.1)
+    found = StructuredSVM(ridge=0.1, tol=1e-2).minimize(data, "brute_force")
+    assert found.history["dual"][-1] <= best + 1e-9 <= found.value + 2e-9
+    assert found.status is Status.CONVERGED
+
+
+def test_estimator():
+    y = [np.repeat([[0, 0, 1, 1]], 3, axis=0), np.repeat([[0, 1, 1, 1]], 3, axis=0)]
+    X = [labels[..., None] - 0.5 for labels in y]
+    crf = GridCRF(learner="structured_svm", inference="lp_relaxation", class_weight="balanced").fit(X, y)
+    assert crf.score(X, y) == 1.0
+    with pytest.raises(NotSupportedError, match="begins at 0"):
+        crf.set_params(warm_start=True).fit(X, y)
+
+
+def test_refusals():
+    with pytest.raises(NotSupportedError, match=r"example 0 has no single label at variable 2.*structured_perceptron"):
+        StructuredSVM().minimize(triangle_examples(), "lp_relaxation")
+    data = random_triangles(2)
+    with pytest.raises(NotSupportedError, match="does not stop early"):
+        StructuredSVM().minimize(data, "icm", validation=data)
+    with pytest.raises(InvalidInputError, match="ridge"):
+        StructuredSVM(ridge=0.0).minimize(data, "icm")
+    with pytest.raises(InvalidInputError, match="solver='cutting'"):
+        StructuredSVM(solver="cutting").minimize(data, "icm")
+    with pytest.raises(TooLargeError, match="subgradient"):
+        BlockFrankWolfe(np.ones(10**5), 10**5, 1.0)
+    with pytest.warns(ConvergenceWarning, match="duality gap of .* Raise max_epochs"):
+        StructuredSVM(tol=0.0, max_epochs=1).minimize(random_triangles(noise=0.5), "brute_force")
