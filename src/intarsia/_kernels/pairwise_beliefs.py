@@ -23,9 +23,15 @@ def _belief(i, slot_ptr, unary, rho, messages, belief):
     for q in range(slot_ptr[i], slot_ptr[i + 1]):
         for x in range(k):
             belief[x] *= messages[q, x]
+    if rho == 0.5:  # on a grid; a square root is much cheaper than a power
+        for x in range(k):
+            belief[x] = np.sqrt(belief[x])
+    elif rho != 1.0:
+        for x in range(k):
+            belief[x] = belief[x] ** rho
     total = 0.0
     for x in range(k):
-        belief[x] = unary[i, x] * (belief[x] if rho == 1.0 else belief[x] ** rho)
+        belief[x] *= unary[i, x]
         total += belief[x]
     return total
 

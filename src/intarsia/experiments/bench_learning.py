@@ -32,6 +32,7 @@ from intarsia.experiments.peers import Peer, find_peer
 from intarsia.experiments.workloads import GridWorkload, grid_workload
 from intarsia.gradients import GradientResult
 from intarsia.gradients.reversal import Reversal, reversal_of
+from intarsia.gradients.stack_memory import kept_stacks
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import infer
@@ -67,7 +68,7 @@ def bench_learning(repeats: int = 5, *, report: Report | None = None) -> list[Ro
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
     rows: list[Row] = []
-    with one_processor():
+    with one_processor(), kept_stacks():  # as a fit computes gradients
         tell("the author's program")
         rows.append(_beside_author(repeats))
         for n_states in _WANTED:
