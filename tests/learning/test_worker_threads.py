@@ -1,9 +1,11 @@
+import os
 import threading
 
 import pytest
+from joblib import parallel_config
 
 from intarsia.learning import worker_threads
-from intarsia.learning.worker_threads import run_in_threads
+from intarsia.learning.worker_threads import run_by_workers, run_in_threads
 
 
 def test_results_keep_their_order_and_threads_run_together(monkeypatch):
@@ -29,3 +31,12 @@ def test_errors_come_through(n_jobs):
 def test_one_worker_makes_no_thread():
     assert run_in_threads([threading.get_ident, threading.get_ident], 1) == [threading.get_ident()] * 2
     assert run_in_threads([], 2) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # so are workers of xdist
+def test_processes_where_joblib_is_told_to():
+    assert run_by_workers([os.getpid] * 2, 2) == [os.getpid()] * 2
+    with parallel_config("threading"):
+        assert run_by_workers([os.getpid] * 2, 2) == [os.getpid()] * 2
+    with parallel_config("multiprocessing"):
+        assert os.getpid() not in run_by_workers([os.getpid] * 2, 2)

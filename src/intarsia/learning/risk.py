@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
@@ -17,6 +16,7 @@ from intarsia.inference import InferenceMethod
 from intarsia.learning.example import Example
 from intarsia.learning.minimum import SummedObjective
 from intarsia.learning.preconditioning import FeatureCurvature, has_features
+from intarsia.learning.worker_threads import run_by_workers
 from intarsia.losses import DirectLoss, Loss
 
 # Examples are summed in this many parts, whatever the number of workers, so that results do not depend on it.
@@ -120,8 +120,9 @@ class Risk(SummedObjective):
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights."""
         value, gradient = 0.0, np.zeros(self.n_weights)
-        jobs = (
-            delayed(_sum)(
+        calls = [
+            partial(
+                _sum,
                 [self.examples[i] for i in part],
                 [self._seeds[i] for i in part],
                 self.loss,
@@ -130,11 +131,11 @@ class Risk(SummedObjective):
                 weights,
             )
             for part in self._parts
-        )
+        ]
         # Threads, unless joblib is configured otherwise: the kernels release the interpreter, and nothing need be
         # copied. Sums are in the order of the parts.
         with kept_stacks():
-            for part_value, part_gradient in Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs):
+            for part_value, part_gradient in run_by_workers(calls, self.n_jobs):
                 value += part_value
                 gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
