@@ -1,22 +1,23 @@
 """Chain models by CRFsuite, run inside its own environment and driven line by line.
 
-Started by `intarsia.experiments.peers` as `python -P crfsuite.py`. Each line on stdin is a JSON request with a key "do",
-each line on stdout the JSON answer:
+Started by `intarsia.experiments.peers` as `python -P crfsuite.py`. Each line on stdin is a JSON request with a key
+"do", each line on stdout the JSON answer:
 
     {"do": "load", "file": F}       npz: row_ptr, columns (features of positions, all of value 1), ptr (where sequences
                                     begin), labels (n,), every_pair (whether features have weights with all labels)
     {"do": "train", "c2": C, "max_iterations": N, "epsilon": E}
-                                    L-BFGS from 0, stopped by N or by |gradient| <= E max(1, |weights|); loss and seconds
-                                    of each iteration, without reading the data
+                                    L-BFGS from 0, stopped by N or by |gradient| <= E max(1, |weights|); loss after each
+                                    iteration, seconds since the features were made, evaluations in it
     {"do": "weights", "file": F}    write rows (feature, label, weight) of the last model
     {"do": "transitions", "file": F}  write its table (n_labels, n_labels)
-    {"do": "chain", "file": F}      npz: unary (T, k); a model with a table of its own is made for sequences of that kind
-    {"do": "infer"}                 one timed forward-backward pass over the chain: one marginal is read, which computes
-                                    all messages; reading them all one by one would take longer
+    {"do": "chain", "file": F}      npz: unary (T, k); a model is made that has these scores, and a table of its own
+    {"do": "infer", "all": B}       one timed call for the chain: all marginals, which CRFsuite gives one by one; or a
+                                    single one, which is when it computes its messages
     {"do": "marginals", "file": F}  write them all (T, k)
 """
 
 import importlib.metadata
+import itertools
 import json
 import os
 import random
@@ -28,6 +29,19 @@ import numpy as np
 import pycrfsuite
 
 VERSION = f"python-crfsuite {importlib.metadata.version('python-crfsuite')}"
+
+
+class Trainer(pycrfsuite.Trainer):
+    """A trainer that notes when each iteration has ended; CRFsuite itself tells the time of the processor."""
+
+    def message(self, message):
+        n = len(self.logparser.iterations)
+        super().message(message)
+        if self.logparser.featgen_seconds is not None and not self.stamps:
+            self.stamps.append(time.perf_counter())  # features are made, now it begins
+        # A heading comes before the figures of its iteration, which has ended then.
+        if len(self.logparser.iterations) > n:
+            self.stamps.append(time.perf_counter())
 
 
 class Session:
@@ -44,8 +58,8 @@ class Session:
             self.every_pair = bool(data["every_pair"])
         self.n_labels = max(labels) + 1
         start = time.perf_counter()
-        self.trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
-        for a, b in zip(ptr[:-1], ptr[1:], strict=True):
+        self.trainer = Trainer(algorithm="lbfgs", verbose=False)
+        for a, b in itertools.pairwise(ptr):
             items = [[str(c) for c in columns[rows[t] : rows[t + 1]]] for t in range(a, b)]
             self.trainer.append(items, [str(y) for y in labels[a:b]])
         return {"seconds": time.perf_counter() - start, "version": VERSION}
@@ -62,13 +76,13 @@ class Session:
                 "feature.possible_transitions": True,
             }
         )
-        self.found = None
+        self.found, self.trainer.stamps = None, []
         self.trainer.train(self.model)
-        steps = self.trainer.logparser.iterations
+        steps, stamps = self.trainer.logparser.iterations, self.trainer.stamps
         return {
             "losses": [step["loss"] for step in steps],
-            "seconds": [step["time"] for step in steps],
-            "evaluations": sum(step["linesearch_trials"] for step in steps),
+            "seconds": [stamp - stamps[0] for stamp in stamps[1:]],
+            "evaluations": [step["linesearch_trials"] for step in steps],
         }
 
     def info(self):
@@ -112,17 +126,17 @@ class Session:
         self.length = len(rows)
         return {"version": VERSION}
 
-    def infer(self):
+    def infer(self, all):
+        names = [str(y) for y in range(self.n_labels)] if all else ["0"]
+        marginal, positions = self.tagger.marginal, range(self.length if all else 1)
         start = time.perf_counter()
         self.tagger.set(self.items)
-        self.tagger.marginal("0", 0)
+        self.last = [[marginal(y, t) for y in names] for t in positions]
         return {"seconds": time.perf_counter() - start}
 
     def marginals(self, file):
-        self.tagger.set(self.items)
-        names = [str(y) for y in range(self.n_labels)]
-        found = [[self.tagger.marginal(y, t) for y in names] for t in range(self.length)]
-        np.savez(file, marginals=np.array(found))
+        self.infer(True)
+        np.savez(file, marginals=np.array(self.last))
         return {}
 
 

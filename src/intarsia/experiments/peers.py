@@ -103,9 +103,13 @@ class Peer:
 
     def load(self, **arrays: Any) -> dict[str, Any]:
         """Hand a model over as an npz file: the same bits on both sides."""
+        return self.hand("load", **arrays)
+
+    def hand(self, do: str, **arrays: Any) -> dict[str, Any]:
+        """Send a request that takes arrays, as an npz file."""
         file = self._file("model.npz")
         np.savez(file, **arrays)
-        return self.ask("load", file=file)
+        return self.ask(do, file=file)
 
     def fetch(self, what: str) -> Any:
         """Ask for an array, which comes back as an npz file."""

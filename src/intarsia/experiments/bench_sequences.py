@@ -1,0 +1,242 @@
+"""Speed of chain models beside CRFsuite and pytorch-crf: marginals, global preferences, and training.
+
+Marginals are judged against messages in logarithms and whole arrays: nothing of that is shared with what is timed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+from scipy.special import logsumexp
+
+from intarsia._validation import FloatArray, IntArray, check_number
+from intarsia.energies import Count, MeasuredEnergy, Squared
+from intarsia.exceptions import ConvergenceWarning, MissingDataError
+from intarsia.experiments.measurement import Report, Row, bench_row, fastest_in_turns, one_processor, seconds_of
+from intarsia.experiments.peers import find_peer
+from intarsia.experiments.sequence_training import chunking_task, letters_task, train_in_threads, train_rows
+from intarsia.experiments.sequence_workloads import long_chain, words_to_infer
+from intarsia.graph import chain_graph
+from intarsia.graph.chains import ChainBatch
+from intarsia.inference import infer
+from intarsia.inference.bethe_rda import BetheRDA
+from intarsia.inference.chains import chain_marginals
+from intarsia.inference.method import Answer, Problem
+from intarsia.inference.tree import Tree
+
+_AT_LEAST = 2.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
+_WORDS = 5000
+_SENTENCES = 8936  # all
+_BATCH = 6877
+_CHAIN = 1000
+_TILTED = 200  # positions of the chain with a global preference
+_ERROR_IS = "largest error of a marginal, against a pass in logarithms"
+_CALLS_ARE = "calls of the oracle per iteration"
+
+
+def bench_sequences(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+    """Rows of `intarsia bench sequences`; takes several minutes.
+
+    Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None, and
+    without the CoNLL-2000 files their rows are left out.
+
+    Parameters
+    ----------
+    repeats : int
+        Timed runs of each program, taking turns after a warm-up; the fastest counts. Fits to the end are run once.
+    report : callable, optional
+        Is told in a line what is being measured.
+    """
+    check_number(repeats, "bench: repeats", low=1, integer=True)
+    tell: Report = report or (lambda line: None)
+    rows: list[Row] = []
+    letters = letters_task(_WORDS)
+    with one_processor():
+        tell("marginals of many words")
+        rows.append(_many_words(repeats))
+        tell("marginals of one long chain")
+        rows += _one_chain(repeats)
+        tell("a global preference")
+        rows.append(_global_preference(repeats))
+        rows += train_rows(letters, repeats, tell)
+        try:
+            chunks = chunking_task(_SENTENCES)
+        except MissingDataError as missing:
+            tell(f"left out: {missing}")
+        else:
+            rows += train_rows(chunks, repeats, tell)
+    tell(f"{letters.name}: two workers")
+    rows.append(train_in_threads(letters, repeats))
+    return rows
+
+
+# ---------------------------------------------------------------- marginals
+
+
+def reference_marginals(batch: ChainBatch) -> FloatArray:
+    """Marginals of positions, by messages in logarithms, all sequences at once; for batches of moderate size.
+
+    Examples
+    --------
+    Labellings 00, 01, 10, 11 of two positions have weights 2, 1, 3, 6:
+
+    >>> batch = ChainBatch(np.log([[1, 3], [1, 1]]), [0, 2], np.log([[2, 1], [1, 2]]))
+    >>> (12 * reference_marginals(batch)).round(12)
+    array([[3., 9.],
+           [5., 7.]])
+    """
+    lengths, starts = np.diff(batch.ptr), batch.ptr[:-1]
+    forward, backward = batch.nodes.copy(), np.zeros_like(batch.nodes)
+    longest = int(lengths.max(initial=0))
+    for t in range(1, longest):
+        own = np.flatnonzero(lengths > t)
+        at, table = starts[own] + t, _tables_into(batch, own, t)
+        forward[at] += logsumexp(forward[at - 1][:, :, None] + table, axis=1)
+    for t in range(longest - 1, 0, -1):
+        own = np.flatnonzero(lengths > t)
+        at, table = starts[own] + t, _tables_into(batch, own, t)
+        backward[at - 1] = logsumexp(table + (batch.nodes[at] + backward[at])[:, None, :], axis=2)
+    both = forward + backward
+    return np.asarray(np.exp(both - logsumexp(both, axis=1, keepdims=True)), dtype=np.float64)
+
+
+def _tables_into(batch: ChainBatch, sequences: IntArray, t: int) -> FloatArray:
+    """Tables of the steps into position t of some sequences."""
+    if batch.has_table_per_step:
+        return batch.transitions[batch.ptr[sequences] + t - 1 - sequences]
+    return batch.transitions[None]
+
+
+def _error(found: FloatArray, batch: ChainBatch) -> float:
+    return float(np.abs(found - reference_marginals(batch)).max())
+
+
+def _many_words(repeats: int) -> Row:
+    """Marginals, expected transitions and log Z of all words in one call."""
+    batch = words_to_infer(_BATCH)
+
+    def ours() -> float:  # with the checks of a new batch
+        return seconds_of(lambda: chain_marginals(ChainBatch(batch.nodes, batch.ptr, batch.transitions)))
+
+    timed: dict[str, Callable[[], float]] = {"ours": ours}
+    more: Row = {}
+    with ExitStack() as stack:
+        peer = find_peer("pytorch_crf")
+        if peer is not None:
+            stack.enter_context(peer)
+            more["peer_version"] = peer.load(nodes=batch.nodes, ptr=batch.ptr, transitions=batch.transitions)["version"]
+            timed["peer"] = lambda: float(peer.ask("infer")["seconds"])
+        best = fastest_in_turns(timed, repeats, _AT_LEAST)
+        if peer is not None:
+            more["peer_quality"] = _error(peer.fetch("marginals"), batch)
+    return bench_row(
+        f"{batch.n_sequences} words x {batch.n_labels} labels: marginals and log Z",
+        best["ours"],
+        "pytorch-crf with autograd, float32",
+        best.get("peer"),
+        wanted="ratio >= 5",
+        ours_quality=_error(chain_marginals(batch).nodes, batch),
+        quality_is=_ERROR_IS,
+        **more,
+    )
+
+
+def _one_chain(repeats: int) -> list[Row]:
+    """A chain with a table for each step, beside CRFsuite with a single one; then both with the same single one."""
+    batch = long_chain(_CHAIN)
+
+    def ours() -> float:
+        return seconds_of(lambda: chain_marginals(ChainBatch(batch.nodes, batch.ptr, batch.transitions)))
+
+    timed: dict[str, Callable[[], float]] = {"steps": ours}
+    more: Row = {}
+    with ExitStack() as stack:
+        peer = find_peer("crfsuite")
+        same = batch
+        if peer is not None:
+            stack.enter_context(peer)
+            more["peer_version"] = peer.hand("chain", unary=batch.nodes)["version"]
+            same = ChainBatch(batch.nodes, batch.ptr, peer.fetch("transitions"))
+            timed["one table"] = lambda: seconds_of(lambda: chain_marginals(same))
+            timed["peer"] = lambda: float(peer.ask("infer", all=True)["seconds"])
+            timed["peer pass"] = lambda: float(peer.ask("infer", all=False)["seconds"])
+        best = fastest_in_turns(timed, repeats, _AT_LEAST)
+        if peer is not None:
+            more["peer_quality"] = _error(peer.fetch("marginals"), same)
+    name = f"chain of {batch.n_positions} x {batch.n_labels} labels"
+    rows = [
+        bench_row(
+            f"{name}, a table per step: all marginals, log Z",
+            best["steps"],
+            "CRFsuite with one table",
+            best.get("peer"),
+            wanted="ratio >= 3",
+            ours_quality=_error(chain_marginals(batch).nodes, batch),
+            quality_is=_ERROR_IS,
+            **more,
+        )
+    ]
+    if "peer" in best:
+        rows.append(
+            bench_row(
+                f"{name}, one table for both: all marginals, log Z",
+                best["one table"],
+                "CRFsuite, messages alone",
+                best["peer pass"],
+                ours_quality=_error(chain_marginals(same).nodes, same),
+                quality_is=_ERROR_IS,
+                **more,
+            )
+        )
+    return rows
+
+
+# ---------------------------------------------------------------- a global preference
+
+
+class _TimedTree(Tree):
+    """The oracle, with a clock."""
+
+    seconds = 0.0
+    calls = 0
+
+    def run(self, problem: Problem) -> Answer:
+        """Answer, and note how long it took."""
+        answers: list[Answer] = []
+        _TimedTree.seconds += seconds_of(lambda: answers.append(super(_TimedTree, self).run(problem)))
+        _TimedTree.calls += 1
+        return answers[0]
+
+
+def _global_preference(repeats: int) -> Row:
+    """What a Bethe projection costs beyond its calls of the oracle: one per iteration, and one at either end."""
+    batch = long_chain(_TILTED)
+    graph = chain_graph(batch.n_positions, batch.n_labels)
+    theta = graph.pack(batch.nodes, batch.transitions)
+    energy = MeasuredEnergy(Count(0), Squared(1.0), psi=10.0)
+    iterations = 50
+    shares: list[tuple[float, float, int]] = []
+
+    def run() -> float:
+        _TimedTree.seconds, _TimedTree.calls = 0.0, 0
+        method = BetheRDA(energy=energy, oracle=_TimedTree(), max_iter=iterations, tol=0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # so many iterations are asked for
+            seconds = seconds_of(lambda: infer(graph, theta, method))
+        shares.append((seconds, _TimedTree.seconds, _TimedTree.calls))
+        return seconds
+
+    best = fastest_in_turns({"ours": run}, repeats, _AT_LEAST)
+    _, oracle, calls = min(shares)
+    return bench_row(
+        f"chain of {batch.n_positions} x {batch.n_labels} labels: bethe_rda, by call of the oracle",
+        best["ours"] / calls,
+        "a call of its oracle",
+        oracle / calls,
+        wanted="ratio >= 0.833",
+        ours_quality=calls / iterations,
+        quality_is=_CALLS_ARE,
+    )
