@@ -4,7 +4,8 @@ Started by `intarsia.experiments.peers` as `python -P clarabel.py`. Each line on
 "do", each line on stdout the JSON answer:
 
     {"do": "load", "file": F}             npz with counts (T, s), theta (s, s) and n_walkers
-    {"do": "solve", "time_limit": S}      build and solve; seconds of both, objective, status
+    {"do": "solve", "time_limit": S,      build and solve; seconds of both, objective, status
+     "memory_limit": B}
 
 The problem is the one of `intarsia.collective.infer_flows` with Poisson counts of rate 1: over the walkers n_t[i, j] on
 each move, entropy of the first step plus conditional entropies of the moves, which are relative entropies and so fit
@@ -12,6 +13,7 @@ exponential cones. `objective` is in the units of `infer_flows`, without the con
 """
 
 import json
+import resource
 import sys
 import time
 
@@ -27,7 +29,8 @@ class Session:
             self.counts, self.theta, self.n_walkers = data["counts"], data["theta"], float(data["n_walkers"])
         return {"versions": {"cvxpy": cp.__version__}}
 
-    def solve(self, time_limit):
+    def solve(self, time_limit, memory_limit):
+        resource.setrlimit(resource.RLIMIT_AS, (int(memory_limit), int(memory_limit)))
         wall, processor = time.perf_counter(), time.process_time()
         problem = self.build()
         try:

@@ -10,11 +10,18 @@ import typer
 from intarsia.cli.output import check_folder_of, console, note, number, save_json, write_json
 
 # Name -> function of the module of the same name in `intarsia.experiments`; it takes (repeats, report=) and gives rows.
-_BENCHMARKS = {"inference": "bench_inference", "learning": "bench_learning", "sequences": "bench_sequences"}
+_BENCHMARKS = {
+    "inference": "bench_inference",
+    "learning": "bench_learning",
+    "sequences": "bench_sequences",
+    "collective": "bench_collective",
+}
 
 
 def bench_command(
-    name: Annotated[str, typer.Argument(help="What to measure: inference, learning or sequences.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="What to measure: inference, learning, sequences or collective.", show_default=False)
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     repeats: Annotated[int, typer.Option(help="Timed runs of each program; the fastest counts.")] = 5,
     output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file too.")] = None,

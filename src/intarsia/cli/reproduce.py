@@ -23,8 +23,8 @@ def reproduce_command(
 ) -> None:
     """A table or figure of a paper beside ours.
 
-    Names: misspecification, perturbation, denoising, horses, backgrounds, truncation. Each row is kept as soon as it
-    is done, so a run that was ended goes on where it was when the command is given again.
+    Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds. Each row
+    is kept as soon as it is done, so a run that was ended goes on where it was when the command is given again.
 
     Example: `intarsia reproduce denoising --quick`
     """

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Each is a module of this folder with one function of the same name: (quick, data) -> Experiment.
-EXPERIMENTS = ("misspecification", "perturbation", "denoising", "horses", "backgrounds", "truncation")
+EXPERIMENTS = (
+    "misspecification",
+    "perturbation",
+    "denoising",
+    "horses",
+    "backgrounds",
+    "truncation",
+    "collective",
+    "birds",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +47,7 @@ class Finding:
     arrays : dict of arrays
         What the figures are drawn from.
     settings : dict
-        All that is needed to repeat it; JSON types only.
+        All that is needed to repeat it; JSON types only. A "note" among them becomes the status of its rows.
     seconds : float
         How long it took; set by whoever runs the task.
     """
@@ -102,7 +111,7 @@ class Experiment:
                         "unit": task.unit,
                         "n": None if finding is None else finding.n,
                         "seconds": None if finding is None else finding.seconds,
-                        "status": "not run" if finding is None else "done",
+                        "status": "not run" if finding is None else finding.settings.get("note", "done"),
                         "settings": {} if finding is None else finding.settings,
                     }
                 )
