@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, Any
 from intarsia._version import __version__
 
 if TYPE_CHECKING:
+    from intarsia.collective import (
+        CollectiveChain,
+        CollectiveResult,
+        Exact,
+        Gaussian,
+        Moves,
+        Poisson,
+        all_moves,
+        infer_flows,
+        make_moves,
+        moves_within,
+    )
     from intarsia.gradients.back_propagation import BackPropagation
     from intarsia.gradients.implicit import ImplicitGradient
     from intarsia.gradients.perturbation import PerturbationGradient
@@ -84,6 +96,10 @@ if TYPE_CHECKING:
     from intarsia.losses.saddle_point import SaddlePoint
 
 _WHERE = {
+    "intarsia.collective": (
+        "CollectiveChain", "CollectiveResult", "Exact", "Gaussian", "Moves", "Poisson", "all_moves", "infer_flows",
+        "make_moves", "moves_within",
+    ),
     "intarsia.graph": (
         "FactorGraph", "FactorKind", "GraphBatch", "GraphBuilder", "batch_graphs", "chain_graph", "complete_graph",
         "from_edges", "from_networkx", "grid_graph", "star_graph", "tree_graph",
