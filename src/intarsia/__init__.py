@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from intarsia.inference.bethe_mirror_descent import BetheMirrorDescent
     from intarsia.inference.bethe_rda import BetheRDA
     from intarsia.inference.brute_force import BruteForce
+    from intarsia.inference.dual_decomposition import DualDecomposition
     from intarsia.inference.gibbs import Gibbs
     from intarsia.inference.graph_cut import GraphCut
     from intarsia.inference.icm import ICM
@@ -117,6 +118,7 @@ _WHERE = {
     "intarsia.inference.bethe_mirror_descent": ("BetheMirrorDescent",),
     "intarsia.inference.bethe_rda": ("BetheRDA",),
     "intarsia.inference.brute_force": ("BruteForce",),
+    "intarsia.inference.dual_decomposition": ("DualDecomposition",),
     "intarsia.inference.gibbs": ("Gibbs",),
     "intarsia.inference.graph_cut": ("GraphCut",),
     "intarsia.inference.icm": ("ICM",),

@@ -104,6 +104,8 @@ def _history(answer: Answer, temperature: float, constant: float) -> dict[str, F
     history = dict(answer.history)
     for key in [key for key in history if key.endswith("log_partition")]:
         history[key] = temperature * history[key] + constant
+    for key in [key for key in ("lower_bound", "upper_bound") if key in history]:
+        history[key] = history[key] + constant
     return {key: frozen(values) for key, values in history.items()}
 
 

@@ -22,6 +22,7 @@ METHODS: Registry[InferenceMethod] = Registry(
         "lp_relaxation": "LPRelaxation",
         "integer_program": "IntegerProgram",
         "graph_cut": "GraphCut",
+        "dual_decomposition": "DualDecomposition",
         "bethe_rda": "BetheRDA",
         "bethe_mirror_descent": "BetheMirrorDescent",
         "bethe_accelerated": "BetheAccelerated",

@@ -1,0 +1,284 @@
+"""Sweeps of sequential reweighted message passing, hard and smoothed, over factors of any scope.
+
+A message `delta` of the pair (factor c, variable v) moves score from the factor to the variable. With
+
+    D(delta) = sum_v max_x [theta_v(x) + sum_c delta_cv(x)] + sum_c max_x_c [theta_c(x_c) - sum_v delta_cv(x_v)]
+
+every delta gives an upper bound on the best score. A sweep in one direction visits the variables in order. At each, the
+factors that began earlier hand over their max-marginal, and what has come together is shared out in equal parts to the
+factors that go on (Kolmogorov2015); D never rises. With a temperature t > 0, max becomes t log sum exp of 1/t times
+the argument: slower, but it does not get stuck (Savchynskyy2012).
+
+States that turn out to be impossible get `unary` = -inf and `delta` = +inf in all factors at their variable. `graph` is
+(n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx, first, last, start, kind, truncation,
+message_ptr), where `first` and `last` are the factor's variables of lowest and highest index, `start`, `kind` and
+`truncation` those of its table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+
+@kernel
+def _soften(values, k, peak, t):
+    """Smoothed maximum `t log sum exp(values / t)`, by way of the hard one."""
+    if peak == -np.inf:
+        return peak
+    total = 0.0
+    for x in range(k):
+        total += np.exp((values[x] - peak) / t)
+    return peak + t * np.log(total)
+
+
+@kernel
+def _pair_marginal(table, k, j, row_wise, other, t, out, work):
+    """Max-marginal of a k x j or j x k table less the other variable's message, for the variable with k states."""
+    if row_wise:
+        for x in range(k):
+            peak = -np.inf
+            for y in range(j):
+                work[y] = table[x * j + y] - other[y]
+                peak = max(peak, work[y])
+            out[x] = peak if t == 0.0 else _soften(work, j, peak, t)
+        return
+    for x in range(k):
+        out[x] = -np.inf
+    for y in range(j):
+        for x in range(k):
+            out[x] = max(out[x], table[y * k + x] - other[y])
+    if t > 0.0:
+        for x in range(k):
+            work[x] = 0.0
+        for y in range(j):
+            for x in range(k):
+                if out[x] > -np.inf:
+                    work[x] += np.exp((table[y * k + x] - other[y] - out[x]) / t)
+        for x in range(k):
+            if out[x] > -np.inf:
+                out[x] += t * np.log(work[x])
+
+
+@kernel
+def _potts_marginal(weight, k, other, t, out, work):
+    """The same for [x == y] times a weight, in O(k)."""
+    if t == 0.0:
+        best, second, at = -np.inf, -np.inf, -1
+        for y in range(k):
+            if -other[y] > best:
+                best, second, at = -other[y], best, y
+            elif -other[y] > second:
+                second = -other[y]
+        for x in range(k):
+            out[x] = max(second if x == at else best, weight - other[x])
+        return
+    peak = -np.inf
+    for y in range(k):
+        peak = max(peak, -other[y])
+    if peak == -np.inf:
+        out[:k] = -np.inf
+        return
+    after = 0.0
+    for x in range(k - 1, -1, -1):  # sums over all other states, from both ends
+        work[x] = after
+        after += np.exp((-other[x] - peak) / t)
+    before = 0.0
+    for x in range(k):
+        rest = before + work[x]
+        own = np.exp((-other[x] - peak) / t)
+        before += own
+        apart = peak + t * np.log(rest) if rest > 0.0 else -np.inf
+        equal = weight - other[x]
+        high = max(apart, equal)
+        low = min(apart, equal)
+        out[x] = high if low == -np.inf else high + t * np.log1p(np.exp((low - high) / t))
+
+
+@kernel
+def _distance_score(kind, weight, truncation, x, y):
+    gap = float(abs(x - y))
+    return -weight * min(gap if kind == 2 else gap * gap, truncation)
+
+
+@kernel
+def _distance_marginal(kind, weight, truncation, k, other, t, out, work):
+    """The same for the truncated kinds."""
+    for x in range(k):
+        peak = -np.inf
+        for y in range(k):
+            work[y] = _distance_score(kind, weight, truncation, x, y) - other[y]
+            peak = max(peak, work[y])
+        out[x] = peak if t == 0.0 else _soften(work, k, peak, t)
+
+
+@kernel
+def _wide_marginal(c, own, theta, delta, t, labels, digits, out, work, graph):
+    """The same for a table of any scope; variables with a label >= 0 are held to it and their messages left out."""
+    n_states, scope_ptr, scope_idx, start, message_ptr = graph[0], graph[5], graph[6], graph[9], graph[12]
+    first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
+    k = n_states[scope_idx[own]]
+    for x in range(k):
+        out[x], work[x] = -np.inf, 0.0
+    for round in range(2 if t > 0.0 else 1):
+        for d in range(width):
+            v = scope_idx[first + d]
+            digits[d] = labels[v] if labels[v] >= 0 else 0
+        while True:
+            at, taken = 0, 0.0
+            for d in range(width):
+                v = scope_idx[first + d]
+                at = at * n_states[v] + digits[d]
+                if first + d != own and labels[v] < 0:
+                    taken += delta[message_ptr[first + d] + digits[d]]
+            value, x = theta[start[c] + at] - taken, digits[own - first]
+            if round == 0:
+                out[x] = max(out[x], value)
+            elif out[x] > -np.inf:
+                work[x] += np.exp((value - out[x]) / t)
+            d = width - 1
+            while d >= 0:
+                v = scope_idx[first + d]
+                if labels[v] < 0:
+                    digits[d] += 1
+                    if digits[d] < n_states[v]:
+                        break
+                    digits[d] = 0
+                d -= 1
+            if d < 0:
+                break
+    if t > 0.0:
+        for x in range(k):
+            if out[x] > -np.inf:
+                out[x] += t * np.log(work[x])
+
+
+@kernel
+def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
+    """Max-marginal of factor c at its pair `own`, that pair's message left out."""
+    n_states, scope_ptr, scope_idx, start, kind, truncation, message_ptr = (
+        graph[0], graph[5], graph[6], graph[9], graph[10], graph[11], graph[12]
+    )  # fmt: skip
+    first = scope_ptr[c]
+    k = n_states[scope_idx[own]]
+    if scope_ptr[c + 1] - first != 2:
+        _wide_marginal(c, own, theta, delta, t, free, digits, out, work, graph)
+        return
+    pair = 2 * first + 1 - own
+    j = n_states[scope_idx[pair]]
+    other = delta[message_ptr[pair] : message_ptr[pair] + j]
+    if kind[c] == 0:
+        _pair_marginal(theta[start[c] : start[c] + k * j], k, j, own == first, other, t, out, work)
+    elif kind[c] == 1:
+        _potts_marginal(theta[start[c]], k, other, t, out, work)
+    else:
+        _distance_marginal(kind[c], theta[start[c]], truncation[c], k, other, t, out, work)
+
+
+@kernel
+def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work, graph):
+    """Visit every variable once; return D, a bound on the best score if t is 0, or NaN when nothing is possible.
+
+    `beliefs` receives what came together at each variable before it was shared out.
+    """
+    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[0], graph[1], graph[2], graph[3], graph[4]
+    first, last, message_ptr = graph[7], graph[8], graph[12]
+    n = n_states.shape[0]
+    value = 0.0
+    for step in range(n):
+        v = step if forward else n - 1 - step
+        k, base = n_states[v], variable_ptr[v]
+        field = beliefs[base : base + k]
+        field[:] = unary[base : base + k]
+        n_in, n_out = 0, 0
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            c = factor_of_pair[pair]
+            begins, ends = first[c] == v, last[c] == v
+            if not forward:
+                begins, ends = ends, begins
+            message = delta[message_ptr[pair] : message_ptr[pair] + k]
+            n_out += not ends
+            if not begins:
+                n_in += 1
+                _marginal(c, pair, theta, delta, t, free, digits, out, work, graph)
+                top = -np.inf
+                for x in range(k):
+                    if unary[base + x] > -np.inf:
+                        top = max(top, out[x])
+                if top == -np.inf:
+                    return np.nan
+                for x in range(k):
+                    if unary[base + x] > -np.inf:
+                        message[x] = out[x] - top
+                if ends:
+                    value += top
+            for x in range(k):
+                if unary[base + x] > -np.inf:
+                    field[x] += message[x]
+        top = -np.inf
+        for x in range(k):
+            top = max(top, field[x])
+            if field[x] == -np.inf and unary[base + x] > -np.inf:
+                unary[base + x] = -np.inf
+                for q in range(pair_ptr[v], pair_ptr[v + 1]):
+                    delta[message_ptr[pair_idx[q]] + x] = np.inf
+        if top == -np.inf:
+            return np.nan
+        parts = max(n_in, n_out, 1)
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            c = factor_of_pair[pair]
+            if (last[c] if forward else first[c]) != v:
+                for x in range(k):
+                    if field[x] > -np.inf:
+                        delta[message_ptr[pair] + x] -= field[x] / parts
+        share = (parts - n_out) / parts
+        value += share * top
+        if t > 0.0 and share > 0.0:
+            total = 0.0
+            for x in range(k):
+                total += np.exp((field[x] - top) / (parts * t))
+            value += share * parts * t * np.log(total)
+    return value
+
+
+@kernel
+def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
+    """Labelling variable by variable: best state given the labels before it, later ones at their max-marginal.
+
+    To be called after a sweep in the other direction; `labels` comes as -1 and is filled in.
+    """
+    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[0], graph[1], graph[2], graph[3], graph[4]
+    scope_ptr, scope_idx, start, kind, truncation = graph[5], graph[6], graph[9], graph[10], graph[11]
+    n = n_states.shape[0]
+    field = np.empty(out.shape[0])
+    for step in range(n):
+        v = step if forward else n - 1 - step
+        k, base = n_states[v], variable_ptr[v]
+        for x in range(k):
+            field[x] = unary[base + x]
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            pair = pair_idx[q]
+            c = factor_of_pair[pair]
+            if kind[c] == 0:
+                _wide_marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
+            else:
+                state = labels[scope_idx[2 * scope_ptr[c] + 1 - pair]]
+                if state < 0:
+                    _marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
+                elif kind[c] == 1:
+                    for x in range(k):
+                        out[x] = theta[start[c]] if x == state else 0.0
+                else:
+                    for x in range(k):
+                        out[x] = _distance_score(kind[c], theta[start[c]], truncation[c], x, state)
+            for x in range(k):
+                if field[x] > -np.inf:
+                    field[x] += out[x]
+        best = 0
+        for x in range(k):
+            if field[x] > field[best]:
+                best = x
+        labels[v] = best

@@ -1,0 +1,179 @@
+"""Local search with large moves: all variables of a random induced forest go to their joint optimum, the rest fixed.
+
+A forest is grown so that no factor holds more than two of its variables and no cycle closes; what is left of each
+factor then is a score of one or two variables, and dynamic programming is exact. The score never falls (Hamze2004 uses
+such trees for sampling). `graph` is that of `sweep_icm`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+
+@kernel
+def _root_of(group, v):
+    while group[v] != v:
+        group[v] = group[group[v]]
+        v = group[v]
+    return v
+
+
+@kernel
+def _grow_forest(order, chosen, group, held, seen, graph):
+    """Mark the variables of a maximal forest in `chosen`; `held` counts them in each factor."""
+    pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[2], graph[3], graph[4], graph[5], graph[6]
+    for v in range(chosen.shape[0]):
+        chosen[v], group[v], seen[v] = False, v, -1
+    held[:] = 0
+    for v in order:
+        fits = True
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            c = factor_of_pair[pair_idx[q]]
+            if held[c] == 0:
+                continue
+            if held[c] > 1:
+                fits = False
+                break
+            for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                u = scope_idx[s]
+                if chosen[u]:
+                    root = _root_of(group, u)
+                    if seen[root] == v:  # joined already by another factor
+                        fits = False
+                    seen[root] = v
+            if not fits:
+                break
+        if not fits:
+            continue
+        chosen[v] = True
+        for q in range(pair_ptr[v], pair_ptr[v + 1]):
+            c = factor_of_pair[pair_idx[q]]
+            if held[c] == 1:
+                for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                    if chosen[scope_idx[s]] and scope_idx[s] != v:
+                        group[_root_of(group, scope_idx[s])] = v
+            held[c] += 1
+
+
+@kernel
+def _place(c, a, b, y, graph):
+    """Where the table of c is read: base, and the steps of pairs a and b (b may be -1), the others as in y."""
+    n_states, scope_ptr, scope_idx, table_of_factor, table_ptr = graph[0], graph[5], graph[6], graph[7], graph[8]
+    at, stride, step_a, step_b = table_ptr[table_of_factor[c]], 1, 0, 0
+    for s in range(scope_ptr[c + 1] - 1, scope_ptr[c] - 1, -1):
+        if s == a:
+            step_a = stride
+        elif s == b:
+            step_b = stride
+        else:
+            at += stride * y[scope_idx[s]]
+        stride *= n_states[scope_idx[s]]
+    return at, step_a, step_b
+
+
+@kernel
+def _by_distance(kind, weight, truncation, x, z):
+    gap = float(abs(x - z))
+    if kind == 1:
+        return weight if gap == 0.0 else 0.0
+    return -weight * min(gap if kind == 2 else gap * gap, truncation)
+
+
+@kernel
+def _add_fixed(v, k, theta, y, held, field, graph):
+    """Scores of v alone: its own, and of factors in which it is the only variable that moves."""
+    variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[1:7]
+    table_of_factor, table_ptr, kinds, truncation = graph[7:]
+    for x in range(k):
+        field[x] += theta[variable_ptr[v] + x]
+    for q in range(pair_ptr[v], pair_ptr[v + 1]):
+        pair = pair_idx[q]
+        c = factor_of_pair[pair]
+        if held[c] > 1:
+            continue
+        t = table_of_factor[c]
+        if kinds[t] == 0:
+            at, step, _ = _place(c, pair, -1, y, graph)
+            for x in range(k):
+                field[x] += theta[at + x * step]
+        else:
+            state = y[scope_idx[2 * scope_ptr[c] + 1 - pair]]
+            for x in range(k):
+                field[x] += _by_distance(kinds[t], theta[table_ptr[t]], truncation[t], x, state)
+
+
+@kernel
+def _send(v, u, c, theta, y, fields, choice, n_states, graph):
+    """Add to the field of u the best that v can do for each of u's states, and remember how."""
+    scope_ptr, scope_idx, table_of_factor, table_ptr, kinds, truncation = (
+        graph[5], graph[6], graph[7], graph[8], graph[9], graph[10]
+    )  # fmt: skip
+    t = table_of_factor[c]
+    a, b = -1, -1
+    for s in range(scope_ptr[c], scope_ptr[c + 1]):
+        if scope_idx[s] == v:
+            a = s
+        elif scope_idx[s] == u:
+            b = s
+    at, step_v, step_u = _place(c, a, b, y, graph) if kinds[t] == 0 else (0, 0, 0)
+    for z in range(n_states[u]):
+        best, value = y[v], -np.inf
+        for x in range(n_states[v]):
+            if kinds[t] == 0:
+                score = fields[v, x] + theta[at + x * step_v + z * step_u]
+            else:
+                score = fields[v, x] + _by_distance(kinds[t], theta[table_ptr[t]], truncation[t], x, z)
+            if score > value:
+                best, value = x, score
+        choice[v, z] = best
+        fields[u, z] += value
+
+
+@kernel
+def move_forest(theta, y, order, chosen, group, held, seen, fields, choice, queue, parent, link, graph):
+    """Put the variables of one random forest at their joint optimum, in place."""
+    n_states, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = (
+        graph[0], graph[2], graph[3], graph[4], graph[5], graph[6]
+    )  # fmt: skip
+    _grow_forest(order, chosen, group, held, seen, graph)
+    n = 0
+    seen[:] = -1
+    for r in order:  # breadth first, each tree from its first variable
+        if not chosen[r] or seen[r] >= 0:
+            continue
+        seen[r], parent[n], link[n] = n, -1, -1
+        queue[n] = r
+        n += 1
+        done = n - 1
+        while done < n:
+            v = queue[done]
+            for q in range(pair_ptr[v], pair_ptr[v + 1]):
+                c = factor_of_pair[pair_idx[q]]
+                if held[c] != 2:
+                    continue
+                for s in range(scope_ptr[c], scope_ptr[c + 1]):
+                    u = scope_idx[s]
+                    if chosen[u] and seen[u] < 0:
+                        seen[u], parent[n], link[n] = n, v, c
+                        queue[n] = u
+                        n += 1
+            done += 1
+    for i in range(n):
+        fields[queue[i], :] = 0.0
+    for i in range(n - 1, -1, -1):
+        v = queue[i]
+        _add_fixed(v, n_states[v], theta, y, held, fields[v], graph)
+        if parent[i] >= 0:
+            _send(v, parent[i], link[i], theta, y, fields, choice, n_states, graph)
+    for i in range(n):
+        v = queue[i]
+        if parent[i] >= 0:
+            y[v] = choice[v, y[parent[i]]]
+            continue
+        best = y[v]
+        for x in range(n_states[v]):
+            if fields[v, x] > fields[v, best]:
+                best = x
+        y[v] = best
