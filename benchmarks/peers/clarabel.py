@@ -14,11 +14,16 @@ exponential cones. `objective` is in the units of `infer_flows`, without the con
 
 import json
 import resource
+import signal
 import sys
 import time
 
 import cvxpy as cp
 import numpy as np
+
+
+def stop(number, frame):
+    raise TimeoutError
 
 
 class Session:
@@ -32,12 +37,17 @@ class Session:
     def solve(self, time_limit, memory_limit):
         resource.setrlimit(resource.RLIMIT_AS, (int(memory_limit), int(memory_limit)))
         wall, processor = time.perf_counter(), time.process_time()
-        problem = self.build()
+        signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, time_limit)  # the solver keeps a limit by itself, building does not
         try:
-            problem.solve(solver=cp.CLARABEL, time_limit=float(time_limit))
+            problem = self.build()
+            problem.get_problem_data(cp.CLARABEL)  # kept for `solve`
+            left = signal.setitimer(signal.ITIMER_REAL, 0)[0]
+            problem.solve(solver=cp.CLARABEL, time_limit=left)
             status, value = problem.status, problem.value
-        except cp.error.SolverError:
-            status, value = "not solved", None
+        except (cp.error.SolverError, TimeoutError, MemoryError) as error:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            status, value = f"not solved ({type(error).__name__})", None
         # Walkers instead of shares in the entropy: N log N between the two.
         objective = None if value is None or not np.isfinite(value) else value - self.n_walkers * np.log(self.n_walkers)
         return {

@@ -31,7 +31,7 @@ TIME_LIMIT = "INTARSIA_INTERIOR_POINT_SECONDS"
 """Environment variable: seconds after which the interior-point solver is stopped."""
 
 _DEFAULT_LIMIT = 1800.0
-_MEMORY_LIMIT = 12e9  # bytes; the largest tables would take more than most machines have
+_MEMORY_LIMIT = 10e9  # bytes; the largest tables would take more than most machines have
 _CELLS = 50  # `w7_cgm(50)`: tables of 2,500 moves
 _ITERATIONS = 1000  # of mirror descent; mbi runs blocks of 50
 _YEAR = (52, 25, 40)  # weeks, rows, columns
