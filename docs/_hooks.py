@@ -3,7 +3,7 @@
 * `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
   `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}` and `{{ data_sets }}` likewise.
 * `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
-  in `results/NAME` now; a row that was never run says so.
+  in `results/NAME` now; a row that was never run says so. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
 * Formulas become MathML at build time: no script, no font, nothing to download when a page is read.
 """
@@ -164,25 +164,45 @@ def results(name: str, to_root: str = "../") -> str:
     rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
     kept = {row["label"]: row for row in [*rows, *experiment.rows(found)] if row["ours"] is not None}
     printed = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
-    columns = list(experiment.tasks[0].paper)
+    figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
+    columns = figures
     if printed:
         columns = [f"{column}: {whose}" for column in columns for whose in ("paper", "ours")]
     table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
     for task in experiment.tasks:
         cells, last = [], None
-        for figure, paper in task.paper.items():
+        for figure in figures:
             row = kept.get(f"{task.label}, {figure}")
             last = row or last
-            cells += [_figure(paper)] if printed else []
-            cells.append("*not run*" if row is None else _figure(row["ours"]))
+            cells += [_figure(task.paper.get(figure))] if printed else []
+            missing = "–" if figure not in task.paper or task.key in found else "*not run*"
+            cells.append(missing if row is None else _figure(row["ours"]))
         about = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
-        table.append(f"| {' | '.join([task.label, *cells, *about])} |")
+        told = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
+        table.append(f"| {' | '.join([task.label + told, *cells, *about])} |")
     pictures = [
         f"![{experiment.title}: {path.stem.replace('_', ' ')}]({to_root}results/{name}/{path.name})"
         for path in sorted(folder.glob("*.png"))
     ]
     about = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `intarsia reproduce {name}`."
     return "\n\n".join([about, "\n".join(table), *pictures])
+
+
+def bench(name: str) -> str:
+    """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`."""
+    rows = json.loads((DOCS / "results" / f"bench_{name}.json").read_text(encoding="utf-8"))["rows"]
+    table = ["| workload | ours, s | peer | peer, s | ratio | wanted | quality: ours | peer |", "|---|" + "---|" * 7]
+    for row in rows:
+        cells = [row["workload"], _short(row["ours_seconds"]), row["peer"] or "–", _short(row["peer_seconds"])]
+        cells += [_short(row["ratio"]), row.get("wanted", "–")]
+        cells += [_short(row["ours_quality"], 9), _short(row["peer_quality"], 9)]
+        table.append(f"| {' | '.join(cells)} |")
+    told = sorted({row["quality_is"] for row in rows if "quality_is" in row})
+    return "\n".join(table) + f"\n\nQuality: {'; '.join(told)}. Measure it: `intarsia bench {name}`."
+
+
+def _short(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}g}"
 
 
 def _duration(seconds: float) -> str:
@@ -269,6 +289,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if f"{{{{ {word} }}}}" in markdown:
             markdown = markdown.replace(f"{{{{ {word} }}}}", make())
     markdown = re.sub(r"\{\{ results (\w+) \}\}", lambda match: results(match[1], to_root), markdown)
+    markdown = re.sub(r"\{\{ bench (\w+) \}\}", lambda match: bench(match[1]), markdown)
     return re.sub(r"\{\{ abilities (\w+) \}\}", lambda match: abilities(match[1]), markdown)
 
 
