@@ -12,15 +12,17 @@ from intarsia.learning import preconditioning as module
 from intarsia.learning.minimum import SummedObjective
 from intarsia.learning.preconditioning import FeatureCurvature
 from intarsia.models import LinearScores
+from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 
 
 def labelled_chains(n=6, n_features=5, seed=0):
     """Chains with features that go together: running sums of the columns, times different sizes."""
     rng = np.random.default_rng(seed)
     found = []
-    for _ in range(n):
+    for i in range(n):
         features = np.cumsum(rng.normal(size=(7, n_features)), axis=1) * np.geomspace(0.1, 3.0, n_features)
-        found.append(example(LinearScores(chain_graph(7, 3), features), rng.integers(3, size=7)))
+        labels = (np.arange(7) + 7 * i) % 3  # with six chains each is as frequent as the others
+        found.append(example(LinearScores(chain_graph(7, 3), features), labels))
     return found
 
 
@@ -61,7 +63,19 @@ def test_too_many_features_have_their_diagonal_taken(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(module, "WIDEST", 4)
             found = FeatureCurvature(given, 14.0, 0.1).solve(np.ones(examples[0].scores.n_weights))
-        np.testing.assert_allclose(found[:5], 1.0 / (2 / 9 * squares / 14.0 + 0.1))
+        share = 0.5 * 5 / 14 + 0.5 / 3  # the first class has 3 labels in the first chain and 2 in the second
+        np.testing.assert_allclose(found[:5], 1.0 / (share * (1 - share) * squares / 14.0 + 0.1))
+
+
+def test_entries_count_by_how_often_labels_show_them():
+    """Hidden labels show nothing; exchanged entries of a symmetric table count together."""
+    rng = np.random.default_rng(0)
+    templates = Templates({"a": 2}, {"a": 1}, {"pair": ("a", "a")}, {"pair": 1}, frozenset({"pair"}))
+    graph = template_graph(templates, {"a": 4}, {"pair": np.array([[0, 1], [1, 2], [2, 3]])})
+    scores = TemplateScores(templates, graph, {"a": rng.normal(size=(4, 1))}, {"pair": np.ones((3, 1))})
+    found = FeatureCurvature([example(scores, [0, 1, 0, -1])], 1.0, 0.0).solve(np.ones(5))
+    pairs = 0.5 * np.array([0.0, 1.0, 0.0]) + 0.5 * np.array([0.25, 0.5, 0.25])  # (0, 1) and (1, 0) are one row
+    np.testing.assert_allclose(found[2:], 1.0 / (3.0 * pairs * (1.0 - pairs)), rtol=1e-6)
 
 
 def test_features_of_zero_without_a_ridge():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from intarsia._validation import FloatArray
 from intarsia.learning.example import Example
@@ -19,15 +19,16 @@ LEAST = 1e-8
 
 
 class FeatureCurvature:
-    r"""Inverse of a rough Hessian of the risk: second moments of the features, and the ridge.
+    r"""Inverse of a rough Hessian of the risk: second moments of the features, shares of the labels, and the ridge.
 
-    For scores :math:`\theta_c = G v_c` with uniform marginals over m entries the curvature of a logistic loss in each
-    row of G is at most
+    For scores :math:`\theta_c = G v_c` the curvature of a logistic loss in row r of G is about
 
-    .. math:: \tfrac1m (1 - \tfrac1m) \tfrac1N \sum_c v_c v_c^\top + \lambda I.
+    .. math:: p_r (1 - p_r) \tfrac1N \sum_c v_c v_c^\top + \lambda I,
 
-    Features that go together, such as rising thresholds of one quantity, have a badly conditioned matrix of moments;
-    this takes it out of the search, at the price of one product with a (q, q) matrix for each row and iteration.
+    with :math:`p_r` the probability of the entry that the row scores. Half of it is taken to be that entry's share of
+    the labels, half to be uniform, as at weights of 0. Features that go together, such as rising thresholds of one
+    quantity, have a badly conditioned matrix of moments, and entries of a table occur a thousand times more often or
+    less; this takes both out of the search, at the price of two products with a (q, q) matrix in each iteration.
 
     Parameters
     ----------
@@ -51,22 +52,22 @@ class FeatureCurvature:
     """
 
     def __init__(self, examples: Sequence[Example], mass: float, ridge: float) -> None:
-        self._blocks: list[tuple[tuple[int, int], FloatArray]] = []
-        models = [one.scores for one in examples]
-        weights = [one.weight for one in examples]
-        blocks = [model.blocks for model in models if isinstance(model, BlockScores)]
-        for kind in zip(*blocks, strict=True):
-            moments = sum(weight * _moments(block) for weight, block in zip(weights, kind, strict=True)) / mass
-            share = 1.0 / max(kind[0].n_entries, 2)
-            self._blocks.append((kind[0].shape, _inverse(share * (1.0 - share) * np.asarray(moments), ridge)))
+        self._blocks: list[tuple[FloatArray | None, FloatArray]] = []
+        blocks = [one.scores.blocks for one in examples if isinstance(one.scores, BlockScores)]
+        counts = [_label_counts(one) for one in examples]
+        for at, kind in enumerate(zip(*blocks, strict=True)):
+            moments = sum(one.weight * _moments(block) for one, block in zip(examples, kind, strict=True)) / mass
+            share = _shares(kind[0], sum(one.weight * count[at] for one, count in zip(examples, counts, strict=True)))
+            self._blocks.append(_decompose(np.asarray(moments), share * (1.0 - share), ridge))
 
     def solve(self, gradient: FloatArray) -> FloatArray:
         """The gradient times the inverse."""
         found, at = np.empty_like(gradient), 0
-        for shape, inverse in self._blocks:
-            part = slice(at, at + shape[0] * shape[1])
-            rows = gradient[part].reshape(shape)
-            found[part] = (rows @ inverse if inverse.ndim == 2 else rows * inverse).reshape(-1)
+        for basis, curvature in self._blocks:
+            part = slice(at, at + curvature.size)
+            rows = gradient[part].reshape(curvature.shape)
+            solved = rows / curvature if basis is None else ((rows @ basis) / curvature) @ basis.T
+            found[part] = solved.reshape(-1)
             at = part.stop
         return found
 
@@ -93,10 +94,38 @@ def _moments(block: Block) -> FloatArray:
     return found
 
 
-def _inverse(curvature: FloatArray, ridge: float) -> FloatArray:
-    largest = float(np.abs(curvature).max(initial=0.0))
-    least = max(ridge, LEAST * largest) or 1.0
-    if curvature.ndim == 1:
-        return 1.0 / (curvature + least)
-    factor = linalg.cho_factor(curvature + least * np.eye(len(curvature)), lower=True)
-    return np.asarray(linalg.cho_solve(factor, np.eye(len(curvature))))
+def _label_counts(one: Example) -> list[FloatArray]:
+    """For each block of scores, how often the labels show each entry of its tables; hidden ones show none."""
+    graph, observed = one.form.graph, one.labels.observed
+    shown = [np.repeat(observed, graph.n_states)]
+    if graph.n_factors:
+        whole = np.logical_and.reduceat(observed[graph.scope_idx], graph.scope_ptr[:-1])
+        shown.append(np.repeat(whole, np.diff(graph.table_ptr)))
+    statistics = graph.statistics(np.where(observed, one.labels.y, 0)) * np.concatenate(shown)
+    flat = one.form.pull_back(statistics)
+    counts, at = [], 0
+    for block in one.scores.blocks if isinstance(one.scores, BlockScores) else []:
+        counts.append(flat[at : at + block.n_scores].reshape(-1, block.n_entries).sum(axis=0))
+        at += block.n_scores
+    return counts
+
+
+def _shares(block: Block, counts: Any) -> FloatArray:
+    """Probability of what each row of the weights scores: half by the labels, half uniform; never 0 or 1."""
+    n = max(block.n_entries, 2)  # a single entry has no curvature, and needs none
+    uniform = np.full(block.n_entries, 1.0 / n)
+    total = float(np.sum(counts))
+    entries = 0.5 * (np.asarray(counts) / total if total else uniform) + 0.5 * uniform
+    if block.row_of is not None:
+        entries = np.bincount(block.row_of, entries).astype(np.float64, copy=False)
+    return np.minimum(entries, 1.0 - 0.5 / n)
+
+
+def _decompose(moments: FloatArray, spread: FloatArray, ridge: float) -> tuple[FloatArray | None, FloatArray]:
+    """Eigenvectors of the moments (None where they are a diagonal), and for each row the curvature along each."""
+    basis, values = None, moments
+    if moments.ndim == 2:
+        values, basis = np.linalg.eigh(moments)
+        values = np.maximum(values, 0.0)
+    curvature = spread[:, None] * values
+    return basis, curvature + (max(ridge, LEAST * float(curvature.max(initial=0.0))) or 1.0)
