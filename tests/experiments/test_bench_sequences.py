@@ -98,13 +98,14 @@ def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
     rows = bench.bench_sequences(repeats=1, report=lines.append)
     check(rows)
     assert lines
-    assert len(rows) == 8  # marginals of words and of a chain, a preference, two for each task, two workers
+    assert len(rows) == 9  # marginals of words and of a chain, preferences for both, two for each task, two workers
     for row in rows:
         if row["peer"] != "a call of its oracle":
             assert row["peer_seconds"] is row["peer_quality"] is None
         if row.get("quality_is") == bench._ERROR_IS:
             assert row["ours_quality"] < 1e-12
-    assert rows[2]["ratio"] <= 1.0
+    assert rows[2]["ours_quality"] == 21 / 20  # one call per iteration, and one to begin with
+    assert rows[3]["ratio"] <= 1.0
     assert rows[-1]["workload"].endswith("n_jobs=2")
 
 
@@ -117,7 +118,7 @@ def test_without_the_sentences_their_rows_are_left_out(small, monkeypatch):
     monkeypatch.setattr(bench, "chunking_task", missing)
     lines = []
     rows = bench.bench_sequences(repeats=1, report=lines.append)
-    assert len(rows) == 6
+    assert len(rows) == 7
     assert "left out: there is no conll2000" in lines
 
 
