@@ -23,6 +23,13 @@ if TYPE_CHECKING:
         make_moves,
         moves_within,
     )
+    from intarsia.diagnostics import (
+        algorithmically_separable,
+        compatibility,
+        mistake_bound,
+        pac_bayes_bound,
+        separable,
+    )
     from intarsia.gradients.back_propagation import BackPropagation
     from intarsia.gradients.implicit import ImplicitGradient
     from intarsia.gradients.perturbation import PerturbationGradient
@@ -128,6 +135,9 @@ _WHERE = {
     "intarsia.inference.mean_field": ("MeanField",),
     "intarsia.inference.tree": ("Tree",),
     "intarsia.inference.tree_reweighted": ("TreeReweighted",),
+    "intarsia.diagnostics": (
+        "algorithmically_separable", "compatibility", "mistake_bound", "pac_bayes_bound", "separable",
+    ),
     "intarsia.gradients.back_propagation": ("BackPropagation",),
     "intarsia.gradients.implicit": ("ImplicitGradient",),
     "intarsia.gradients.perturbation": ("PerturbationGradient",),

@@ -81,6 +81,7 @@ class GraphCut(InferenceMethod):
     summary: ClassVar[str] = "the best labelling, proven, of binary attractive models of any size"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
+    only_for: ClassVar[str] = "binary attractive"
     max_scope: ClassVar[int | None] = 2
     cost: ClassVar[str] = "a maximum flow: close to linear in the factors of image-like graphs"
 

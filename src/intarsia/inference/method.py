@@ -121,6 +121,8 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     state_is: ClassVar[str | None] = None
     """What `result.messages` holds; a warm start hands it on only to methods of the same word."""
     differentiable: ClassVar[bool] = False
+    only_for: ClassVar[str] = ""
+    """Kind of model outside which it refuses, such as "no loops"."""
     max_scope: ClassVar[int | None] = None
     """Largest factor it takes; None for any."""
     cost: ClassVar[str] = ""

@@ -42,8 +42,8 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     learner : type
         Class of the learner; `learns_from` says what it reads of the inference.
     method : type
-        Class of the inference method; `exact`, `proves_map`, `map_is`, `gives_map`, `gives_marginals` and
-        `differentiable` say what it gives.
+        Class of the inference method; `exact`, `proves_map`, `map_is`, `only_for`, `gives_map`,
+        `gives_marginals` and `differentiable` say what it gives.
     model : {"no loops", "loops"}
         Kind of graph.
 
@@ -56,6 +56,8 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     >>> judge(StructuredPerceptron, BeliefPropagation, "no loops").level
     'guaranteed'
     """
+    if method.only_for == FOREST and model == LOOPS:
+        return Judgement(REFUSED, "it takes only graphs without loops")
     if learner.learns_from == "best labelling":
         return _judge_margin(method, model)
     return _judge_risk(method)
@@ -65,9 +67,9 @@ def _judge_margin(method: type[InferenceMethod], model: str) -> Judgement:
     if not method.gives_map:
         return Judgement(REFUSED, "it finds no best labelling")
     if method.exact or method.proves_map:
-        return Judgement(
-            GUARANTEED, "the best labelling itself: finitely many mistakes on separable data", "Collins2002"
-        )
+        limit = f", while weights keep the model {method.only_for}" if method.only_for not in ("", FOREST) else ""
+        reason = f"the best labelling itself: finitely many mistakes on separable data{limit}"
+        return Judgement(GUARANTEED, reason, "Collins2002")
     if method.map_is == "relaxed optimum":
         return Judgement(
             GUARANTEED,
@@ -84,9 +86,8 @@ def _judge_margin(method: type[InferenceMethod], model: str) -> Judgement:
             "worse, pass after pass, although weights without mistakes exist",
             "Kulesza2007",
         )
-    return Judgement(
-        HEURISTIC, "a labelling that need not be the best: a mistake may be the inference's, not the weights'"
-    )
+    reason = "a labelling that need not be the best: a mistake may be the inference's, not the weights'"
+    return Judgement(HEURISTIC, reason)
 
 
 def _judge_risk(method: type[InferenceMethod]) -> Judgement:

@@ -80,6 +80,15 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- fitting
 
+    def examples(self, X: Any, y: Any) -> list[Example]:
+        """Labelled examples as learners and diagnostics see them; with the form of the model, where it is fitted."""
+        where = f"{type(self).__name__}.examples"
+        known = getattr(self, "templates_", None)
+        data = self._read(X, None, where, known)
+        truth = self._truth(data, y, self.classes, where, known)
+        templates = self._templates(data, truth, where, known)
+        return make_examples(data, truth, templates, None, self.class_weight, where)
+
     def _fit(
         self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any, where: str
     ) -> Self:

@@ -1,0 +1,20 @@
+"""Do this learner and this inference fit? Separability, bounds, what is known, and a probe of the user's own data."""
+
+from intarsia.diagnostics.compatibility import Pair, compatibility
+from intarsia.diagnostics.margin_search import Certificate
+from intarsia.diagnostics.mistake_bound import MistakeBound, mistake_bound
+from intarsia.diagnostics.pac_bayes import PacBayesBound, pac_bayes_bound
+from intarsia.diagnostics.separability import Separability, algorithmically_separable, separable
+
+__all__ = [
+    "Certificate",
+    "MistakeBound",
+    "PacBayesBound",
+    "Pair",
+    "Separability",
+    "algorithmically_separable",
+    "compatibility",
+    "mistake_bound",
+    "pac_bayes_bound",
+    "separable",
+]

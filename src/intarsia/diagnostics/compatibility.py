@@ -1,0 +1,56 @@
+"""The table of what is known: every learner with every inference method, on graphs with and without loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intarsia.inference import method_class, method_names
+from intarsia.learning.compatibility import FOREST, LOOPS, Judgement, judge
+from intarsia.learning.registry import learner_class, learner_names
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One row of the table.
+
+    Attributes
+    ----------
+    learner, inference, model : str
+        Names, and "no loops" or "loops".
+    judgement : Judgement
+        Level, reason and reference.
+    """
+
+    learner: str
+    inference: str
+    model: str
+    judgement: Judgement
+
+
+def compatibility(learner: str | None = None, inference: str | None = None) -> list[Pair]:
+    """Say what is known of each learner with each inference method, from what their classes declare.
+
+    Parameters
+    ----------
+    learner, inference : str, optional
+        Names; all by default.
+
+    Returns
+    -------
+    list of Pair
+
+    Examples
+    --------
+    >>> for pair in compatibility("structured_perceptron", "belief_propagation"):
+    ...     print(pair.model, "-", pair.judgement.level, "-", pair.judgement.reference)
+    no loops - guaranteed - Pearl1988
+    loops - known to fail - Kulesza2007
+    """
+    learners = learner_names() if learner is None else [learner]
+    methods = method_names() if inference is None else [inference]
+    return [
+        Pair(one, other, model, judge(learner_class(one), method_class(other), model))
+        for one in learners
+        for other in methods
+        for model in (FOREST, LOOPS)
+    ]

@@ -1,0 +1,195 @@
+"""Constraint generation for the weights of the largest margin, with the truths given."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.diagnostics.max_margin import shortest_weights
+from intarsia.diagnostics.wrong_answers import (
+    Features,
+    best_wrong_answer,
+    best_wrong_vertex,
+    features_of,
+    most_violating,
+)
+from intarsia.exceptions import IntarsiaError
+from intarsia.learning.margin_example import WRONG_MASS, MarginExample
+
+# A constraint counts as kept when it is missed by no more, in units of the margin asked for.
+_SLACK = 1e-6
+# Margins asked for in turn where fixed scores keep weights from being scaled.
+_MARGINS = (1.0, 1e-3, 1e-6)
+_MOST_ROUNDS = 2000
+
+Met = list[list[Features]]
+Oracle = Callable[[MarginExample, FloatArray, float], Features | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Proof that no weights separate: answers of some examples, with multipliers.
+
+    The features of the truths less those of the answers, times the multipliers, add up to nearly 0, while the margins
+    asked for add up to 1. So no weights of norm 1 have a margin above the residual.
+
+    Attributes
+    ----------
+    examples : int array
+        Whose answers these are.
+    multipliers : float array
+        Not negative.
+    answers : list of float arrays
+        Their statistics.
+    residual : float
+        Length of what the differences add up to.
+    """
+
+    examples: IntArray
+    multipliers: FloatArray
+    answers: list[FloatArray]
+    residual: float
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Weights with their margin, and one that is sure to be reached; or a certificate."""
+
+    weights: FloatArray | None = None
+    gamma: float = 0.0
+    at_least: float = 0.0
+    certificate: Certificate | None = None
+    n_constraints: int = 0
+
+
+class MarginSearch:
+    """Search for weights over labellings or over the local polytope; answers met are kept from one run to the next.
+
+    Parameters
+    ----------
+    ready : list of MarginExample
+        The examples.
+    relaxed : bool
+        Whether answers are points of the local polytope.
+
+    Examples
+    --------
+    >>> from intarsia.datasets.counterexamples import diamond_examples
+    >>> ready = [MarginExample(one) for one in diamond_examples()]
+    >>> found = MarginSearch(ready, relaxed=True).run([completions(one, 1)[0] for one in ready])
+    >>> found.weights.round(6).tolist()                            # 2 (w . (x_A + x_B)) is at least 1 for both
+    [-10.0, 10.0]
+    >>> round(found.gamma / found.at_least, 6)                     # a quarter of all wrong is wrong by 1, at a quarter
+    4.0
+    """
+
+    def __init__(self, ready: list[MarginExample], relaxed: bool) -> None:
+        self.ready = ready
+        self.relaxed = relaxed
+        self.met: Met = [[] for _ in ready]
+        self.points: Met = [[] for _ in ready]
+        self.n_rounds = 0
+        zero = np.zeros(ready[0].given.scores.n_weights)
+        self.has_fixed = any(bool(one.theta(zero)[np.isfinite(one.theta(zero))].any()) for one in ready)
+
+    def run(self, truths: list[Features]) -> Found:
+        """Weights for these truths."""
+        found = Found()
+        for margin in _MARGINS if self.has_fixed else _MARGINS[:1]:
+            if not self.relaxed:
+                found = self._generate(truths, margin, self.met, _best_labelling)
+                found = replace(found, at_least=found.gamma)
+            else:
+                # Decides whether weights exist: all points of the polytope, each by as much as it is wrong.
+                found = self._generate(truths, margin, self.met, most_violating, by_distance=True)
+                if found.weights is not None:
+                    least = self._generate(truths, margin, self.points, _best_point)
+                    found = self._generate(truths, margin, self.met, best_wrong_vertex)
+                    found = replace(found, at_least=least.gamma)
+            if found.weights is not None:
+                break
+        return found
+
+    def _generate(
+        self, truths: list[Features], margin: float, met: Met, oracle: Oracle, *, by_distance: bool = False
+    ) -> Found:
+        """Shortest weights that keep the constraints met, and new ones until the oracle finds none violated."""
+        weights = np.zeros(self.ready[0].given.scores.n_weights)
+        for _ in range(_MOST_ROUNDS):
+            self.n_rounds += 1
+            n_new = 0
+            for i, one in enumerate(self.ready):
+                answer = oracle(one, weights, margin)
+                if answer is not None and _misses(truths[i], answer, weights, margin, by_distance):
+                    met[i].append(answer)
+                    n_new += 1
+            chosen = [(i, z) for i, some in enumerate(met) for z in some if by_distance or z.wrong > WRONG_MASS]
+            if n_new == 0:
+                length = float(np.linalg.norm(weights))
+                return Found(weights, margin / length if length else np.inf, n_constraints=len(chosen))
+            rows = np.array([truths[i].of_weights - z.of_weights for i, z in chosen])
+            sides = np.array([_target(truths[i], z, margin, by_distance) for i, z in chosen])
+            better, multipliers = shortest_weights(rows, sides)
+            if multipliers is not None:
+                used = np.flatnonzero(multipliers)
+                proof = Certificate(
+                    np.array([self.ready[chosen[k][0]].number for k in used]),
+                    multipliers[used],
+                    [chosen[k][1].mu for k in used],
+                    float(np.linalg.norm(multipliers @ rows)),
+                )
+                return Found(certificate=proof, n_constraints=len(chosen))
+            weights = np.asarray(better)
+        raise IntarsiaError(
+            f"separability: no end after {_MOST_ROUNDS} rounds of constraints. Give fewer or smaller examples."
+        )
+
+
+def _best_labelling(one: MarginExample, weights: FloatArray, margin: float) -> Features | None:
+    return best_wrong_answer(one, weights, relaxed=False)
+
+
+def _best_point(one: MarginExample, weights: FloatArray, margin: float) -> Features | None:
+    return best_wrong_answer(one, weights, relaxed=True)
+
+
+def _target(truth: Features, answer: Features, margin: float, by_distance: bool) -> float:
+    """Right-hand side of an answer's constraint: the margin less what fixed scores give already."""
+    return margin * (answer.wrong if by_distance else 1.0) - (truth.fixed - answer.fixed)
+
+
+def _misses(truth: Features, answer: Features, weights: FloatArray, margin: float, by_distance: bool) -> bool:
+    ahead = float(weights @ (truth.of_weights - answer.of_weights))
+    side = _target(truth, answer, margin, by_distance)
+    # Fixed scores may be large, and both sides then differ by rounding.
+    return side - ahead > _SLACK * margin + 1e-12 * (abs(ahead) + abs(truth.fixed) + abs(answer.fixed))
+
+
+def completions(one: MarginExample, most: int) -> list[Features]:
+    """Labellings that agree with the labels, one for each different features; one more than `most` if there are more.
+
+    Examples
+    --------
+    >>> from intarsia.datasets.counterexamples import triangle_examples
+    >>> len(completions(MarginExample(triangle_examples()[0]), 10))     # the free node changes no feature
+    1
+    """
+    graph = one.given.scores.graph
+    ptr = graph.variable_ptr
+    states = [np.flatnonzero(one.allowed[ptr[v] : ptr[v + 1]]).tolist() for v in range(graph.n_variables)]
+    fixed = one.theta(np.zeros(one.given.scores.n_weights))
+    found: dict[bytes, Features] = {}
+    # Many completions may share features; those looked at are limited as well, well above `most`.
+    for n_seen, labels in enumerate(itertools.product(*states)):
+        mu = graph.statistics(np.array(labels, dtype=np.int64))
+        if not (fixed[mu != 0.0] == -np.inf).any():
+            answer = features_of(one, mu)
+            found.setdefault(np.append(answer.of_weights, answer.fixed).round(12).tobytes(), answer)
+        if len(found) > most or n_seen >= 100 * most:
+            # What was not looked at stands for one more way, so that nobody takes these for all.
+            return [*found.values(), next(iter(found.values()))][: most + 1] if found else []
+    return list(found.values())

@@ -1,0 +1,107 @@
+"""The perceptron's mistakes beside the most that theory allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray, check_number
+from intarsia.diagnostics.labelled_data import as_examples
+from intarsia.diagnostics.separability import Separability, algorithmically_separable
+from intarsia.exceptions import InvalidInputError
+from intarsia.inference import InferenceMethod, Status
+from intarsia.learning.structured_perceptron import StructuredPerceptron
+
+
+@dataclass(frozen=True, eq=False)
+class MistakeBound:
+    """Mistakes that the perceptron made, and bounds on them.
+
+    Attributes
+    ----------
+    mistakes : int
+        Made until a pass had none, or until `max_epochs`.
+    converged : bool
+        Whether a pass had none.
+    bound : float or None
+        Most mistakes by Theorem 1, from the certain margin and the upper bound on the radius; None without such.
+    bound_met : float or None
+        The same with the longest step that was made as radius, which is all that the proof needs for this run.
+    separability : Separability
+        Where the margin and the radius come from.
+    weights : float array
+        Where the perceptron ended.
+    """
+
+    mistakes: int
+    converged: bool
+    bound: float | None
+    bound_met: float | None
+    separability: Separability
+    weights: FloatArray
+
+    def __str__(self) -> str:
+        most = "no bound is certain" if self.bound is None else f"at most {self.bound:.4g} by theory"
+        met = "" if self.bound_met is None else f", {self.bound_met:.4g} with the longest step that was made"
+        end = "" if self.converged else ", and the last pass still made some"
+        return f"{self.mistakes} mistakes{end}; {most}{met}."
+
+
+def mistake_bound(
+    X: Any,
+    y: Any = None,
+    model: Any = None,
+    inference: str | InferenceMethod = "lp_relaxation",
+    *,
+    max_epochs: int = 1000,
+    random_state: int = 0,
+) -> MistakeBound:
+    r"""Run the perceptron, and bound its mistakes by :math:`R^2 / \gamma^2`.
+
+    Parameters
+    ----------
+    X, y, model, inference
+        As in `algorithmically_separable`.
+    max_epochs : int
+        Most passes.
+    random_state : int
+        Seed of the order of the examples.
+
+    Raises
+    ------
+    InvalidInputError
+        If the data are not separable: then there is no margin and no bound.
+
+    References
+    ----------
+    Kulesza2007, Theorem 1; Collins2002.
+
+    Examples
+    --------
+    >>> from intarsia.datasets.counterexamples import diamond_examples
+    >>> found = mistake_bound(diamond_examples(), inference="brute_force")
+    >>> found.mistakes, found.converged, round(found.bound_met)            # steps of length 2.76, a margin of 0.0707
+    (2, True, 1522)
+    """
+    check_number(max_epochs, "mistake_bound: max_epochs", low=1, integer=True)
+    examples = as_examples(X, y, model, "mistake_bound")
+    found = algorithmically_separable(examples, inference=inference)
+    if not found.separable:
+        raise InvalidInputError(
+            f"mistake_bound: the examples are {found} Without a margin there is no bound on the mistakes."
+        )
+    learner = StructuredPerceptron(average=False, path="steps", max_epochs=max_epochs, random_state=random_state)
+    run = learner.minimize(examples, inference)
+    steps = np.diff(run.history["path"], axis=0)
+    longest = float(np.linalg.norm(steps, axis=1).max(initial=0.0))
+    margin = found.gamma_at_least
+    return MistakeBound(
+        mistakes=int(run.history["mistakes"].sum()),
+        converged=run.status is Status.CONVERGED,
+        bound=found.mistake_bound,
+        bound_met=None if not margin else (longest / margin) ** 2,
+        separability=found,
+        weights=run.point,
+    )

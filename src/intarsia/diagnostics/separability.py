@@ -1,0 +1,218 @@
+"""Whether some weights label all examples rightly, by exact inference or by its relaxation."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray, check_number
+from intarsia.diagnostics.feature_bounds import FeatureBounds
+from intarsia.diagnostics.labelled_data import as_examples, labelled
+from intarsia.diagnostics.margin_search import Certificate, MarginSearch, completions
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.inference import InferenceMethod, method_class, method_names
+from intarsia.inference.registry import resolve_method
+from intarsia.learning.margin_example import MarginExample
+
+
+@dataclass(frozen=True, eq=False)
+class Separability:
+    """Whether some weights label all examples rightly, and by what margin.
+
+    Attributes
+    ----------
+    separable : bool or None
+        None where hidden labels have too many completions to try them all, and none tried worked.
+    over : {"labellings", "local polytope"}
+        What the inference maximises over.
+    weights : float array or None
+        Weights with the largest margin, of norm 1; with fixed scores, the shortest that separate.
+    gamma : float or None
+        Their margin: by how much every truth outscores every wrong answer, over the norm of the weights.
+    gamma_is : {"exact", "over vertices met"}
+        "exact" over labellings. Vertices of the local polytope that are nowhere wholly wrong may be missed: then
+        `gamma` is an upper bound on the margin, and `gamma_at_least` a lower one.
+    gamma_at_least : float or None
+        Margin that is certain. Over the local polytope it is that over all points with wrong labels of a mass of at
+        least 1, to which all wrong vertices belong where variables are binary, factors join two of them and no label
+        is hidden; None elsewhere.
+    radius : float
+        Upper bound on the length of the features of a truth less those of any answer.
+    certificate : Certificate or None
+        Proof that there are no such weights.
+    n_constraints, n_rounds : int
+        Size of the last program, and how often it was solved.
+    note : str
+        Anything else worth knowing.
+    """
+
+    separable: bool | None
+    over: str
+    gamma_is: str
+    radius: float
+    weights: FloatArray | None = None
+    gamma: float | None = None
+    gamma_at_least: float | None = None
+    certificate: Certificate | None = None
+    n_constraints: int = 0
+    n_rounds: int = 0
+    note: str = ""
+
+    @property
+    def mistake_bound(self) -> float | None:
+        """Most mistakes that the perceptron can make (Kulesza2007, Theorem 1); None where no margin is certain."""
+        return None if not self.gamma_at_least else (self.radius / self.gamma_at_least) ** 2
+
+    def __str__(self) -> str:
+        if self.separable is None:
+            return f"undecided over {self.over}. {self.note}"
+        if not self.separable:
+            size = 0 if self.certificate is None else self.certificate.examples.size
+            return f"not separable over {self.over}: {size} answers prove it. {self.note}".strip()
+        most = self.mistake_bound
+        told = "" if most is None else f", so the perceptron makes at most {most:.4g} mistakes"
+        return (
+            f"separable over {self.over} with margin {self.gamma:.4g} ({self.gamma_is}); features differ by at most "
+            f"{self.radius:.4g}{told}. {self.note}"
+        ).strip()
+
+
+def separable(X: Any, y: Any = None, model: Any = None, *, max_completions: int = 256) -> Separability:
+    r"""Whether exact inference can label the examples rightly with some weights, and the largest margin.
+
+    Solves :math:`\min \lVert w \rVert` with :math:`w \cdot (\Phi(x, y) - \Phi(x, z)) \ge 1` for every wrong labelling z
+    by constraint generation: an integer program finds each example's best wrong labelling, a quadratic program the
+    weights, until none is violated; then :math:`\gamma = 1 / \lVert w \rVert`. Where there are no such weights, the
+    result holds a proof. Cost: an integer program for each example and round; meant for samples of small graphs.
+
+    Parameters
+    ----------
+    X, y : data and labels, as for `model.fit`
+        Labels may be hidden or sets: any labelling that agrees counts as right. X alone may be a list of `Example`.
+    model : GridCRF or GraphCRF
+        How data become scores; need not be fitted.
+    max_completions : int
+        Most combinations of completions of hidden labels (with different features) that are tried.
+
+    Returns
+    -------
+    Separability
+
+    References
+    ----------
+    Kulesza2007, Definition 1.
+
+    Examples
+    --------
+    >>> from intarsia.datasets.counterexamples import triangle_examples
+    >>> found = separable(triangle_examples())
+    >>> found.separable, (found.weights / found.weights[0]).round(6).tolist()
+    (True, [1.0, 1.0, 1.0])
+    >>> round(found.gamma, 6)                  # by 1 of w = (1, 1, 1), whose norm is the square root of 3
+    0.57735
+    """
+    check_number(max_completions, "separable: max_completions", low=1, integer=True)
+    ready = labelled(as_examples(X, y, model, "separable"))
+    return _decide(ready, False, int(max_completions))
+
+
+def algorithmically_separable(
+    X: Any,
+    y: Any = None,
+    model: Any = None,
+    inference: str | InferenceMethod = "lp_relaxation",
+    *,
+    max_completions: int = 256,
+) -> Separability:
+    r"""Whether this inference can label the examples rightly with some weights, and the largest margin.
+
+    For exact methods the same as `separable`. For LP-relaxed inference every vertex of the local polytope is an answer,
+    and fractional ones are wrong. Whether weights exist is decided by
+    :math:`w \cdot (\Phi(x, y) - \Phi(x, z)) \ge D(z)` over the polytope, D the mass on wrong labels, which is linear,
+    so that a linear program finds what is violated most; then the margin over its vertices.
+
+    Parameters
+    ----------
+    X, y, model, max_completions
+        As in `separable`.
+    inference : str or InferenceMethod
+        An exact method or a relaxation. Others answer what no program describes; `diagnose` probes them.
+
+    Returns
+    -------
+    Separability
+
+    References
+    ----------
+    Kulesza2007, Definition 2 and Theorem 1.
+
+    Examples
+    --------
+    >>> from intarsia.datasets.counterexamples import triangle_examples
+    >>> found = algorithmically_separable(triangle_examples())
+    >>> found.separable, bool(found.certificate.residual < 1e-9)
+    (False, True)
+    """
+    method = resolve_method(inference, {})
+    if not _maximises(type(method)):
+        known = [name for name in method_names() if _maximises(method_class(name))]
+        raise NotSupportedError(
+            f"algorithmically_separable: {type(method).__name__} is not the maximum over anything known, so that no "
+            f"program decides. These are: {', '.join(known)}. For others, diagnose probes the learner's way."
+        )
+    check_number(max_completions, "algorithmically_separable: max_completions", low=1, integer=True)
+    ready = labelled(as_examples(X, y, model, "algorithmically_separable"))
+    return _decide(ready, method.map_is == "relaxed optimum", int(max_completions))
+
+
+def _maximises(method: type[InferenceMethod]) -> bool:
+    return method.gives_map and (method.exact or method.proves_map or method.map_is == "relaxed optimum")
+
+
+def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> Separability:
+    """Try the completions of hidden labels, and keep the one with the largest margin."""
+    radius = max(FeatureBounds(one).radius for one in ready)
+    choices = [completions(one, max_completions) for one in ready]
+    n_ways = float(np.prod([float(len(found)) for found in choices]))
+    if n_ways == 0.0:
+        raise InvalidInputError("separability: the model forbids every labelling that agrees with an example's labels.")
+    tight = all(one.given.form.graph.is_forest for one in ready)  # vertices of a forest's polytope are labellings
+    search = MarginSearch(ready, relaxed and not tight)
+    best = last = None
+    for truths in itertools.islice(itertools.product(*choices), max_completions):
+        last = search.run(list(truths))
+        if last.weights is not None and (best is None or last.gamma > best.gamma):
+            best = last
+    complete = n_ways <= max_completions
+    found = Separability(
+        separable=best is not None or (False if complete else None),
+        over="local polytope" if relaxed else "labellings",
+        gamma_is="over vertices met" if search.relaxed else "exact",
+        radius=radius,
+        n_constraints=(best or last).n_constraints,  # type: ignore[union-attr]
+        n_rounds=search.n_rounds,
+    )
+    if best is not None and best.weights is not None:
+        length = 1.0 if search.has_fixed else float(np.linalg.norm(best.weights))
+        note = "" if complete else "Some completions of hidden labels were not tried; the margin may be larger."
+        certain = best.at_least if not search.relaxed or _vertices_are_far(ready) else None
+        return replace(found, weights=best.weights / length, gamma=best.gamma, gamma_at_least=certain, note=note)
+    if not complete:
+        note = f"{max_completions} completions of hidden labels were tried, and there are more: raise max_completions."
+        return replace(found, note=note)
+    note = "" if n_ways == 1 else f"This proof is for the last of {n_ways:.0f} completions of hidden labels."
+    return replace(found, certificate=last.certificate, note=note)  # type: ignore[union-attr]
+
+
+def _vertices_are_far(ready: list[MarginExample]) -> bool:
+    """Whether every wrong vertex of the local polytope surely has wrong labels of a mass of at least 1.
+
+    Integral ones have. With binary variables and pairs the others are half-integral, and their fractional variables
+    contain a cycle, for the vertices of a forest are integral: three or more variables, half of each wrong.
+    """
+    graphs = [one.given.form.graph for one in ready]
+    binary = all(graph.max_scope <= 2 and int(graph.n_states.max(initial=2)) == 2 for graph in graphs)
+    return binary and all(one.complete for one in ready)

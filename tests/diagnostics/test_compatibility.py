@@ -1,0 +1,49 @@
+"""The table of what is known: complete, and true where it says that a pair is refused."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from tests.learning.margin_sets import random_triangles
+
+from intarsia import StructuredPerceptron
+from intarsia.diagnostics import compatibility
+from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning, IntarsiaError
+from intarsia.graph import chain_graph
+from intarsia.inference import method_names
+from intarsia.learning import example, learner_names
+from intarsia.learning.compatibility import LOOPS
+from intarsia.models import LinearScores
+
+
+def test_every_pair_has_a_row_with_a_reason():
+    table = compatibility()
+    assert len(table) == 2 * len(learner_names()) * len(method_names())
+    for pair in table:
+        assert pair.judgement.level in {"guaranteed", "heuristic", "known to fail", "refused"}
+        assert pair.judgement.reason
+        if pair.judgement.level in {"guaranteed", "known to fail"}:
+            assert pair.judgement.reference
+
+
+@pytest.mark.parametrize("method", [name for name in method_names() if not name.startswith("bethe")])
+def test_refused_is_refused_and_the_rest_runs(method):
+    pair = next(p for p in compatibility("structured_perceptron", method) if p.model == LOOPS)
+    chosen = StructuredPerceptron(max_epochs=2)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        if pair.judgement.level == "refused":
+            with pytest.raises(IntarsiaError):
+                chosen.minimize(random_triangles(2), method)
+        elif method != "graph_cut":  # refuses weights that are not attractive, as its reason says
+            chosen.minimize(random_triangles(2), method)
+    kinds = {w.category for w in told} - {ConvergenceWarning}
+    assert kinds == ({CompatibilityWarning} if pair.judgement.level == "known to fail" else set())
+
+
+def test_no_warning_without_loops():
+    rng = np.random.default_rng(0)
+    data = [example(LinearScores(chain_graph(3, 2), rng.normal(size=(3, 1))), [0, 1, 1])]
+    StructuredPerceptron(max_epochs=3).minimize(data, "belief_propagation")

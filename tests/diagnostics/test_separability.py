@@ -1,0 +1,208 @@
+"""Separability against linear and quadratic programs over all labellings, and over all half-integral points."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+from tests.learning.margin_sets import features, frustrated_triangles, labellings, random_triangles
+
+from intarsia import GraphCRF
+from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
+from intarsia.diagnostics import algorithmically_separable, mistake_bound, separable
+from intarsia.diagnostics.feature_bounds import FeatureBounds
+from intarsia.diagnostics.max_margin import shortest_weights
+from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.learning import ChainCRF, example
+from intarsia.learning.margin_example import MarginExample
+
+
+def differences(data):
+    """Features of each truth less those of each other labelling, and how many labels differ."""
+    rows = []
+    for one in data:
+        y = one.labels.y
+        rows += [
+            features(one.scores, y) - features(one.scores, z) for z in labellings(one.scores.graph) if (z != y).any()
+        ]
+    return np.array(rows)
+
+
+def half_integral(data):
+    """The same for all points of a binary triangle's local polytope with entries 0, 1/2 and 1."""
+    rows = []
+    for one in data:
+        graph, truth = one.scores.graph, features(one.scores, one.labels.y)
+        for ones in itertools.product([0.0, 0.5, 1.0], repeat=3):
+            mu = graph.zeros()
+            mu[:6] = np.column_stack([1 - np.array(ones), ones]).reshape(-1)
+            edges = [graph.scope(c) for c in range(3)]
+            spans = [
+                [both for both in (0.0, 0.5, 1.0) if max(0, ones[a] + ones[b] - 1) <= both <= min(ones[a], ones[b])]
+                for a, b in edges
+            ]
+            for joint in itertools.product(*spans):
+                for c, ((a, b), both) in enumerate(zip(edges, joint, strict=True)):
+                    table = [1 - ones[a] - ones[b] + both, ones[b] - both, ones[a] - both, both]
+                    mu[graph.table_ptr[c] : graph.table_ptr[c + 1]] = table
+                wrong = sum(abs(ones[v] - one.labels.y[v]) for v in range(3))
+                if wrong > 0:
+                    rows.append((truth - one.scores.pull_back(mu)) / wrong)
+    return np.array(rows)
+
+
+def separates(rows):
+    """Whether some weights are positive on all rows, by a linear program."""
+    n, d = rows.shape
+    found = linprog(
+        np.append(np.zeros(d), -1.0), A_ub=np.column_stack([-rows, np.ones(n)]), b_ub=np.zeros(n),
+        bounds=[(-1, 1)] * d + [(None, 1)], method="highs-ipm",
+    )  # fmt: skip
+    return -found.fun > 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("noise", [0.0, 0.25])
+def test_exact_margin_is_that_of_enumeration(seed, noise):
+    data = random_triangles(n=4, seed=seed, noise=noise)
+    rows, found = differences(data), separable(data)
+    assert found.separable == separates(rows)
+    if found.separable:
+        best = minimize(
+            lambda w: w @ w, np.ones(8), jac=lambda w: 2 * w, method="SLSQP",
+            constraints=[{"type": "ineq", "fun": lambda w: rows @ w - 1, "jac": lambda w: rows}],
+            options={"ftol": 1e-14, "maxiter": 1000},
+        )  # fmt: skip
+        assert found.gamma == pytest.approx(1 / np.linalg.norm(best.x), rel=1e-5)
+        assert (rows @ found.weights).min() == pytest.approx(found.gamma, rel=1e-5)
+        assert np.linalg.norm(rows, axis=1).max() <= found.radius + 1e-9
+    else:
+        check_proof(found, data)
+
+
+def check_proof(found, data):
+    """The certificate, added up by hand."""
+    proof = found.certificate
+    total, margins = 0.0, 0.0
+    for i, multiplier, mu in zip(proof.examples, proof.multipliers, proof.answers, strict=True):
+        one = data[i]
+        truth = features(one.scores, one.labels.y)
+        total = total + multiplier * (truth - one.scores.pull_back(mu))
+        margins += multiplier * MarginExample(one).wrong_mass(mu)
+    assert (proof.multipliers >= 0).all()
+    assert np.linalg.norm(total) <= 1e-6
+    assert margins > 0.1  # so no weights give each its margin
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_relaxed_separability_is_that_of_half_integral_points(seed):
+    data = frustrated_triangles(n=2, seed=seed)
+    rows, found = half_integral(data), algorithmically_separable(data)
+    assert found.separable == separates(rows)
+    assert separable(data).separable == separates(differences(data))
+    if found.separable:
+        assert (rows @ found.weights).min() > 0
+        assert found.gamma_at_least <= found.gamma * (1 + 1e-5)
+        exact = separable(data)
+        assert found.gamma <= exact.gamma * (1 + 1e-5)  # more answers to win against
+    else:
+        check_proof(found, data)
+
+
+def test_some_are_separable_and_some_are_not_relaxed():
+    """The parametrised test above would be empty otherwise."""
+    verdicts = {algorithmically_separable(frustrated_triangles(n=2, seed=seed)).separable for seed in range(8)}
+    assert verdicts == {True, False}
+
+
+def test_the_triangle_and_its_completions():
+    data = triangle_examples()
+    assert separable(data).separable
+    relaxed = algorithmically_separable(data)
+    assert relaxed.separable is False
+    assert relaxed.certificate.residual < 1e-9
+    assert set(relaxed.certificate.examples) == {0, 1, 2}
+
+
+def test_the_diamond_is_separated_by_exact_and_relaxed_inference():
+    for found in (separable(diamond_examples()), algorithmically_separable(diamond_examples())):
+        # Shortest w with 2 w . (1, 0.95) <= -1 and 2 w . (0.95, 1) >= 1 is (-10, 10).
+        np.testing.assert_allclose(found.weights, [-10.0, 10.0], atol=1e-4)
+        assert found.gamma == pytest.approx(1 / np.sqrt(200), rel=1e-5)
+
+
+def test_hidden_labels_count_as_right_either_way():
+    # Feature +1 where both agree: labels (1, ?) are separable whatever the second is, once one completion is.
+    X = [([[1.0], [1.0]], [[0, 1]]), ([[-1.0], [-1.0]], [[0, 1]])]
+    found = separable(X, [[1, -1], [0, -1]], GraphCRF(classes=[0, 1]))
+    assert found.separable
+    few = separable(X, [[1, -1], [0, -1]], GraphCRF(classes=[0, 1]), max_completions=1)
+    assert few.separable
+    assert "not tried" in few.note
+
+
+def test_undecided_when_completions_are_too_many():
+    same = [([[1.0], [1.0], [1.0]], [[0, 1]])] * 2
+    labels = [[0, -1, -1], [1, -1, -1]]  # the same input with two labels: never separable
+    full = separable(same, labels, GraphCRF(classes=[0, 1]))
+    assert full.separable is False
+    few = separable(same, labels, GraphCRF(classes=[0, 1]), max_completions=2)
+    assert few.separable is None
+    assert "raise max_completions" in str(few)
+
+
+@pytest.mark.parametrize("inference", ["lp_relaxation", "brute_force"])
+def test_perceptron_keeps_its_bound(inference):
+    n_separable = 0
+    for seed in range(3):
+        data = random_triangles(n=3, seed=seed)
+        if algorithmically_separable(data, inference=inference).separable:
+            n_separable += 1
+            found = mistake_bound(data, inference=inference)
+            assert found.converged
+            assert 0 < found.mistakes <= found.bound_met <= found.bound
+    assert n_separable >= 1
+
+
+def test_radius_bounds_every_difference():
+    for one in random_triangles(n=4, n_states=3):
+        found = FeatureBounds(MarginExample(one))
+        lengths = np.linalg.norm(differences([one]), axis=1)
+        assert lengths.max() <= found.radius <= 4 * lengths.max()
+        nodes = one.scores.node_features
+        assert found.longest == pytest.approx(max(1.0, np.linalg.norm(nodes, axis=1).max()))
+
+
+def test_shortest_weights_against_a_quadratic_program():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        rows, sides = rng.normal(size=(12, 5)) + 1.0, rng.normal(size=12)
+        weights, multipliers = shortest_weights(rows, sides)
+        feasible = linprog(np.zeros(5), A_ub=-rows, b_ub=-sides, bounds=(None, None)).status == 0
+        assert (weights is not None) == feasible
+        if feasible:
+            best = minimize(
+                lambda w: w @ w, weights + 0.1, jac=lambda w: 2 * w, method="SLSQP",
+                constraints=[{"type": "ineq", "fun": lambda w, r=rows, s=sides: r @ w - s}],
+            )  # fmt: skip
+            np.testing.assert_allclose(weights @ weights, best.fun, rtol=1e-5, atol=1e-7)
+        else:
+            assert np.linalg.norm(multipliers @ rows) < 1e-6
+            assert multipliers @ sides == pytest.approx(1.0)
+
+
+def test_refusals():
+    with pytest.raises(NotSupportedError, match=r"BeliefPropagation is not the maximum.*lp_relaxation.*diagnose"):
+        algorithmically_separable(diamond_examples(), inference="belief_propagation")
+    with pytest.raises(InvalidInputError, match="not separable over local polytope"):
+        mistake_bound(triangle_examples())
+    with pytest.raises(InvalidInputError, match="list of Example"):
+        separable([1, 2])
+    with pytest.raises(NotSupportedError, match="ChainCRF infers exactly"):
+        separable([[["a"]]], [["x"]], ChainCRF())
+    with pytest.raises(InvalidInputError, match="GridCRF or a GraphCRF, got str"):
+        separable([], [], "crf")
+    with pytest.raises(InvalidInputError, match="no example has a label"):
+        separable([example(one.scores, [-1] * 3) for one in random_triangles(1)])
