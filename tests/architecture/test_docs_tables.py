@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from intarsia.experiments.measurement import bench_row
 from intarsia.experiments.reproduction import EXPERIMENTS, Finding, load_experiment, save_finding
 from intarsia.gradients.registry import gradient_names
 from intarsia.inference.registry import method_names
@@ -73,10 +75,38 @@ def test_what_was_run_stands_beside_the_paper(hooks, tmp_path, monkeypatch):
     assert "(../results/denoising/some_picture.png)" in text
 
 
+def test_figures_of_some_rows_only_and_notes(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    for name, key, finding in (
+        ("collective", "s10k", Finding({"ours": 0.5, "ratio": 400.0}, 1, settings={"note": "stopped"})),
+        ("birds", "flows", Finding({"misfit": 0.25}, 52)),
+    ):
+        (tmp_path / "results" / name).mkdir(parents=True)
+        save_finding(key, finding, tmp_path / "results" / name)
+    text = hooks.results("collective")
+    assert "| s = 10k (stopped) | 2.700 | 0.500 | 93.000 | – | 34.444 | 400.000 | – | – | 1 | 0 s |" in text
+    assert "| collective model, all weeks seen | – | – | 0.250 | 52 | 0 s |" in hooks.results("birds")
+
+
+def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    (tmp_path / "results").mkdir()
+    rows = [
+        bench_row("a grid", 0.5, "somebody", 2.0, wanted="ratio >= 3", ours_quality=1.0, quality_is="error"),
+        bench_row("another", 0.25),
+    ]
+    (tmp_path / "results" / "bench_made.json").write_text(json.dumps({"name": "made", "rows": rows}))
+    text = hooks.bench("made")
+    assert "| a grid | 0.5 | somebody | 2 | 4 | ratio >= 3 | 1 | – |" in text
+    assert "| another | 0.25 | – | – | – | – | – | – |" in text
+    assert "Quality: error." in text
+
+
 def test_every_word_in_braces_is_known(hooks):
     for page in sorted(DOCS.rglob("*.md")):
         for word, name in re.findall(r"\{\{ (\w+)(?: (\w+))? \}\}", page.read_text(encoding="utf-8")):
-            known = {"abilities": method_names(), "results": EXPERIMENTS}
+            measured = [path.stem.removeprefix("bench_") for path in sorted((DOCS / "results").glob("bench_*.json"))]
+            known = {"abilities": method_names(), "results": EXPERIMENTS, "bench": measured}
             assert name in known[word] if name else word in {"methods", *hooks._TABLES}, f"{page.name}: {word} {name}"
 
 

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from intarsia.datasets import load_woodcock
 from intarsia.experiments import birds as experiment
 from intarsia.experiments.birds import Year, fit_year, load_year, total_variation, weeks_seen
 from intarsia.experiments.reproduction import run_tasks
@@ -67,3 +68,8 @@ def test_joined_cells_hold_all_birds(data):
     year = load_year(8, data)
     assert year.shares.shape == (52, len(year.positions))
     np.testing.assert_allclose(year.shares.sum(axis=1), 1.0)
+    cells = load_woodcock(data)
+    np.testing.assert_allclose(load_year(1, data).positions, cells.positions)
+    east = np.unique(year.positions[:, 0].round(6))
+    step = 8 * np.diff(np.unique(cells.positions[:, 0])).min()
+    np.testing.assert_allclose(np.diff(east) / step, np.round(np.diff(east) / step), atol=1e-6)
