@@ -190,7 +190,10 @@ def results(name: str, to_root: str = "../") -> str:
 
 def bench(name: str) -> str:
     """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`."""
-    rows = json.loads((DOCS / "results" / f"bench_{name}.json").read_text(encoding="utf-8"))["rows"]
+    path = DOCS / "results" / f"bench_{name}.json"
+    if not path.exists():
+        return f"*Not measured yet.* Measure it: `intarsia bench {name}`."
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     table = ["| workload | ours, s | peer | peer, s | ratio | wanted | quality: ours | peer |", "|---|" + "---|" * 7]
     for row in rows:
         cells = [row["workload"], _short(row["ours_seconds"]), row["peer"] or "–", _short(row["peer_seconds"])]
