@@ -8,6 +8,7 @@ from intarsia.energies.energy import Energy, EnergySum, MeasuredEnergy
 from intarsia.energies.function_energy import FunctionEnergy
 from intarsia.energies.functions import Absolute, Hinge, Huber, Judgement, Poisson, SmoothedHinge, SoftInterval, Squared
 from intarsia.energies.label_index import LabelIndex, segment_kinds
+from intarsia.energies.measured_energies import MeasuredEnergies
 from intarsia.energies.measurements import Count, Measurement, SegmentStarts, SparseVector, StartsAfter, Transitions
 from intarsia.energies.poisson_counts import PoissonCounts
 from intarsia.energies.psi import ConstantPsi, LinearPsi, MeanMapPsi, Psi
@@ -42,6 +43,7 @@ __all__ = [
     "LabelIndex",
     "LinearPsi",
     "MeanMapPsi",
+    "MeasuredEnergies",
     "MeasuredEnergy",
     "Measurement",
     "Penalties",

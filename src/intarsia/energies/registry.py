@@ -9,6 +9,7 @@ from intarsia.energies.psi import Psi
 
 _CLASSES = {
     "energy_sum": "energy:EnergySum",
+    "measured_energies": "measured_energies:MeasuredEnergies",
     "measured_energy": "energy:MeasuredEnergy",
     "distance_to_set": "distance_to_set:DistanceToSet",
     "cross_clique_energy": "cross_clique:CrossCliqueEnergy",
