@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from intarsia.diagnostics import (
         algorithmically_separable,
         compatibility,
+        diagnose,
+        diagnose_examples,
         mistake_bound,
         pac_bayes_bound,
         separable,
@@ -136,7 +138,8 @@ _WHERE = {
     "intarsia.inference.tree": ("Tree",),
     "intarsia.inference.tree_reweighted": ("TreeReweighted",),
     "intarsia.diagnostics": (
-        "algorithmically_separable", "compatibility", "mistake_bound", "pac_bayes_bound", "separable",
+        "algorithmically_separable", "compatibility", "diagnose", "diagnose_examples", "mistake_bound",
+        "pac_bayes_bound", "separable",
     ),
     "intarsia.gradients.back_propagation": ("BackPropagation",),
     "intarsia.gradients.implicit": ("ImplicitGradient",),

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from intarsia._version import __version__
 from intarsia.cli.bench import bench_command
 from intarsia.cli.data import data_command
+from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
 from intarsia.cli.reproduce import reproduce_command
@@ -79,6 +80,7 @@ app.command("methods", cls=_Command)(methods_command)
 app.command("tour", cls=_Command)(tour_command)
 app.command("bench", cls=_Command)(bench_command)
 app.command("data", cls=_Command)(data_command)
+app.command("diagnose", cls=_Command)(diagnose_command)
 app.command("reproduce", cls=_Command)(reproduce_command)
 
 tag = typer.Typer(cls=_Group, help="Label sequences: train a tagger, tag files with it, count how well it does.")

@@ -1,6 +1,8 @@
 """Do this learner and this inference fit? Separability, bounds, what is known, and a probe of the user's own data."""
 
+from intarsia.diagnostics.check import Check, Diagnosis
 from intarsia.diagnostics.compatibility import Pair, compatibility
+from intarsia.diagnostics.diagnose import diagnose, diagnose_examples
 from intarsia.diagnostics.margin_search import Certificate
 from intarsia.diagnostics.mistake_bound import MistakeBound, mistake_bound
 from intarsia.diagnostics.pac_bayes import PacBayesBound, pac_bayes_bound
@@ -8,12 +10,16 @@ from intarsia.diagnostics.separability import Separability, algorithmically_sepa
 
 __all__ = [
     "Certificate",
+    "Check",
+    "Diagnosis",
     "MistakeBound",
     "PacBayesBound",
     "Pair",
     "Separability",
     "algorithmically_separable",
     "compatibility",
+    "diagnose",
+    "diagnose_examples",
     "mistake_bound",
     "pac_bayes_bound",
     "separable",

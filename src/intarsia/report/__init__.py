@@ -1,6 +1,15 @@
 """Plots of results."""
 
+from intarsia.report.diagnosis_plots import plot_diagnosis
 from intarsia.report.flow_maps import plot_flow_map, plot_flow_maps
 from intarsia.report.plots import detect_grid, plot_comparison, plot_marginals, save_figure
 
-__all__ = ["detect_grid", "plot_comparison", "plot_flow_map", "plot_flow_maps", "plot_marginals", "save_figure"]
+__all__ = [
+    "detect_grid",
+    "plot_comparison",
+    "plot_diagnosis",
+    "plot_flow_map",
+    "plot_flow_maps",
+    "plot_marginals",
+    "save_figure",
+]
