@@ -89,18 +89,30 @@ class BoundEnergy(ABC):
         active = (self.psi > 0) & (parts != 0)
         return float(self.psi[active] @ parts[active])
 
-    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Values (n,) and slopes (n, n_theta) at n rows of marginals with finite strengths (n, n_psi) of their own."""
-        values, slopes = np.empty(len(mu)), np.empty(mu.shape)
-        for i, (row, own) in enumerate(zip(mu, psi, strict=True)):
-            energy = self.with_psi(own)
-            values[i], slopes[i] = energy.value(row), energy.gradient(row)
-        return values, slopes
+    # ------------------------------------------------------------ many marginals of this graph at once
+    #
+    # An energy looks at linear readings z of mu; its slope is then a combination of the readings' vectors. Searches
+    # that work with readings need not touch the whole of mu for every step.
 
-    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """`psi_gradient` (n, n_psi) of n rows of marginals and directions."""
-        rows = [self.psi_gradient(one, along) for one, along in zip(mu, direction, strict=True)]
-        return np.array(rows).reshape(len(mu), self.psi.size)
+    @property
+    def psi_of_reading(self) -> IntArray:
+        """Which strength multiplies the slope in each reading; by default mu itself is read, under one strength."""
+        return np.zeros(self.graph.n_theta, dtype=np.int64)
+
+    def read_rows(self, mu: FloatArray) -> FloatArray:
+        """Readings (n, n_readings) of rows of marginals (n, n_theta)."""
+        return mu
+
+    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values (n,) with finite strengths (n, n_psi) of each row, and slopes in the readings without strengths."""
+        one = self.with_psi(np.ones(1))
+        values = np.array([float(self.parts(row)[0]) for row in readings])
+        slopes = np.array([one.gradient(row) for row in readings])
+        return psi[:, 0] * values, slopes.reshape(readings.shape)
+
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+        """Take from rows of scores (n, n_theta) the combinations of the readings' vectors with these weights."""
+        theta -= weights
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """`lipschitz` (n,) for strengths (n, n_psi); NaN where none is known."""
@@ -213,33 +225,39 @@ class ScalarTerms(BoundEnergy):
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """`sum_i psi_i f_i'(a_i . mu) a_i`."""
-        return self._slope(self._maps.measure(mu), self.strengths)
-
-    def _slope(self, measured: FloatArray, strengths: FloatArray) -> FloatArray:
-        slopes = self.functions.derivative(measured)
+        slopes, psi = self.functions.derivative(self._maps.measure(mu)), self.strengths
         weights = np.zeros(slopes.shape)
-        np.multiply(strengths, slopes, where=(strengths > 0) & (slopes != 0), out=weights)  # psi may be infinite
-        return self._maps.combine(weights)
+        np.multiply(psi, slopes, where=(psi > 0) & (slopes != 0), out=weights)  # psi may be infinite
+        return self.tilt(weights)
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`f_i'(a_i . mu) a_i . direction`, summed over the terms of each strength (Vilnis2015 Eq. 17)."""
-        return self.psi_gradient_rows(mu[None], direction[None])[0]
-
-    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """All rows by one product."""
-        measured, strengths = self._maps.measure(mu), psi[:, self.psi_of]
-        return (strengths * self.functions.value(measured)).sum(axis=1), self._slope(measured, strengths)
-
-    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """The same for rows."""
         along = self.functions.derivative(self._maps.measure(mu)) * self._maps.measure(direction)
-        starts = self.psi.size * np.arange(len(mu))[:, None]
-        summed = np.bincount((starts + self.psi_of).ravel(), along.ravel(), self.psi.size * len(mu))
-        return summed.astype(np.float64, copy=False).reshape(len(mu), self.psi.size)
+        return np.bincount(self.psi_of, along, self.psi.size).astype(np.float64, copy=False)
+
+    @property
+    def psi_of_reading(self) -> IntArray:
+        """Every measurement is read."""
+        return self.psi_of
+
+    def read_rows(self, mu: FloatArray) -> FloatArray:
+        """Measurements of all rows by one product."""
+        return self._maps.measure(mu)
+
+    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The functions and their derivatives."""
+        values = np.einsum("ij,ij->i", psi[:, self.psi_of], self.functions.value(readings))
+        return values, self.functions.derivative(readings)
+
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+        """`theta - A^T w`."""
+        self._maps.subtract(weights, theta)
 
     def tilt(self, multipliers: FloatArray) -> FloatArray:
         """`A^T lambda`: what multipliers of the measurements take from theta."""
-        return self._maps.combine(multipliers)
+        made = np.zeros(self.graph.n_theta)
+        self._maps.subtract(-multipliers, made)
+        return made
 
 
 def measurement_ranges(graph: FactorGraph, measurements: csr_array) -> FloatArray:
@@ -284,6 +302,8 @@ class BoundSum(BoundEnergy):
         self.psi = frozen(np.concatenate([member.psi for member in self.members]))
         ends = np.cumsum([member.psi.size for member in self.members])
         self._slices = [slice(int(end) - m.psi.size, int(end)) for m, end in zip(self.members, ends, strict=True)]
+        widths = [member.psi_of_reading.size for member in self.members]
+        self._readings = [slice(int(end) - w, int(end)) for w, end in zip(widths, np.cumsum(widths), strict=True)]
         self._set_shape()
 
     def _set_shape(self) -> None:
@@ -324,14 +344,27 @@ class BoundSum(BoundEnergy):
         """One after the other."""
         return np.concatenate([member.psi_gradient(mu, direction) for member in self.members])
 
-    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums over the members."""
-        found = [member.evaluate_rows(mu, psi[:, at]) for member, at in zip(self.members, self._slices, strict=True)]
-        return sum(value for value, _ in found), sum(slope for _, slope in found)  # type: ignore[return-value]
+    @property
+    def psi_of_reading(self) -> IntArray:
+        """Readings of the members, one after the other."""
+        return np.concatenate([m.psi_of_reading + at.start for m, at in zip(self.members, self._slices, strict=True)])
 
-    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """One after the other."""
-        return np.concatenate([member.psi_gradient_rows(mu, direction) for member in self.members], axis=1)
+    def read_rows(self, mu: FloatArray) -> FloatArray:
+        """Readings of the members, one after the other."""
+        return np.concatenate([member.read_rows(mu) for member in self.members], axis=1)
+
+    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums of the values, and slopes one after the other."""
+        found = [
+            member.judge_rows(readings[:, own], psi[:, at])
+            for member, at, own in zip(self.members, self._slices, self._readings, strict=True)
+        ]
+        return np.sum([value for value, _ in found], axis=0), np.concatenate([slope for _, slope in found], axis=1)
+
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+        """Each member takes its own."""
+        for member, own in zip(self.members, self._readings, strict=True):
+            member.subtract_rows(weights[:, own], theta)
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """Sums, where all are known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -51,8 +51,9 @@ class ChainEnergies:
     >>> from intarsia.energies import Count, Hinge, MeasuredEnergy
     >>> energies = ChainEnergies([MeasuredEnergy(Count("b"), Hinge(1.0), psi=2.0)], ["a", "b"], 3)
     >>> both = energies.on(np.array([0, 2, 5]))                     # two sequences, all b
-    >>> both.evaluate(np.tile([0.0, 1.0], 5), np.full((2, 1), 2.0))[0]      # 2 (2 - 1), 2 (3 - 1)
-    array([2., 4.])
+    >>> counts = both.read(np.tile([0.0, 1.0], (5, 1)), None)
+    >>> counts, both.judge(counts, np.full((2, 1), 2.0))[0]         # 2 (2 - 1), 2 (3 - 1)
+    (array([2., 3.]), array([2., 4.]))
     """
 
     def __init__(self, energies: Energy | Sequence[Energy], names: Sequence[Any], length: int) -> None:
@@ -130,10 +131,7 @@ def list_energies(given: Any) -> list[Energy]:
 
 
 class BatchEnergy:
-    """Energies of the sequences of one batch, over flat vectors.
-
-    A vector holds what mu has of labels, (n_positions, n_labels), and, where energies read them, the expected
-    transitions of each sequence, (n_sequences, n_labels, n_labels), one after the other.
+    """Energies of the sequences of one batch, over vectors of readings: what they look at in mu (`read_rows`).
 
     Parameters
     ----------
@@ -141,39 +139,73 @@ class BatchEnergy:
         What is wanted.
     ptr : (n_sequences + 1,) int array
         Where the sequences begin; no sequence is shorter than the one before.
+
+    Attributes
+    ----------
+    starts : (n_sequences + 1,) int array
+        Where the readings of each sequence begin in a vector.
     """
 
     def __init__(self, energies: ChainEnergies, ptr: IntArray) -> None:
-        k = energies.n_labels
         self.energies = energies
-        self.n_sequences, self.split = ptr.size - 1, int(ptr[-1]) * k
-        self.n_pairs = k * k if energies.reads_tables else 0
-        self.size = self.split + self.n_sequences * self.n_pairs
+        self.n_sequences = ptr.size - 1
         lengths = np.diff(ptr)
         cuts = np.concatenate([[0], np.flatnonzero(np.diff(lengths)) + 1, [lengths.size]]) if lengths.size else [0]
-        self._groups = [
-            (energies.bound(int(lengths[a])), int(a), int(b), int(ptr[a]) * k, int(ptr[b]) * k)
-            for a, b in pairwise(cuts)
-        ]
+        self._groups: list[_Group] = []
+        widths = np.zeros(self.n_sequences, dtype=np.int64)
+        at = 0
+        for a, b in pairwise(np.asarray(cuts).tolist()):
+            energy = energies.bound(int(lengths[a]))
+            width = energy.psi_of_reading.size
+            widths[a:b] = width
+            rows, part = slice(a, b), slice(at, at + width * (b - a))
+            self._groups.append(_Group(energy, rows, slice(int(ptr[a]), int(ptr[b])), part, energy.psi_of_reading))
+            at += width * (b - a)
+        self.starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
 
-    def evaluate(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Energies (n_sequences,) and the vector of their slopes, with strengths (n_sequences, n_psi)."""
+    @property
+    def size(self) -> int:
+        """Length of a vector of readings."""
+        return int(self.starts[-1])
+
+    def read(self, nodes: FloatArray, tables: FloatArray | None) -> FloatArray:
+        """Readings of marginals (n_positions, k) and, where tables are read, transitions (n_sequences, k * k)."""
+        found = np.empty(self.size)
+        for group in self._groups:
+            found[group.part].reshape(group.n, -1)[:] = group.energy.read_rows(group.join(nodes, tables))
+        return found
+
+    def judge(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Energies (n_sequences,) with strengths (n_sequences, n_psi), and the vector of slopes without strengths."""
         values, slopes = np.empty(self.n_sequences), np.empty(self.size)
-        tables = slopes[self.split :].reshape(self.n_sequences, self.n_pairs)
-        for energy, a, b, low, high in self._groups:
-            rows = self._rows(mu, energy, a, b, low, high)
-            values[a:b], found = energy.evaluate_rows(rows, psi[a:b])
-            own = (high - low) // (b - a)
-            slopes[low:high].reshape(b - a, own)[:] = found[:, :own]
-            tables[a:b] = found[:, own:] if found.shape[1] > own else 0.0
+        for group in self._groups:
+            rows = readings[group.part].reshape(group.n, -1)
+            values[group.rows], own = group.energy.judge_rows(rows, psi[group.rows])
+            slopes[group.part] = own.reshape(-1)
         return values, slopes
 
-    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """`<grad l_j(mu), direction>` (n_sequences, n_psi) of all preferences; see `BoundEnergy.psi_gradient`."""
-        found = np.empty((self.n_sequences, self.energies.n_psi))
-        for energy, a, b, low, high in self._groups:
-            rows = self._rows(mu, energy, a, b, low, high)
-            found[a:b] = energy.psi_gradient_rows(rows, self._rows(direction, energy, a, b, low, high))
+    def subtract(self, weights: FloatArray, nodes: FloatArray, tables: FloatArray | None) -> None:
+        """Take from scores the readings' vectors with these weights; tables are those of each sequence."""
+        for group in self._groups:
+            own = weights[group.part].reshape(group.n, -1)
+            scores = group.join(nodes, tables)
+            group.energy.subtract_rows(own, scores)
+            if tables is not None and scores.shape[1] > (width := group.positions(nodes).shape[1]):
+                group.positions(nodes)[:], tables[group.rows] = scores[:, :width], scores[:, width:]
+
+    def strengths(self, psi: FloatArray) -> FloatArray:
+        """The strength of each reading."""
+        parts = [psi[group.rows][:, group.psi_of].reshape(-1) for group in self._groups]
+        return np.concatenate([np.empty(0), *parts])
+
+    def by_psi(self, vector: FloatArray) -> FloatArray:
+        """Sums (n_sequences, n_psi) of a vector over the readings of each strength."""
+        found = np.zeros((self.n_sequences, self.energies.n_psi))
+        for group in self._groups:
+            rows = vector[group.part].reshape(group.n, -1)
+            key = self.energies.n_psi * np.arange(group.n)[:, None] + group.psi_of
+            sums = np.bincount(key.reshape(-1), rows.reshape(-1), group.n * self.energies.n_psi)
+            found[group.rows] = sums.reshape(group.n, -1)
         return found
 
     def lipschitz(self, psi: FloatArray) -> FloatArray:
@@ -186,14 +218,31 @@ class BatchEnergy:
 
     def _each(self, psi: FloatArray, ask: Callable[[BoundEnergy, FloatArray], FloatArray]) -> FloatArray:
         found = np.empty(self.n_sequences)
-        for energy, a, b, _, _ in self._groups:
-            found[a:b] = ask(energy, psi[a:b])
+        for group in self._groups:
+            found[group.rows] = ask(group.energy, psi[group.rows])
         return found
 
-    def _rows(self, vector: FloatArray, energy: BoundEnergy, a: int, b: int, low: int, high: int) -> FloatArray:
-        """The vector's part of some sequences of one length, a row each, as their graph lays it out."""
-        own = vector[low:high].reshape(b - a, -1)
-        if energy.graph.n_theta == own.shape[1]:  # only labels are read, or there is no step
+
+class _Group(NamedTuple):
+    """Sequences of one length: their energy, numbers, positions, and part of a vector of readings."""
+
+    energy: BoundEnergy
+    rows: slice
+    where: slice
+    part: slice
+    psi_of: IntArray
+
+    @property
+    def n(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+    def positions(self, nodes: FloatArray) -> FloatArray:
+        """What stands at the positions of each sequence, a row each; a view."""
+        return nodes[self.where].reshape(self.n, -1)
+
+    def join(self, nodes: FloatArray, tables: FloatArray | None) -> FloatArray:
+        """Rows as the energy's graph lays them out: a view where only labels are read, or there is no step."""
+        own = self.positions(nodes)
+        if tables is None or self.energy.graph.n_theta == own.shape[1]:
             return own
-        tables = vector[self.split :].reshape(self.n_sequences, self.n_pairs)
-        return np.concatenate([own, tables[a:b]], axis=1)
+        return np.concatenate([own, tables[self.rows]], axis=1)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from intarsia._validation import FloatArray, IntArray, check_choice, check_number
+from intarsia._kernels.nearest_counts import find_nearest_counts
+from intarsia._validation import FloatArray, IntArray, check_choice, check_number, frozen, read_only
 from intarsia.energies.bound_energy import BoundEnergy, check_psi
 from intarsia.energies.energy import Energy
 from intarsia.energies.label_index import LabelIndex
+from intarsia.energies.linear_maps import subtract_from_all
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -88,10 +89,12 @@ class DistanceToSet(Energy):
             )
         k = int(graph.n_states[0]) if graph.n_variables else 0
         counts = np.zeros((len(self.outputs), k))
-        for i, output in enumerate(self.outputs):
+        state_of: dict[Any, int] = {}
+        for i, output in enumerate(self.outputs if k else []):
             for label in output:
-                if k:
-                    counts[i, index.states(label)[0]] += 1.0
+                if label not in state_of:
+                    state_of[label] = int(index.states(label)[0])
+                counts[i, state_of[label]] += 1.0
         return np.unique(counts, axis=0)
 
 
@@ -110,35 +113,41 @@ class _Distance(BoundEnergy):
     def describe(self) -> None:
         """Nothing depends on psi but its size."""
 
-    @abstractmethod
-    def nearest_rows(self, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Distances (n,) of rows of marginals to their nearest outputs, and their slopes (n, n_theta)."""
-
     def parts(self, mu: FloatArray) -> FloatArray:
         """Distance to the nearest output."""
-        return self.nearest_rows(mu[None])[0]
+        return self.judge_rows(self.read_rows(mu[None]), np.ones((1, 1)))[0]
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L."""
-        return self.psi[0] * self.nearest_rows(mu[None])[1][0]
+        slope = np.zeros((1, mu.size))
+        self.subtract_rows(-self.psi[0] * self.judge_rows(self.read_rows(mu[None]), self.psi[None])[1], slope)
+        return slope[0]
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`<slope, direction>`."""
-        return self.psi_gradient_rows(mu[None], direction[None])[0]
+        slope = self.judge_rows(self.read_rows(mu[None]), self.psi[None])[1]
+        return (slope * self.read_rows(direction[None])).sum(axis=1)
 
     def floor_rows(self, psi: FloatArray) -> FloatArray:
         """Nothing lies below 0."""
         return np.zeros(len(psi))
 
-    def evaluate_rows(self, mu: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """All rows at once."""
-        distances, slopes = self.nearest_rows(mu)
-        slopes *= psi
-        return psi[:, 0] * distances, slopes
+    @property
+    @abstractmethod
+    def psi_of_reading(self) -> IntArray:
+        """One strength for all readings."""
 
-    def psi_gradient_rows(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """`<slope, direction>` of each row."""
-        return np.einsum("ij,ij->i", self.nearest_rows(mu)[1], direction)[:, None]
+    @abstractmethod
+    def read_rows(self, mu: FloatArray) -> FloatArray:
+        """What distances are made of."""
+
+    @abstractmethod
+    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Distances to the nearest outputs."""
+
+    @abstractmethod
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+        """Scores less weighted readings."""
 
 
 class _PositionalDistance(_Distance):
@@ -157,15 +166,29 @@ class _PositionalDistance(_Distance):
         """The same."""
         return np.zeros(len(psi))
 
-    def nearest_rows(self, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The slope is -2 at the states of the nearest labelling."""
-        slopes = np.zeros(mu.shape)
+    @property
+    def psi_of_reading(self) -> IntArray:
+        """A reading for each labelling."""
+        return np.zeros(len(self._at), dtype=np.int64)
+
+    def read_rows(self, mu: FloatArray) -> FloatArray:
+        """Expected number of labels in which the rows agree with each labelling."""
+        return np.asarray(mu[:, self._at].sum(axis=2))
+
+    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Twice the disagreement with the nearest; its slope is -2 there."""
+        slopes = np.zeros(readings.shape)
         if not len(self._at):
-            return np.zeros(len(mu)), slopes
-        agreement = mu[:, self._at].sum(axis=2)
-        nearest = agreement.argmax(axis=1)
-        np.put_along_axis(slopes, self._at[nearest], -2.0, axis=1)
-        return 2.0 * np.maximum(self.graph.n_variables - agreement.max(axis=1), 0.0), slopes
+            return np.zeros(len(readings)), slopes
+        nearest = readings.argmax(axis=1)[:, None]
+        np.put_along_axis(slopes, nearest, -2.0, axis=1)
+        agreement = np.take_along_axis(readings, nearest, axis=1)[:, 0]
+        return 2.0 * psi[:, 0] * np.maximum(self.graph.n_variables - agreement, 0.0), slopes
+
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+        """Only the labellings that were the nearest at some time have a weight."""
+        row, labelling = np.nonzero(weights)
+        np.subtract.at(theta, (row[:, None], self._at[labelling]), weights[row, labelling][:, None])
 
 
 class _CountDistance(_Distance):
@@ -173,7 +196,10 @@ class _CountDistance(_Distance):
 
     def __init__(self, graph: FactorGraph, counts: FloatArray, psi: float) -> None:
         super().__init__(graph, psi)
-        self._counts = counts
+        # Those as long as the graph first: the 1-norm is at least the difference in length.
+        excess = np.abs(counts.sum(axis=1) - graph.n_variables)
+        order = np.argsort(excess, kind="stable")
+        self._counts, self._excess = frozen(counts[order]), frozen(excess[order])
 
     @property
     def lipschitz(self) -> float | None:
@@ -184,14 +210,24 @@ class _CountDistance(_Distance):
         """None."""
         return np.full(len(psi), np.nan)
 
-    def nearest_rows(self, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The slope is the signs of the differences from the nearest counts, at every variable."""
-        n, slopes = self.graph.n_variables, np.zeros(mu.shape)
-        if not n:
-            return np.zeros(len(mu)), slopes
-        split = int(self.graph.variable_ptr[-1])
-        expected = mu[:, :split].reshape(len(mu), n, -1).sum(axis=1)
-        distances = cdist(expected, self._counts, "cityblock")
-        signs = np.sign(expected - self._counts[distances.argmin(axis=1)])
-        slopes[:, :split] = np.tile(signs, n)
-        return distances.min(axis=1), slopes
+    @property
+    def psi_of_reading(self) -> IntArray:
+        """A reading for each label."""
+        return np.zeros(self._counts.shape[1], dtype=np.int64)
+
+    def read_rows(self, mu: FloatArray) -> FloatArray:
+        """Expected counts U(mu)."""
+        n, k = self.graph.n_variables, self._counts.shape[1]
+        return np.asarray(mu[:, : n * k].reshape(len(mu), n, k).sum(axis=1))
+
+    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The slope is the signs of the differences from the nearest counts."""
+        if not self.graph.n_variables:
+            return np.zeros(len(readings)), np.zeros(readings.shape)
+        nearest, distance = np.empty(len(readings), dtype=np.int64), np.empty(len(readings))
+        find_nearest_counts(read_only(readings), self._counts, self._excess, nearest, distance)
+        return psi[:, 0] * distance, np.sign(readings - self._counts[nearest])
+
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+        """The same from every variable."""
+        subtract_from_all(weights, theta[:, : self.graph.n_variables * self._counts.shape[1]])

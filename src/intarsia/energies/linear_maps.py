@@ -10,8 +10,26 @@ from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 
 
+def subtract_from_all(each: FloatArray, theta: FloatArray) -> None:
+    """Take scores of states (..., k) from those of every variable (..., n k), which may be a slice.
+
+    Examples
+    --------
+    >>> theta = np.array([[10.0, 20.0, 30.0, 40.0]])
+    >>> subtract_from_all(np.array([[1.0, 2.0]]), theta)
+    >>> theta
+    array([[ 9., 18., 29., 38.]])
+    """
+    k = each.shape[-1]
+    if theta.flags.c_contiguous:
+        theta.reshape(*theta.shape[:-1], -1, k)[...] -= each[..., None, :]
+        return
+    for first in range(0, theta.shape[-1], k):  # a slice of rows cannot be reshaped without a copy
+        theta[..., first : first + k] -= each
+
+
 class LinearMaps:
-    """Measurements `A mu` and combinations `A^T w`; both take a vector or rows of them.
+    """Measurements `A mu`, and scores less combinations `A^T w`; both take a vector or rows of them.
 
     Most measurements of taggers count: their coefficients are the same at every variable. Those act on the sum of the
     variables' marginals, which is taken once for all of them.
@@ -30,9 +48,11 @@ class LinearMaps:
     >>> maps = LinearMaps(from_edges(2, [], n_variables=2), both)
     >>> maps.measure(np.array([0.25, 0.75, 0.5, 0.5]))
     array([1.25, 1.25])
-    >>> maps.combine(np.array([[1.0, 0.0], [0.0, 2.0]]))
-    array([[ 0.,  1.,  0.,  1.],
-           [10.,  0.,  0.,  0.]])
+    >>> theta = np.zeros((2, 4))
+    >>> maps.subtract(np.array([[1.0, 0.0], [0.0, 2.0]]), theta)
+    >>> theta
+    array([[  0.,  -1.,   0.,  -1.],
+           [-10.,   0.,   0.,   0.]])
     """
 
     def __init__(self, graph: FactorGraph, matrix: csr_array) -> None:
@@ -56,20 +76,15 @@ class LinearMaps:
         found[..., self._counting] = (self._pooled @ self._pool(mu).T).T
         return found
 
-    def combine(self, weights: FloatArray) -> FloatArray:
-        """`A^T w` of a vector (n_measurements,) or of rows (n, n_measurements)."""
-        if not self._counting.size:
-            return np.asarray((self._whole_turned @ weights.T).T)
-        pooled = (self._pooled_turned @ weights[..., self._counting].T).T
-        made = np.empty((*weights.shape[:-1], self.n_theta))
-        each = (*weights.shape[:-1], self.n_variables, self.n_states)
-        made[..., : self.split] = np.broadcast_to(pooled[..., None, : self.n_states], each).reshape(
-            *weights.shape[:-1], self.split
-        )
-        made[..., self.split :] = pooled[..., self.n_states :]
-        if self._other.size:
-            made += (self._whole_turned @ weights[..., self._other].T).T
-        return made
+    def subtract(self, weights: FloatArray, theta: FloatArray) -> None:
+        """Take `A^T w` from scores: of a vector (n_measurements,) or of rows (n, n_measurements)."""
+        if self._other.size or not self._counting.size:
+            theta -= (self._whole_turned @ weights[..., self._other].T).T
+        if self._counting.size:
+            pooled = (self._pooled_turned @ weights[..., self._counting].T).T
+            subtract_from_all(pooled[..., : self.n_states], theta[..., : self.split])
+            if self.split < self.n_theta:
+                theta[..., self.split :] -= pooled[..., self.n_states :]
 
     def _pool(self, mu: FloatArray) -> FloatArray:
         """Sum of the variables' marginals, and the rest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from intarsia.inference.bethe_descent import (
     first_steepness,
     judge_step,
     mix_offset,
-    move_tilt,
     share_of,
 )
 from intarsia.inference.chain_vectors import ChainOracle
@@ -36,21 +35,23 @@ class ChainProjection:
     batch : ChainBatch
         The tilted model of each sequence, whose marginals, best labels and draws are those of the projection
         (Vilnis2015, Proposition 1).
-    mu, tilt : float arrays
-        Marginals and what was taken from the scores, as `BatchEnergy` lays them out.
+    slope, readings : float arrays
+        The mean slope of the energies, without strengths, that tilts each model, and what they read in its marginals;
+        `BatchEnergy` says how these are laid out.
     objective : (n_sequences,) float array
         `-<theta, mu> - H(mu) + L(mu)`; infinite where nothing is possible.
     n_iter : (n_sequences,) int array
         Steps made.
     converged : (n_sequences,) bool array
-        Whether |mu - oracle(theta - grad L(mu))| (for convex energies with kinks the gap) is at most the tolerance.
+        Whether no reading of mu and of oracle(theta - grad L(mu)) differ by more than the tolerance (for convex
+        energies with kinks: whether the gap is at most that).
     n_calls : int
         Calls of the oracle, of which each served all sequences that were not finished.
     """
 
     batch: ChainBatch
-    mu: FloatArray
-    tilt: FloatArray
+    slope: FloatArray
+    readings: FloatArray
     objective: FloatArray
     n_iter: IntArray
     converged: NDArray[np.bool_]
@@ -92,21 +93,21 @@ def project_chains(
 
     >>> from intarsia.energies import Count, MeasuredEnergy, Squared
     >>> from intarsia.inference.bethe_mirror_descent import BetheMirrorDescent
+    >>> from intarsia.inference.chains import chain_marginals
     >>> batch = ChainBatch(np.log([[0.1, 0.9]] * 5), [0, 2, 5], np.zeros((2, 2)))
     >>> energies = ChainEnergies(MeasuredEnergy(Count(1), Squared(1.0)), [0, 1], 3)
     >>> found = project_chains(batch, energies, np.full((2, 1), 1e4), BetheMirrorDescent())
-    >>> found.mu.reshape(5, 2)[:, 1].round(3)
+    >>> chain_marginals(found.batch).nodes[:, 1].round(3)
     array([0.5  , 0.5  , 0.333, 0.333, 0.333])
     """
     search = _Search(batch, energies, psi, method)
     while search.live.size and search.n_steps < int(method.max_iter):
         search.step()
     search.leave(np.ones(search.live.size, dtype=bool))
-    oracle = search.whole
+    tilted = search.whole.tilted(search.slope)
     return ChainProjection(
-        oracle.tilted(search.tilt), search.mu, search.tilt, search.objective, search.n_iter, search.converged,
-        search.n_calls,
-    )  # fmt: skip
+        tilted, search.slope, search.readings, search.objective, search.n_iter, search.converged, search.n_calls
+    )
 
 
 def by_length(ptr: IntArray) -> tuple[IntArray, IntArray]:
@@ -117,29 +118,31 @@ def by_length(ptr: IntArray) -> tuple[IntArray, IntArray]:
     return order, place
 
 
+_VECTORS, _NUMBERS = ("mean", "readings", "slope"), ("value", "energy", "objective")
+_ANSWER = ("mean", "readings")
+
+
 @dataclass(eq=False)
 class _Points:
-    """Where the sequences of an oracle are: vectors, and a number for each."""
+    """Where the sequences of an oracle are: the mean slope that tilts them, and what follows from it."""
 
-    tilt: FloatArray
-    mu: FloatArray
+    mean: FloatArray
+    readings: FloatArray
     slope: FloatArray
     value: FloatArray
     energy: FloatArray
     objective: FloatArray
 
-    def put(self, other: _Points, chosen: NDArray[np.bool_], oracle: ChainOracle) -> _Points:
+    def put(
+        self, other: _Points, chosen: NDArray[np.bool_], oracle: ChainOracle, vectors: tuple[str, ...] = _VECTORS
+    ) -> None:
         """Move some of the sequences to where they are in `other`."""
-        if chosen.all():
-            return other
         if not chosen.any():
-            return self
-        where = oracle.spread(chosen)
-        for name in _VECTORS:
-            np.copyto(getattr(self, name), getattr(other, name), where=where)
+            return
+        for name in vectors:
+            oracle.copy(getattr(other, name), getattr(self, name), chosen)
         for name in _NUMBERS:
             np.copyto(getattr(self, name), getattr(other, name), where=chosen)
-        return self
 
     def take(self, chosen: IntArray, oracle: ChainOracle) -> _Points:
         """Some of the sequences, copied."""
@@ -149,9 +152,6 @@ class _Points:
         )
 
 
-_VECTORS, _NUMBERS = ("tilt", "mu", "slope"), ("value", "energy", "objective")
-
-
 class _Search:
     """Sequences on their way; those that are finished are written down and left out."""
 
@@ -159,13 +159,14 @@ class _Search:
         self.tol, self.n_calls, self.n_steps = float(method.tol), 0, 0
         # At a kink the slope jumps, so that fixed points cannot be seen; the gap can.
         self.by_gap = energies.convex and not energies.smooth
-        self.oracle, self.psi = ChainOracle(batch, energies), psi
-        self.whole, self.now = self.oracle, self._ask(None)
+        self.whole = self.oracle = ChainOracle(batch, energies, psi)
+        self.now = self._ask(None)
         # Where nothing is possible there is no answer; where nothing pulls, the plain marginals are it.
-        possible = self.now.value > -np.inf
-        pulled = possible & (self.whole.largest(self.now.slope) > 0.0)
+        nothing = np.zeros(self.whole.size)
+        pulled = (self.now.value > -np.inf) & (self.whole.largest(self.whole.strengths * self.now.slope, nothing) > 0.0)
         n = batch.n_sequences
-        self.tilt, self.mu, self.objective = self.now.tilt.copy(), self.now.mu.copy(), self.now.objective.copy()
+        self.slope, self.readings, self.objective = nothing, self.now.readings.copy(), self.now.objective.copy()
+        self.whole.copy(self.now.slope, self.slope, ~pulled)
         self.n_iter, self.converged = np.zeros(n, dtype=np.int64), ~pulled
         self.live, self.best = np.arange(n), self.now
         known = np.full(n, np.nan)
@@ -178,43 +179,45 @@ class _Search:
         self.steps, self.done = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
         self._stay(np.flatnonzero(pulled))
 
-    def _ask(self, tilt: FloatArray | None) -> _Points:
+    def _ask(self, mean: FloatArray | None) -> _Points:
         """Call the oracle for all that are not finished."""
-        mu, value = self.oracle(tilt)
+        readings, value = self.oracle(mean)
         self.n_calls += 1
-        energy, slope = self.oracle.energy.evaluate(mu, self.psi)
-        if tilt is None:
-            return _Points(np.zeros(mu.size), mu, slope, value, energy, energy - value)
-        return _Points(tilt, mu, slope, value, energy, energy - value - self.oracle.dot(tilt, mu))
+        energy, slope = self.oracle.energy.judge(readings, self.oracle.psi)
+        if mean is None:
+            return _Points(np.zeros(readings.size), readings, slope, value, energy, energy - value)
+        taken = self.oracle.dot(self.oracle.strengths * mean, readings)
+        return _Points(mean, readings, slope, value, energy, energy - value - taken)
 
     def step(self) -> None:
         """One call of the oracle for all that are not finished, and one more for those that seem to be."""
         oracle, old = self.oracle, self.now
         self.n_steps += 1
         share: Any = share_of(self.steepness) if self.share is None else self.share(self.n_steps)
-        new = self._ask(move_tilt(old.tilt, old.slope, oracle.spread(share)))
-        change = new.mu - old.mu
+        new = self._ask(oracle.move(old.mean, old.slope, share))
+        change = oracle.largest(new.readings, old.readings)
         moved = ~self.done
         if self.share is None:
-            rise = new.energy - old.energy - oracle.dot(old.slope, change)
-            divergence = old.value - new.value + oracle.dot(old.tilt - new.tilt, new.mu)
+            pull, difference = oracle.strengths * old.slope, new.readings - old.readings
+            rise = new.energy - old.energy - oracle.dot(pull, difference)
+            divergence = old.value - new.value + oracle.dot(oracle.strengths * (old.mean - new.mean), new.readings)
             size = np.abs(old.energy) + np.abs(old.value)
             accepted, self.steepness = judge_step(rise, self.steepness, divergence, size)
             moved &= accepted
         if self.by_gap:
-            tangent = old.energy - oracle.dot(old.slope, old.mu)
+            tangent = old.energy - oracle.dot(oracle.strengths * old.slope, old.readings)
             self.offset = np.where(moved, mix_offset(self.offset, share, tangent), self.offset)
             self.lower = np.where(moved, np.maximum(self.lower, self.offset - new.value), self.lower)
         self.steps += moved
-        better = moved & (new.objective < self.best.objective)
-        self.best = self.best.put(new, better, oracle)
-        self.now = old.put(new, moved, oracle)
-        if self.now is self.best:  # later changes of the one must not reach the other
-            self.best = replace(new, **{name: getattr(new, name).copy() for name in (*_VECTORS, *_NUMBERS)})
+        self.best.put(new, moved & (new.objective < self.best.objective), oracle, _ANSWER)
+        if moved.all():
+            self.now = new
+        else:
+            old.put(new, moved, oracle)
         if self.by_gap:
             self._finish(moved & (self.best.objective - self.lower <= self.tol))
         else:  # the change over its share estimates the distance from a fixed point
-            self._verify(np.flatnonzero(moved & (oracle.largest(change) / share <= self.tol)))
+            self._verify(np.flatnonzero(moved & (change / share <= self.tol)))
 
     def _verify(self, claimed: IntArray) -> None:
         """What was compared with the tolerance was an estimate; ask the oracle."""
@@ -223,11 +226,10 @@ class _Search:
         oracle = self.oracle.subset(claimed)
         there, _ = oracle(self.oracle.take(self.now.slope, claimed))
         self.n_calls += 1
-        true = oracle.largest(there - self.oracle.take(self.now.mu, claimed)) <= self.tol
+        true = oracle.largest(there, self.oracle.take(self.now.readings, claimed)) <= self.tol
         sure = np.zeros(self.live.size, dtype=bool)
         sure[claimed[true]] = True
-        if sure.any():
-            self.best = self.best.put(self.now, sure, self.oracle)
+        self.best.put(self.now, sure, self.oracle, _ANSWER)
         self._finish(sure)
 
     def _finish(self, sure: NDArray[np.bool_]) -> None:
@@ -243,8 +245,8 @@ class _Search:
         """Write down what was found for some sequences, and go on with the others."""
         out = self.live[chosen]
         found = self.best.take(np.flatnonzero(chosen), self.oracle)
-        self.whole.place(self.tilt, out, found.tilt)
-        self.whole.place(self.mu, out, found.mu)
+        self.whole.place(self.slope, out, found.mean)
+        self.whole.place(self.readings, out, found.readings)
         self.objective[out], self.n_iter[out] = found.objective, self.steps[chosen]
         self._stay(np.flatnonzero(~chosen))
 
@@ -253,6 +255,6 @@ class _Search:
         self.now, self.best = self.now.take(stay, self.oracle), self.best.take(stay, self.oracle)
         if stay.size == self.live.size:
             return
-        for name in ("live", "psi", "steepness", "offset", "lower", "steps", "done"):
+        for name in ("live", "steepness", "offset", "lower", "steps", "done"):
             setattr(self, name, getattr(self, name)[stay])
         self.oracle = self.oracle.subset(stay)

@@ -1,28 +1,30 @@
-"""Flat vectors over a batch of sequences, and the oracle from what is taken from scores to marginals."""
+"""The oracle of many sequences, from slopes of their energies to readings of marginals, and arithmetic of both."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._kernels.chain_vectors import compare_parts, copy_parts, move_parts, multiply_parts
+from intarsia._validation import FloatArray, IntArray, read_only
 from intarsia.energies.chain_energies import BatchEnergy, ChainEnergies
 from intarsia.graph.chains import ChainBatch, rows_of
-from intarsia.inference.chains import chain_marginals
+from intarsia.inference.chains import ChainMarginals, chain_marginals
 
 
 class ChainOracle:
-    """Marginals of the tilted models of a batch, and the arithmetic of its vectors.
-
-    `BatchEnergy` says how these are laid out.
+    """Readings of the marginals of tilted models of a batch; vectors are laid out as `BatchEnergy` says.
 
     Parameters
     ----------
     batch : ChainBatch
         The sequences, none shorter than the one before.
     energies : ChainEnergies
-        Whose `reads_tables` says what a vector holds.
+        What reads them.
+    psi : (n_sequences, n_psi) float array
+        Strengths.
 
     Examples
     --------
@@ -30,91 +32,83 @@ class ChainOracle:
 
     >>> from intarsia.energies import Count, Hinge, MeasuredEnergy
     >>> energies = ChainEnergies(MeasuredEnergy(Count(1), Hinge(1.0)), [0, 1], 2)
-    >>> oracle = ChainOracle(ChainBatch(np.log([[1, 2], [1, 2]]), [0, 1, 2], np.zeros((2, 2))), energies)
-    >>> mu, log_partition = oracle(np.array([0.0, 0.0, 0.0, np.log(2)]))
-    >>> mu.round(3), np.exp(log_partition).round(12)
-    (array([0.333, 0.667, 0.5  , 0.5  ]), array([3., 2.]))
+    >>> batch = ChainBatch(np.log([[1, 2], [1, 2]]), [0, 1, 2], np.zeros((2, 2)))
+    >>> readings, log_partition = ChainOracle(batch, energies, np.ones((2, 1)))(np.array([0.0, np.log(2)]))
+    >>> readings.round(3), np.exp(log_partition).round(12)
+    (array([0.667, 0.5  ]), array([3., 2.]))
     """
 
-    def __init__(self, batch: ChainBatch, energies: ChainEnergies) -> None:
-        self.batch, self.energies = batch, energies
+    def __init__(self, batch: ChainBatch, energies: ChainEnergies, psi: FloatArray) -> None:
+        self.batch, self.energies, self.psi = batch, energies, psi
         self.energy: BatchEnergy = energies.on(batch.ptr)
-        self.n_sequences, self.lengths = batch.n_sequences, np.diff(batch.ptr)
-        self.split, self.size, self.n_pairs = self.energy.split, self.energy.size, self.energy.n_pairs
-        self._starts = batch.ptr[:-1] * batch.n_labels
-        self._sizes = self.lengths * batch.n_labels
+        self.n_sequences, self.lengths, self.size = batch.n_sequences, np.diff(batch.ptr), self.energy.size
+        self.strengths = self.energy.strengths(psi)
+        self._starts = read_only(self.energy.starts)
 
-    def __call__(self, tilt: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """Marginals and log Z of the scores less `tilt` (None: nothing)."""
-        batch = self.batch if tilt is None else self.tilted(tilt)
-        if not self.n_pairs:
-            found = chain_marginals(batch, transitions=None)
-            return found.nodes.reshape(-1), found.log_partition
-        found = chain_marginals(batch, transitions="steps")
-        return self.vector(found.nodes, np.asarray(found.transitions)), found.log_partition
+    def __call__(self, slope: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Readings of the marginals, and log Z, of the model tilted by a slope without strengths (None: by none)."""
+        found = self.marginals(self.batch if slope is None else self.tilted(slope))
+        return self.read(found), found.log_partition
 
-    def vector(self, nodes: FloatArray, steps: FloatArray) -> FloatArray:
-        """The vector of marginals of positions (n_positions, n_labels) and of steps (n_steps, n_labels, n_labels)."""
-        if not self.n_pairs:
-            return nodes.reshape(-1)
-        tables = np.zeros((self.n_sequences, self.n_pairs))
-        has_steps = self.lengths > 1
-        if has_steps.any():
-            first = (self.batch.ptr[:-1] - np.arange(self.n_sequences))[has_steps]
-            tables[has_steps] = np.add.reduceat(steps.reshape(-1, self.n_pairs), first, axis=0)
-        return np.concatenate([nodes.reshape(-1), tables.reshape(-1)])
+    def marginals(self, batch: ChainBatch) -> ChainMarginals:
+        """Marginals of a batch, by step if transitions are read."""
+        return chain_marginals(batch, transitions="steps" if self.energies.reads_tables else None)
 
-    def tilted(self, tilt: FloatArray) -> ChainBatch:
-        """The batch with the tilt taken from its scores."""
+    def read(self, found: ChainMarginals) -> FloatArray:
+        """Readings of marginals."""
+        tables = None
+        if self.energies.reads_tables:
+            tables = np.zeros((self.n_sequences, self.batch.n_labels**2))
+            has_steps = self.lengths > 1
+            if has_steps.any() and found.transitions is not None:
+                first = (self.batch.ptr[:-1] - np.arange(self.n_sequences))[has_steps]
+                steps = found.transitions.reshape(-1, tables.shape[1])
+                tables[has_steps] = np.add.reduceat(steps, first, axis=0)
+        return self.energy.read(found.nodes, tables)
+
+    def tilted(self, slope: FloatArray) -> ChainBatch:
+        """The batch with the slope, times strengths, taken from its scores (Vilnis2015 Eq. 11)."""
         batch, k = self.batch, self.batch.n_labels
-        nodes = batch.nodes - tilt[: self.split].reshape(batch.nodes.shape)
-        transitions = batch.transitions
-        if self.n_pairs:
-            own = np.repeat(tilt[self.split :].reshape(-1, k, k), self.lengths - 1, axis=0)
-            transitions = transitions - own
+        nodes, transitions = batch.nodes.copy(), batch.transitions
+        tables = np.zeros((self.n_sequences, k * k)) if self.energies.reads_tables else None
+        self.energy.subtract(self.strengths * slope, nodes, tables)
+        if tables is not None:
+            transitions = transitions + np.repeat(tables.reshape(-1, k, k), self.lengths - 1, axis=0)
         return ChainBatch(nodes, batch.ptr, transitions, batch.start, batch.end)
 
     def subset(self, chosen: IntArray) -> ChainOracle:
         """The oracle of some of the sequences."""
-        return ChainOracle(self.batch.subset(chosen), self.energies)
+        return ChainOracle(self.batch.subset(chosen), self.energies, self.psi[chosen])
 
     # ---------------------------------------------------------------- arithmetic of vectors
 
     def dot(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Inner product of each sequence's part."""
-        return self._reduce(np.add, a * b)
-
-    def largest(self, vector: FloatArray) -> FloatArray:
-        """Largest absolute value of each sequence's part."""
-        return self._reduce(np.maximum, np.abs(vector))
-
-    def _reduce(self, combine: Any, vector: FloatArray) -> FloatArray:
-        if not self.n_sequences:
-            return np.zeros(0)
-        found: FloatArray = combine.reduceat(vector[: self.split], self._starts)
-        if self.n_pairs:
-            found = combine(found, combine.reduce(vector[self.split :].reshape(-1, self.n_pairs), axis=1))
+        found = np.zeros(self.n_sequences)
+        multiply_parts(self._starts, read_only(a), read_only(b), found)
         return found
 
-    def spread(self, numbers: Any) -> Any:
-        """A number per sequence as a vector; one number for all stays one."""
-        if np.ndim(numbers) == 0:
-            return numbers
-        own = np.repeat(numbers, self._sizes)
-        return np.concatenate([own, np.repeat(numbers, self.n_pairs)]) if self.n_pairs else own
+    def largest(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """Largest absolute difference of each sequence's part."""
+        found = np.zeros(self.n_sequences)
+        compare_parts(self._starts, read_only(a), read_only(b), found)
+        return found
+
+    def move(self, mean: FloatArray, slope: FloatArray, share: Any) -> FloatArray:
+        """`move_tilt` with a share for each sequence, or one for all."""
+        each = np.broadcast_to(np.asarray(share, dtype=np.float64), self.n_sequences).copy()
+        moved = np.empty(self.size)
+        move_parts(self._starts, read_only(mean), read_only(slope), read_only(each), moved)
+        return moved
+
+    def copy(self, source: FloatArray, target: FloatArray, chosen: NDArray[np.bool_]) -> None:
+        """Copy the parts of some sequences from one vector to another."""
+        copy_parts(self._starts, read_only(chosen), read_only(source), target)
 
     def take(self, vector: FloatArray, chosen: IntArray) -> FloatArray:
         """The vector of some of the sequences."""
-        rows, _ = rows_of(self.batch.ptr, chosen)
-        own = vector[: self.split].reshape(-1, self.batch.n_labels)[rows].reshape(-1)
-        if not self.n_pairs:
-            return own
-        return np.concatenate([own, vector[self.split :].reshape(-1, self.n_pairs)[chosen].reshape(-1)])
+        return vector[rows_of(self._starts, chosen)[0]]
 
     def place(self, into: FloatArray, chosen: IntArray, part: FloatArray) -> None:
         """Write the vector of some of the sequences into that of all."""
-        rows, ptr = rows_of(self.batch.ptr, chosen)
-        k = self.batch.n_labels
-        into[: self.split].reshape(-1, k)[rows] = part[: ptr[-1] * k].reshape(-1, k)
-        if self.n_pairs:
-            into[self.split :].reshape(-1, self.n_pairs)[chosen] = part[ptr[-1] * k :].reshape(-1, self.n_pairs)
+        into[rows_of(self._starts, chosen)[0]] = part

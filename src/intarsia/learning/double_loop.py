@@ -20,8 +20,7 @@ from intarsia.learning.surrogate_risk import SurrogateRisk
 class DoubleLoop(NamedParts, EnergyLearner):
     """Strengths (and weights) by rounds of inference and of optimisation (Vilnis2015 Algorithm 2).
 
-    Choose it for small data, or where steps are hard to choose. In each round the marginals of all examples are found
-    under the energies; then, with them held fixed, the surrogate log-likelihood is raised by some iterations of an
+    Choose it for small data, or where steps are hard to choose. In each round all examples are inferred under the energies; then, with the slopes found held fixed, the surrogate log-likelihood is raised by some iterations of an
     optimiser (it is concave in the weights and in strengths that do not depend on the input), and strengths are brought
     back to 0 or above.
 
@@ -88,7 +87,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
         status = Status.MAX_ITER
         try:
             for round_ in range(int(self.max_rounds)):
-                found = optimizer.minimize(risk.with_marginals(point), point)
+                found = optimizer.minimize(risk.with_slopes(point), point)
                 if found.status is Status.INTERRUPTED:
                     raise KeyboardInterrupt
                 moved = risk.project(found.point)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,17 +14,9 @@ from intarsia.graph.chains import ChainBatch
 from intarsia.inference.bethe_chains import by_length, project_chains
 from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.inference.chain_vectors import ChainOracle
-from intarsia.inference.chains import chain_marginals
+from intarsia.inference.chains import ChainMarginals, chain_marginals
 from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.learning.minimum import SummedObjective
-
-
-class _Expected(NamedTuple):
-    """Expectations of a batch: log Z, the vector of marginals, and transitions in the sum or by step."""
-
-    log_partition: FloatArray
-    vector: FloatArray
-    transitions: FloatArray
 
 
 class SurrogateRisk(SummedObjective):
@@ -33,9 +24,11 @@ class SurrogateRisk(SummedObjective):
 
     .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + r \lVert w \rVert^2,
 
-    where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \nabla L_{\psi}(\mu_s)`, :math:`A_s` the labels
-    that are known or allowed, and :math:`\mu_s` the marginals under the energies. Called with a point, it finds them
-    anew (the gradient holds them fixed, so it is not that of the value); `with_marginals` keeps those of one point.
+    where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \sum_j \psi_j g_{sj}`, :math:`A_s` the labels
+    that are known or allowed, and :math:`g_{sj}` the slope of preference j under which inference left the sequence: at
+    convergence that at its marginals :math:`\mu_s`; of energies with kinks, where no single slope will do, their mean.
+    So Q is at first the very model that predicts. Called with a point, it infers anew (the gradient holds the slopes
+    fixed, so it is not that of the value); `with_slopes` keeps those of one point.
 
     A point is w (unless it is fixed) followed by the weights of the strengths.
 
@@ -73,7 +66,7 @@ class SurrogateRisk(SummedObjective):
         self.features = psi.features_of(self.examples.data.matrix, self.examples.data.ptr)
         self.n_weights = 0 if fixed is not None else examples.layout.n_weights
         self.mass = examples.mass
-        self._marginals: list[FloatArray] | None = None
+        self._slopes: list[FloatArray] | None = None
         self._base: ChainBatch | None = None
         if fixed is not None:  # then scores are worked out once
             self._base = self._scores().batch(fixed, 0, len(self.examples))
@@ -90,7 +83,7 @@ class SurrogateRisk(SummedObjective):
         part.features = self.features[chosen]
         part.mass = part.examples.mass
         part._base = None if self._base is None else self._base.subset(chosen)
-        part._marginals = None
+        part._slopes = None
         return part
 
     def start(self, weights: FloatArray) -> FloatArray:
@@ -111,13 +104,13 @@ class SurrogateRisk(SummedObjective):
         weights, psi = self.split(point)
         return self.join(weights, self.psi.project(psi))
 
-    def with_marginals(self, point: FloatArray) -> SurrogateRisk:
-        """The same risk with the marginals of this point kept: an E-step of Algorithm 2."""
+    def with_slopes(self, point: FloatArray) -> SurrogateRisk:
+        """The same risk with the slopes of this point kept: an E-step of Algorithm 2."""
         weights, psi_weights = self.split(point)
-        strengths = self.psi.values(psi_weights, self.features)
+        strengths = self._strengths(psi_weights)
         kept = copy.copy(self)
-        kept._marginals = [
-            project_chains(self._batch(weights, a, b), self.energies, strengths[a:b], self.method).mu
+        kept._slopes = [
+            project_chains(self._batch(weights, a, b), self.energies, strengths[a:b], self.method).slope
             for a, b in cut_in_chunks(self.examples.data.ptr)
         ]
         return kept
@@ -127,14 +120,14 @@ class SurrogateRisk(SummedObjective):
         if not np.abs(point).max(initial=0.0) < LARGEST_WEIGHT:
             return np.inf, np.zeros(point.size)
         weights, psi_weights = self.split(point)
-        strengths = np.minimum(self.psi.values(psi_weights, self.features), STRONGEST)
+        strengths = self._strengths(psi_weights)
         total, by_psi, gradient = 0.0, np.zeros(strengths.shape), np.zeros(point.size)
         for i, (a, b) in enumerate(cut_in_chunks(self.examples.data.ptr)):
             batch = self._batch(weights, a, b)
-            mu = None if self._marginals is None else self._marginals[i]
-            if mu is None:
-                mu = project_chains(batch, self.energies, strengths[a:b], self.method).mu
-            value, by_psi[a:b] = self._part(batch, mu, strengths[a:b], a, b, gradient)
+            slope = None if self._slopes is None else self._slopes[i]
+            if slope is None:
+                slope = project_chains(batch, self.energies, strengths[a:b], self.method).slope
+            value, by_psi[a:b] = self._part(batch, slope, strengths[a:b], a, b, gradient)
             total += value
         mass = self.mass or 1.0  # a batch may happen to have no labels
         by_weight = self.psi.pull_back(psi_weights, self.features, by_psi / mass)
@@ -145,35 +138,32 @@ class SurrogateRisk(SummedObjective):
         return total / mass + penalty, gradient
 
     def _part(
-        self, batch: ChainBatch, mu: FloatArray, strengths: FloatArray, first: int, last: int, gradient: FloatArray
+        self, batch: ChainBatch, slope: FloatArray, strengths: FloatArray, first: int, last: int, gradient: FloatArray
     ) -> tuple[float, FloatArray]:
         """Value of a chunk and its gradient in psi; that in w is added to `gradient`."""
         examples, ptr = self.examples, self.examples.data.ptr
         weight = examples.truth.weight[first:last]
-        oracle = ChainOracle(batch, self.energies)
-        tilted = oracle.tilted(oracle.energy.evaluate(mu, strengths)[1])  # Vilnis2015 Eq. 11
+        oracle = ChainOracle(batch, self.energies, strengths)
+        tilted = oracle.tilted(slope)
         possible = examples.truth.possible(examples.layout.n_labels)[ptr[first] : ptr[last]]
-        free = self._expect(tilted, oracle, weight)
-        told = self._expect(tilted.restricted(possible), oracle, weight)
+        free = self._expect(tilted, weight)
+        told = self._expect(tilted.restricted(possible), weight)
         value = float(weight @ (free.log_partition - told.log_partition))
-        # Eq. 17 with its sign put right: rho falls by the slope, so log Q does where labels have more of it.
-        by_psi = weight[:, None] * oracle.energy.psi_gradient(mu, told.vector - free.vector)
+        # Vilnis2015 Eq. 17 with its sign put right: log Q falls where the labels have more of the slope than Q expects.
+        by_psi = weight[:, None] * oracle.energy.by_psi(slope * (oracle.read(told) - oracle.read(free)))
         if self.n_weights:
-            residual = (free.vector - told.vector)[: oracle.split].reshape(possible.shape)
-            residual *= np.repeat(weight, oracle.lengths)[:, None]
-            self._pull_back(residual, free.transitions - told.transitions, batch, first, last, gradient)
+            residual = (free.nodes - told.nodes) * np.repeat(weight, oracle.lengths)[:, None]
+            transitions = np.asarray(free.transitions) - np.asarray(told.transitions)
+            self._pull_back(residual, transitions, batch, first, last, gradient)
         return value, by_psi
 
-    def _expect(self, batch: ChainBatch, oracle: ChainOracle, weight: FloatArray) -> _Expected:
-        k = batch.n_labels
-        if not batch.has_table_per_step:
-            wanted = "sum" if self.n_weights else None
-            found = chain_marginals(batch, transitions=wanted, sequence_weight=weight if wanted else None)
-            transitions = np.zeros((k, k)) if found.transitions is None else found.transitions
-            return _Expected(found.log_partition, found.nodes.reshape(-1), transitions)
-        found = chain_marginals(batch, transitions="steps")
-        steps = np.asarray(found.transitions)
-        return _Expected(found.log_partition, oracle.vector(found.nodes, steps), steps)
+    def _expect(self, batch: ChainBatch, weight: FloatArray) -> ChainMarginals:
+        """Marginals, with transitions by step where they differ by step, in the weighted sum where w needs them."""
+        if batch.has_table_per_step:
+            return chain_marginals(batch, transitions="steps")
+        if self.n_weights:
+            return chain_marginals(batch, transitions="sum", sequence_weight=weight)
+        return chain_marginals(batch, transitions=None)
 
     def _pull_back(
         self, residual: FloatArray, transitions: FloatArray, batch: ChainBatch, first: int, last: int, into: FloatArray
@@ -196,6 +186,9 @@ class SurrogateRisk(SummedObjective):
                 parts.edges[:] += (examples.data.edges.T @ steps).reshape(-1, k, k)
             transitions = steps.sum(axis=0).reshape(k, k)
         parts.transitions[:] += transitions
+
+    def _strengths(self, psi_weights: FloatArray) -> FloatArray:
+        return np.minimum(self.psi.values(psi_weights, self.features), STRONGEST)
 
     def _batch(self, weights: FloatArray, first: int, last: int) -> ChainBatch:
         if self._base is not None:
