@@ -175,8 +175,8 @@ def test_logarithms_agree_with_the_linear_domain():
     found = infer_flows(wide, np.pad(counts, ((0, 0), (0, 1)), constant_values=np.nan), 30.0, scores=more, tol=1e-11)
     np.testing.assert_allclose(found.walkers[:, :3], plain.walkers, atol=1e-6)
     found._oracle.logarithmic = True
-    again = found._oracle(found._point.messages.scores)
-    assert again.log_partition == pytest.approx(found._point.log_partition, rel=1e-12)
+    again = found._oracle(found._messages.scores)
+    assert again.log_partition == pytest.approx(found._messages.log_partition, rel=1e-12)
     np.testing.assert_allclose(again.marginals, found.marginals, atol=1e-12)
     np.testing.assert_allclose(found._oracle.sum_of_flows(again, 0), found.sum_of_flows() / 30.0, atol=1e-12)
 

@@ -48,7 +48,7 @@ def test_steps_are_those_of_the_general_way(blocked, steepness):
             np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(found[0].slope, expected[0].slope, rtol=1e-9, atol=1e-9)
         oracle = here.oracle_at(found[0].point)
-        flow = oracle.flow(found[0].point.messages, 2)
+        flow = oracle.flow(here.messages_at(found[0].point), 2)
         np.testing.assert_allclose(30.0 * flow.reshape(-1), found[0].point.walkers[-9:], rtol=1e-9, atol=1e-12)
         now = found[0]
 

@@ -148,9 +148,10 @@ def infer_flows(
         )
     history = {name: np.array(values[: loop.n_iter]) for name, values in search.history.items()}
     best = search.best
+    messages = problem.messages_at(best)
     return CollectiveResult(
-        best.messages.marginals, problem.n_walkers, search.best_objective, search.lower, loop.status, search.residual,
-        loop.n_iter, history, clock.seconds, best.tilt, best, problem.oracle_at(best),
+        messages.marginals, problem.n_walkers, search.best_objective, search.lower, loop.status, search.residual,
+        loop.n_iter, history, clock.seconds, best.tilt, messages, problem.oracle_at(best),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._kernels.mirror_flows import step_mirror_flows
 from intarsia._validation import FloatArray
-from intarsia.collective.oracle import SAFE, Messages
+from intarsia.collective.oracle import SAFE
 from intarsia.collective.problem import CollectiveProblem, Point
 
 
@@ -66,6 +66,7 @@ class FlowSteps(MirrorSteps):
         tables = problem.tables
         self._shift = tables.maxima
         self._room = np.empty_like(tables.theta)
+        self._messages = np.empty_like(problem.scores), np.empty_like(problem.scores)
         self._constant = float(problem.noise.value_and_slope(problem.noise.expected(problem.y), problem.y)[0])
 
     def step(self, now: Trial, steepness: float) -> tuple[Trial, float, float] | None:
@@ -74,21 +75,15 @@ class FlowSteps(MirrorSteps):
         rate, sigma = problem.noise.linear_gaussian or (1.0, 1.0)
         scores, n = problem.scores, problem.n_walkers
         tilt, walkers, slope = np.empty_like(problem.y), np.empty_like(problem.y), np.empty_like(problem.y)
-        forward, backward = np.empty_like(scores), np.empty_like(scores)
         log_z, least, squares, along, along_new = step_mirror_flows(
             problem.tables.theta, scores, old.tilt, now.slope, 1.0 / steepness, self._shift, problem.y, rate,
-            sigma**-2, n, tilt, self._room, forward, backward, walkers, slope,
+            sigma**-2, n, tilt, self._room, *self._messages, walkers, slope,
         )  # fmt: skip
         if not least > SAFE:
             self._shift = problem.tables.maxima
             return super().step(now, steepness)
         problem.n_calls += 1
-        at_cells = slice(0, scores.size)
-        messages = Messages(
-            walkers[at_cells].reshape(scores.shape) / n, log_z, forward[:-1], backward,
-            scores - tilt[at_cells].reshape(scores.shape), False,
-        )  # fmt: skip
-        new = Point(tilt, walkers, log_z, messages)
+        new = Point(tilt, walkers, log_z)
         found = Trial(new, 0.5 * squares / sigma**2 + self._constant, slope, along_new)
         rise = found.value - now.value - (along - now.along)
         return found, rise, _divergence(problem, -along / steepness, old, new)

@@ -12,17 +12,20 @@ from intarsia.collective.flow_pass import FlowPass
 from intarsia.collective.noise import Noise
 from intarsia.collective.oracle import Messages, WalkOracle
 from intarsia.collective.tables import MoveTables
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedError
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The model whose scores are theta less a tilt at what was observed, and the walkers it expects there."""
+    """The model whose scores are theta less a tilt at what was observed, and the walkers it expects there.
+
+    Messages may be missing while a search is under way; `CollectiveProblem.messages_at` makes them again.
+    """
 
     tilt: FloatArray
     walkers: FloatArray
     log_partition: float
-    messages: Messages
+    messages: Messages | None = None
 
 
 class CollectiveProblem:
@@ -113,6 +116,13 @@ class CollectiveProblem:
         """Whether all cells and moves of a chain were counted with Gaussian noise, and the model does not count."""
         complete = self._flow_pass is not None and self._seen is None and self.tables.parents is None
         return complete and self.noise.linear_gaussian is not None and self.model_weight == 0
+
+    def messages_at(self, point: Point) -> Messages:
+        """Messages of a point that was found possible before."""
+        found = point if point.messages is not None else self.evaluate(point.tilt)
+        if found is None or found.messages is None:
+            raise IntarsiaError("CollectiveProblem: a point that was possible is not any more.")
+        return found.messages
 
     def oracle_at(self, point: Point) -> WalkOracle:
         """The oracle that made a point, for its flows."""

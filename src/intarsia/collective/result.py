@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia._validation import FloatArray
-from intarsia.collective.oracle import WalkOracle
-from intarsia.collective.problem import Point
+from intarsia.collective.oracle import Messages, WalkOracle
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.result import Status
 
@@ -59,7 +58,7 @@ class CollectiveResult:
     history: dict[str, FloatArray] = field(default_factory=dict)
     seconds: float = 0.0
     tilt: FloatArray | None = None
-    _point: Point | None = None
+    _messages: Messages | None = None
     _oracle: WalkOracle | None = None
 
     @property
@@ -80,24 +79,24 @@ class CollectiveResult:
         In a tree, on each move that leads to `step + 1`. Computed on request from the messages, which take no more
         room than the marginals.
         """
-        point, oracle = self._require()
+        messages, oracle = self._require()
         n = oracle.tables.table_of_step.size
         if not -n <= step < n:
             raise InvalidInputError(f"flows: there is no move from step {step}; moves leave steps 0..{n - 1}.")
-        return oracle.tables.matrix(self.n_walkers * oracle.flow(point.messages, step % n))
+        return oracle.tables.matrix(self.n_walkers * oracle.flow(messages, step % n))
 
     def sum_of_flows(self, table: int = 0) -> Any:
         """Expected number of uses of each move, summed over the steps that share a table."""
-        point, oracle = self._require()
+        messages, oracle = self._require()
         n = len(oracle.tables.theta)
         if not 0 <= table < n:
             raise InvalidInputError(f"sum_of_flows: there is no table {table}; they are 0..{n - 1}.")
-        return oracle.tables.matrix(self.n_walkers * oracle.sum_of_flows(point.messages, table))
+        return oracle.tables.matrix(self.n_walkers * oracle.sum_of_flows(messages, table))
 
-    def _require(self) -> tuple[Point, WalkOracle]:
-        if self._point is None or self._oracle is None:
+    def _require(self) -> tuple[Messages, WalkOracle]:
+        if self._messages is None or self._oracle is None:
             raise NotSupportedError(f"This result holds no flows: {self.status.message}.")
-        return self._point, self._oracle
+        return self._messages, self._oracle
 
     def __repr__(self) -> str:
         shape = "nothing" if self.marginals is None else f"{self.marginals.shape[0]} x {self.marginals.shape[1]} cells"
