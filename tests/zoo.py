@@ -231,6 +231,18 @@ def hard_implications():
 
 
 @model
+def constraints():
+    """One of four is on, at most two of three, an implication that may be bought off, and an output of two inputs."""
+    graph = factors(
+        [2] * 6, [(0, 1, 2, 3), (3, 4, 5), (4, 1, 5), (0, 4, 2), (0, 5)],
+        table_kind=[6, 4, 7, 9, 0], table_truncation=[1.0, 2.0, 2.0, 1.0, np.inf],
+    )  # fmt: skip
+    rng = np.random.default_rng(30)
+    tables = np.concatenate([[-np.inf, -np.inf, -0.5, -1.5], rng.standard_normal(4)])
+    return graph, graph.pack(rng.standard_normal((6, 2)), tables)
+
+
+@model
 def huge_potentials():
     """Feasible, with scores of +-1000: underflow must not look like a hard zero."""
     graph = grid_graph(2, 3, 2)
@@ -260,7 +272,7 @@ def no_variables():
 
 
 INFEASIBLE = {"infeasible", "infeasible_variable"}
-HARD_ZEROS = {"hard_zeros", "hard_zeros_three_way", "hard_implications"}
+HARD_ZEROS = {"hard_zeros", "hard_zeros_three_way", "hard_implications", "constraints"}
 # Binary, pairwise, and attractive, perhaps after the states of some variables change names.
 ATTRACTIVE = {
     "star", "grid", "ties", "attractive", "hard_implications", "huge_potentials", "infeasible_variable", "no_variables",

@@ -74,7 +74,7 @@ def test_impossible_scores_are_minus_infinity_not_nan():
     np.testing.assert_array_equal(graph.factor_table(graph.pack(tables=[-np.inf]), 0), [[-np.inf, 0], [0, -np.inf]])
 
 
-@pytest.mark.parametrize("kind", list(FactorKind)[1:])
+@pytest.mark.parametrize("kind", list(FactorKind)[1:4])
 def test_parametric_statistics_follow_their_definition(kind):
     expected = {
         FactorKind.POTTS: lambda gap: float(gap == 0),

@@ -19,8 +19,13 @@ class Enumerated:
     best_score: float
 
 
-def _statistic(kind: int, truncation: float, a: int, b: int) -> float:
-    gap = abs(a - b)
+def _statistic(kind: int, truncation: float, states: list[int]) -> float:
+    if kind > 3:  # 1 where a constraint on the number of ones is violated; from 7 on the last one counts when it is 0
+        *inputs, last = states
+        count = sum(inputs) + (last if kind < 7 else 1 - last)
+        allowed = {4: count <= truncation, 5: count >= truncation, 6: count == truncation}[(kind - 4) % 3 + 4]
+        return 0.0 if allowed else 1.0
+    gap = abs(states[0] - states[1])
     return [None, float(gap == 0), -min(gap, truncation), -min(gap * gap, truncation)][kind]
 
 
@@ -41,7 +46,7 @@ def enumerate_model(graph, theta, evidence=None, temperature=1.0) -> Enumerated:
                     position = position * int(graph.n_states[v]) + y[v]
                 entries.append((start + position, 1.0))
             else:
-                value = _statistic(int(graph.table_kind[t]), float(graph.table_truncation[t]), y[scope[0]], y[scope[1]])
+                value = _statistic(int(graph.table_kind[t]), float(graph.table_truncation[t]), [y[v] for v in scope])
                 if value:
                     entries.append((start, value))
         score = math.fsum(theta[at] * weight for at, weight in entries)

@@ -155,6 +155,72 @@ def _wide_marginal(c, own, theta, delta, t, labels, digits, out, work, graph):
 
 
 @kernel
+def _sort(values, n):
+    """Sort the first n values upwards, in place (shell sort: NumPy's takes seconds to compile)."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            value, j = values[i], i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 3
+
+
+@kernel
+def _count_marginal(c, own, theta, delta, labels, out, graph):
+    """The same for a constraint on counts, by sorting what each variable gains when it counts.
+
+    The best sum over counts from `low` to `high` takes the largest gains: the positive ones, or more, or fewer.
+    Smoothed sweeps use it as it is, without a temperature.
+    """
+    scope_ptr, scope_idx, start, kinds, truncation, message_ptr = (
+        graph[5], graph[6], graph[9], graph[10], graph[11], graph[12]
+    )  # fmt: skip
+    first, last, kind = scope_ptr[c], scope_ptr[c + 1], kinds[c]
+    base_kind = kind - 3 if kind > 6 else kind
+    low = 0 if base_kind == 4 else int(min(truncation[c], last - first + 1))
+    high = last - first if base_kind == 5 else int(min(truncation[c], last - first + 1))
+    gains = np.empty(last - first)
+    n, certain, base = 0, 0, 0.0
+    for s in range(first, last):
+        if s == own:
+            continue
+        on = 0 if kind > 6 and s == last - 1 else 1
+        label = labels[scope_idx[s]]
+        if label >= 0:
+            certain += label == on
+            continue
+        with_it, without = -delta[message_ptr[s] + on], -delta[message_ptr[s] + 1 - on]
+        if without == -np.inf:
+            certain += 1
+            base += with_it
+        else:
+            base += without
+            if with_it > -np.inf:
+                gains[n] = with_it - without
+                n += 1
+    _sort(gains, n)
+    for counts in range(2):
+        on = 0 if kind > 6 and own == last - 1 else 1
+        state = on if counts == 1 else 1 - on
+        fewest, most = max(low - certain - counts, 0), min(high - certain - counts, n)
+        best, free = base, base
+        for i in range(n):
+            gain = gains[n - 1 - i]
+            if gain > 0.0:
+                free += gain
+            if i < fewest or (i < most and gain > 0.0):
+                best += gain
+        if most < 0 or fewest > n or fewest > most:
+            best = -np.inf
+        out[state] = max(best, free + theta[start[c]])
+
+
+@kernel
 def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
     """Max-marginal of factor c at its pair `own`, that pair's message left out."""
     n_states, scope_ptr, scope_idx, start, kind, truncation, message_ptr = (
@@ -162,6 +228,9 @@ def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
     )  # fmt: skip
     first = scope_ptr[c]
     k = n_states[scope_idx[own]]
+    if kind[c] > 3:
+        _count_marginal(c, own, theta, delta, free, out, graph)
+        return
     if scope_ptr[c + 1] - first != 2:
         _wide_marginal(c, own, theta, delta, t, free, digits, out, work, graph)
         return
@@ -264,6 +333,8 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
             c = factor_of_pair[pair]
             if kind[c] == 0:
                 _wide_marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
+            elif kind[c] > 3:
+                _count_marginal(c, pair, theta, delta, labels, out, graph)
             else:
                 state = labels[scope_idx[2 * scope_ptr[c] + 1 - pair]]
                 if state < 0:

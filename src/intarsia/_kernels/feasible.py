@@ -36,14 +36,42 @@ def _first_left(domain, start, state, n):
 
 
 @kernel
+def _mark_counts(c, kind, number, domain, supported, variable_ptr, scope_ptr, scope_idx):
+    """The same for a constraint on counts: how many variables must count, and how many can."""
+    base = kind - 3 if kind > 6 else kind
+    first, last = scope_ptr[c], scope_ptr[c + 1]
+    low = 0.0 if base == 4 else number
+    high = last - first if base == 5 else number
+    must, can, missing = 0, 0, 0
+    for s in range(first, last):
+        at = variable_ptr[scope_idx[s]]
+        on = 0 if kind > 6 and s == last - 1 else 1
+        must += not domain[at + 1 - on]
+        can += domain[at + on]
+    for s in range(first, last):
+        at = variable_ptr[scope_idx[s]]
+        on = 0 if kind > 6 and s == last - 1 else 1
+        certain = not domain[at + 1 - on]
+        possible = domain[at + on]
+        fits_on = must + (not certain) <= high and can >= low
+        fits_off = must <= high and can - possible >= low
+        supported[at + on] = fits_on
+        supported[at + 1 - on] = fits_off
+        missing += (possible and not fits_on) + (not certain and not fits_off)
+    return missing
+
+
+@kernel
 def _mark_supports(c, theta, domain, size, supported, digits, model):
     """Mark each state that occurs in an allowed tuple of factor c; return how many remaining states do not.
 
     Only tuples of remaining states are visited, and the visit ends when every state has its support.
     """
-    n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind = model
+    n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, number = model
     first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
     t = table_of_factor[c]
+    if kind[t] > 3:
+        return _mark_counts(c, kind[t], number[t], domain, supported, variable_ptr, scope_ptr, scope_idx)
     missing = 0
     for d in range(width):
         v = scope_idx[first + d]

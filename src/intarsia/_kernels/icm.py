@@ -6,6 +6,28 @@ from intarsia._jit import kernel
 
 
 @kernel
+def _violated(kind, number, count):
+    """Whether a constraint is violated; kinds are those of `FactorKind`."""
+    base = kind - 3 if kind > 6 else kind
+    if base == 4:
+        return count > number
+    if base == 5:
+        return count < number
+    return count != number
+
+
+@kernel
+def _count_on(c, a, b, y, kind, scope_ptr, scope_idx):
+    """How many variables of c count, pairs a and b left out; the last counts when it is off in the output kinds."""
+    count = 0
+    for s in range(scope_ptr[c], scope_ptr[c + 1]):
+        if s != a and s != b:
+            off = kind > 6 and s == scope_ptr[c + 1] - 1
+            count += 1 - y[scope_idx[s]] if off else y[scope_idx[s]]
+    return count
+
+
+@kernel
 def sweep_icm(theta, y, active, field, graph):
     """Move each active variable to its best state given the rest; return how many moved. Ties stay where they are.
 
@@ -37,8 +59,15 @@ def sweep_icm(theta, y, active, field, graph):
                 for x in range(k):
                     field[x] += theta[at + x * step]
                 continue
-            state = y[scope_idx[first if pair != first else last - 1]]
             weight = theta[table_ptr[t]]
+            if kind[t] > 3:
+                count = _count_on(c, pair, -1, y, kind[t], scope_ptr, scope_idx)
+                off = kind[t] > 6 and pair == last - 1
+                for x in range(2):
+                    if _violated(kind[t], truncation[t], count + (1 - x if off else x)):
+                        field[x] += weight
+                continue
+            state = y[scope_idx[first if pair != first else last - 1]]
             if kind[t] == 1:
                 field[state] += weight
                 continue

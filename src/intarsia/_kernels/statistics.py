@@ -46,11 +46,34 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 def _parametric_statistics(labellings: IntArray, *graph: NDArray[Any]) -> tuple[IntArray, FloatArray]:
     """Position in theta of each parametric factor, and its statistic for each row; kinds are those of `FactorKind`."""
     _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    if kind.max(initial=0) > 3:
+        return _with_constraints(labellings, *graph)
     factors = np.flatnonzero(kind[table_of_factor]) if kind.any() else np.empty(0, np.int64)
     first, tables = scope_ptr[factors], table_of_factor[factors]
     gap = np.abs(labellings[:, scope_idx[first]] - labellings[:, scope_idx[first + 1]]).astype(np.float64)
     distance = np.minimum(np.where(kind[tables] == 2, gap, gap * gap), truncation[tables])
     return table_ptr[tables], np.where(kind[tables] == 1, gap == 0.0, -distance)
+
+
+def _with_constraints(labellings: IntArray, *graph: NDArray[Any]) -> tuple[IntArray, FloatArray]:
+    """The same where there are constraints on counts: their statistic is 1 where they are violated."""
+    n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    others = np.where(kind > 3, 0, kind)
+    at, values = _parametric_statistics(
+        labellings, n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, others, truncation
+    )
+    factors = np.flatnonzero(kind[table_of_factor] > 3)
+    tables, begins, widths = table_of_factor[factors], scope_ptr[factors], np.diff(scope_ptr)[factors]
+    ends = np.cumsum(widths)
+    pairs = np.arange(widths.sum()) + np.repeat(begins - (ends - widths), widths)
+    on = labellings[:, scope_idx[pairs]]
+    output = (ends - 1)[(kind[tables] > 6) & (widths > 0)]
+    on[:, output] = 1 - on[:, output]  # the last variable counts when it is off
+    sums = np.concatenate([np.zeros((len(on), 1), np.int64), np.cumsum(on, axis=1)], axis=1)
+    count, number = sums[:, ends] - sums[:, ends - widths], truncation[tables]
+    base = np.where(kind[tables] > 6, kind[tables] - 3, kind[tables])
+    violated = np.where(base == 4, count > number, np.where(base == 5, count < number, count != number))
+    return np.concatenate([at, table_ptr[tables]]), np.concatenate([values, violated], axis=1)
 
 
 @kernel

@@ -74,6 +74,28 @@ def _place(c, a, b, y, graph):
 
 
 @kernel
+def _violated(kind, number, count):
+    """Whether a constraint is violated; kinds are those of `FactorKind`."""
+    base = kind - 3 if kind > 6 else kind
+    if base == 4:
+        return count > number
+    if base == 5:
+        return count < number
+    return count != number
+
+
+@kernel
+def _count_on(c, a, b, y, kind, scope_ptr, scope_idx):
+    """How many variables of c count, pairs a and b left out; the last counts when it is off in the output kinds."""
+    count = 0
+    for s in range(scope_ptr[c], scope_ptr[c + 1]):
+        if s != a and s != b:
+            off = kind > 6 and s == scope_ptr[c + 1] - 1
+            count += 1 - y[scope_idx[s]] if off else y[scope_idx[s]]
+    return count
+
+
+@kernel
 def _by_distance(kind, weight, truncation, x, z):
     gap = float(abs(x - z))
     if kind == 1:
@@ -98,6 +120,12 @@ def _add_fixed(v, k, theta, y, held, field, graph):
             at, step, _ = _place(c, pair, -1, y, graph)
             for x in range(k):
                 field[x] += theta[at + x * step]
+        elif kinds[t] > 3:
+            count = _count_on(c, pair, -1, y, kinds[t], scope_ptr, scope_idx)
+            off = kinds[t] > 6 and pair == scope_ptr[c + 1] - 1
+            for x in range(2):
+                if _violated(kinds[t], truncation[t], count + (1 - x if off else x)):
+                    field[x] += theta[table_ptr[t]]
         else:
             state = y[scope_idx[2 * scope_ptr[c] + 1 - pair]]
             for x in range(k):
@@ -118,11 +146,16 @@ def _send(v, u, c, theta, y, fields, choice, n_states, graph):
         elif scope_idx[s] == u:
             b = s
     at, step_v, step_u = _place(c, a, b, y, graph) if kinds[t] == 0 else (0, 0, 0)
+    count = _count_on(c, a, b, y, kinds[t], scope_ptr, scope_idx) if kinds[t] > 3 else 0
+    v_off, u_off = kinds[t] > 6 and a == scope_ptr[c + 1] - 1, kinds[t] > 6 and b == scope_ptr[c + 1] - 1
     for z in range(n_states[u]):
         best, value = y[v], -np.inf
         for x in range(n_states[v]):
             if kinds[t] == 0:
                 score = fields[v, x] + theta[at + x * step_v + z * step_u]
+            elif kinds[t] > 3:
+                now = count + (1 - x if v_off else x) + (1 - z if u_off else z)
+                score = fields[v, x] + (theta[table_ptr[t]] if _violated(kinds[t], truncation[t], now) else 0.0)
             else:
                 score = fields[v, x] + _by_distance(kinds[t], theta[table_ptr[t]], truncation[t], x, z)
             if score > value:

@@ -111,6 +111,58 @@ class GraphBuilder:
         self._truncations.append(float(truncation))
         return number
 
+    def constraint(self, scope: Sequence[str], kind: str, *, most: int | None = None, weight: float = -np.inf) -> int:
+        """Add a constraint on binary variables and return its number as a factor.
+
+        Parameters
+        ----------
+        scope : list of str
+            Names of the variables, any number of them; state 1 is "on".
+        kind : str
+            "exactly_one", "at_most_one", "at_least_one"; "budget", where at most `most` are on; "implies", where the
+            last is on if all the others are; "xor_output", where the last is on if exactly one of the others is, off if
+            none is, and more than one cannot be on.
+        most : int, optional
+            For "budget".
+        weight : float
+            Score where the constraint is violated: -inf to forbid it, or at most 0.
+
+        Examples
+        --------
+        >>> builder = GraphBuilder()
+        >>> names = [builder.variable(f"x{i}", 2, scores=[0.0, 1.0 + i]) for i in range(30)]
+        >>> builder.constraint(names, "budget", most=2)
+        0
+        >>> import intarsia
+        >>> intarsia.infer(*builder.build(), "lp_relaxation", task="map").assignment.nonzero()[0]
+        array([28, 29])
+        """
+        width = len(scope)
+        meanings = {
+            "exactly_one": (FactorKind.EXACTLY, 1),
+            "at_most_one": (FactorKind.AT_MOST, 1),
+            "at_least_one": (FactorKind.AT_LEAST, 1),
+            "budget": (FactorKind.AT_MOST, most),
+            "implies": (FactorKind.AT_MOST_OUTPUT, width - 1),  # not all inputs on and the output off
+            "xor_output": (FactorKind.EXACTLY_OUTPUT, 1),  # inputs on, and the output off: exactly one of these
+        }
+        which, number = meanings[check_choice(kind, meanings, "GraphBuilder.constraint: kind")]
+        if (most is None) == (kind == "budget"):
+            raise InvalidInputError(f"GraphBuilder.constraint: most={most!r} with kind={kind!r}. Give it for a budget.")
+        if which in (FactorKind.AT_MOST_OUTPUT, FactorKind.EXACTLY_OUTPUT) and width < 2:
+            raise InvalidInputError(
+                f"GraphBuilder.constraint: {kind!r} needs an input and an output, got {list(scope)}."
+            )
+        check_number(number, "GraphBuilder.constraint: most", low=0, integer=True)
+        check_number(weight, "GraphBuilder.constraint: weight", low=-np.inf, high=0.0)
+        many = [name for name in scope if name in self._index and self._n_states[self._index[name]] != 2]
+        if many:
+            raise InvalidInputError(
+                f"GraphBuilder.constraint: variable {many[0]!r} has {self._n_states[self._index[many[0]]]} states. "
+                f"Constraints count binary variables."
+            )
+        return self.factor(scope, weight, kind=which.name.lower(), truncation=float(number))  # type: ignore[arg-type]
+
     def build(self) -> tuple[FactorGraph, FloatArray]:
         """Return the graph and its theta."""
         graph = FactorGraph(

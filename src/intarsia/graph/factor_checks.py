@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._validation import IntArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.factor_kinds import FactorKind
+from intarsia.graph.factor_kinds import FactorKind, is_constraint
 
 
 def check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) -> None:
@@ -110,6 +110,14 @@ def table_sizes(
             with np.errstate(over="ignore"):
                 entries *= shapes[:, k]
             equal &= shapes[:, k] == shapes[:, 0]
+        counted = is_constraint(kind[own])
+        not_binary = counted & (shapes != 2).any(axis=1)
+        if not_binary.any():
+            raise InvalidInputError(
+                f"FactorGraph: factor {int(factors[np.argmax(not_binary)])} is a constraint, but not all its variables "
+                f"have two states. Constraints count binary variables in state 1."
+            )
+        entries[counted] = 1.0
         if entries.max() > 2.0**40:
             c = int(np.argmax(entries))
             raise InvalidInputError(
@@ -117,13 +125,13 @@ def table_sizes(
                 f"Use smaller scopes."
             )
         size[own] = entries
-        bad = (kind[own] != FactorKind.TABLE) & ~equal
+        bad = (kind[own] != FactorKind.TABLE) & ~counted & ~equal
         if bad.any():
             raise InvalidInputError(
                 f"FactorGraph: factor {int(factors[np.argmax(bad)])} is parametric (Potts or truncated), which needs "
                 f"exactly two variables with equally many states. Use FactorKind.TABLE."
             )
-    unknown = (kind < 0) | (kind > FactorKind.TRUNCATED_QUADRATIC)
+    unknown = (kind < 0) | (kind > max(FactorKind))
     if unknown.any():
         raise InvalidInputError(f"FactorGraph: table {int(np.argmax(unknown))} has no known kind. See FactorKind.")
     size[kind != FactorKind.TABLE] = 1

@@ -18,9 +18,12 @@ from intarsia._validation import (
     frozen,
     read_only,
 )
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
-from intarsia.graph.factor_kinds import FactorKind, parametric_statistic
+from intarsia.graph.factor_kinds import FactorKind, is_constraint, statistic_table
+
+# Constraints over more variables than this are not written out as tables.
+MAX_WRITTEN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +46,7 @@ class FactorGraph:
     table_kind : (n_tables,) int array, optional
         A `FactorKind` per table; by default all are `TABLE`.
     table_truncation : (n_tables,) float array, optional
-        Where truncated linear and quadratic tables level off.
+        Where truncated linear and quadratic tables level off; the number that constraints compare with.
     names : sequence of str, optional
         A name per variable.
     grid_shape : tuple of int, optional
@@ -235,9 +238,13 @@ class FactorGraph:
         block = self.table(theta, table)
         if self.table_kind[table] == FactorKind.TABLE:
             return block
-        statistic = parametric_statistic(
-            int(self.table_kind[table]), float(self.table_truncation[table]), self.factor_shape(factor)[0]
-        )
+        shape = self.factor_shape(factor)
+        if len(shape) > MAX_WRITTEN:
+            raise TooLargeError(
+                f"FactorGraph: factor {factor} joins {len(shape)} variables; its 2**{len(shape)} scores are not "
+                f"written out. Read its weight with graph.table."
+            )
+        statistic = statistic_table(int(self.table_kind[table]), float(self.table_truncation[table]), shape)
         return np.multiply(block[0], statistic, where=statistic != 0, out=np.zeros(statistic.shape))
 
     def variable_index(self, variable: int | str) -> int:
@@ -321,10 +328,17 @@ class FactorGraph:
                     f"theta[{at}] ({self.locate(at)}) is {flat[at]}. "
                     f"Scores are finite{large}, or -inf for the impossible."
                 )
-        smooth = self.table_kind >= FactorKind.TRUNCATED_LINEAR
+        smooth = (self.table_kind >= FactorKind.TRUNCATED_LINEAR) & ~is_constraint(self.table_kind)
         if smooth.any() and not np.isfinite(flat[self.table_ptr[:-1][smooth]]).all():
             at = int(self.table_ptr[:-1][smooth][~np.isfinite(flat[self.table_ptr[:-1][smooth]])][0])
             raise InvalidInputError(f"theta[{at}] ({self.locate(at)}) is -inf; a truncated weight must be finite.")
+        prices = np.flatnonzero(is_constraint(self.table_kind))
+        if prices.size and flat[self.table_ptr[prices]].max() > 0:
+            at = int(self.table_ptr[prices[np.argmax(flat[self.table_ptr[prices]] > 0)]])
+            raise InvalidInputError(
+                f"theta[{at}] ({self.locate(at)}) is {flat[at]}. The weight of a constraint is what it costs to "
+                f"violate it: -inf to forbid it, or a finite score of at most 0."
+            )
         return flat
 
     def locate(self, position: int) -> str:

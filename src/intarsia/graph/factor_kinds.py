@@ -1,32 +1,104 @@
-"""The kinds of factors: tables, and those whose scores follow from a single weight."""
+"""The kinds of factors: tables, those whose scores follow from a single weight, and constraints on counts."""
 
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray
+from intarsia._validation import FloatArray, IntArray
 
 
 class FactorKind(enum.IntEnum):
     """How a factor's scores follow from its block of theta.
 
-    `TABLE` has one entry per joint state. The other kinds join two variables with equally many states and have a
-    single entry `w`, the score being `w` times the statistic given here.
+    `TABLE` has one entry per joint state. The other kinds have a single entry `w`, the score being `w` times the
+    statistic given here. `POTTS` and the truncated kinds join two variables with equally many states. Constraints
+    join binary variables, any number of them; their statistic is 1 where they are violated, so that a weight of -inf
+    forbids and a finite one (never above 0) is a price. They compare a number, which stands where other kinds have
+    their truncation, with how many variables are in state 1; in those that end in `OUTPUT` the last variable counts
+    when it is in state 0.
     """
 
     TABLE = 0
     POTTS = 1  # [x_i == x_j]
     TRUNCATED_LINEAR = 2  # -min(|x_i - x_j|, truncation)
     TRUNCATED_QUADRATIC = 3  # -min((x_i - x_j)^2, truncation)
+    AT_MOST = 4  # [count > number]
+    AT_LEAST = 5  # [count < number]
+    EXACTLY = 6  # [count != number]
+    AT_MOST_OUTPUT = 7
+    AT_LEAST_OUTPUT = 8
+    EXACTLY_OUTPUT = 9
+
+
+_OUTPUT = FactorKind.AT_MOST_OUTPUT - FactorKind.AT_MOST
+
+
+def is_constraint(kind: IntArray) -> NDArray[Any]:
+    """Which kinds are constraints on counts."""
+    return np.asarray(kind) >= FactorKind.AT_MOST
 
 
 def parametric_statistic(kind: int, truncation: float, n_states: int) -> FloatArray:
-    """Table (n_states, n_states) of the statistic that multiplies a parametric kind's weight."""
+    """Table (n_states, n_states) of the statistic that multiplies the weight of Potts and the truncated kinds."""
     gap = np.abs(np.subtract.outer(np.arange(n_states), np.arange(n_states))).astype(float)
     if kind == FactorKind.POTTS:
         return (gap == 0).astype(float)
     if kind == FactorKind.TRUNCATED_LINEAR:
         return -np.minimum(gap, truncation)
     return -np.minimum(gap**2, truncation)
+
+
+def count_range(kind: int, number: float, width: int) -> tuple[int, int]:
+    """Smallest and largest count that a constraint on `width` variables allows; the first is larger if none is."""
+    base = kind - _OUTPUT if kind >= FactorKind.AT_MOST_OUTPUT else kind
+    whole = int(min(number, width + 1))
+    return 0 if base == FactorKind.AT_MOST else whole, width if base == FactorKind.AT_LEAST else whole
+
+
+def counts_off(kind: int) -> bool:
+    """Whether the last variable of a constraint counts when it is in state 0."""
+    return kind >= FactorKind.AT_MOST_OUTPUT
+
+
+def statistic_table(kind: int, number: float, shape: tuple[int, ...]) -> FloatArray:
+    """Statistic of each joint state of a factor with one weight, whatever its kind.
+
+    Examples
+    --------
+    >>> statistic_table(FactorKind.EXACTLY, 1, (2, 2))        # violated unless one of two is on
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    if kind < FactorKind.AT_MOST:
+        return parametric_statistic(kind, number, shape[0])
+    states = np.indices(shape)
+    if counts_off(kind) and len(shape):
+        states[-1] = 1 - states[-1]
+    count = states.sum(axis=0)
+    low, high = count_range(kind, number, len(shape))
+    return ((count < low) | (count > high)).astype(float)
+
+
+def condition_constraint(kind: int, number: float, n_on: int, n_free: int, output_is_free: bool) -> tuple[int, float]:
+    """Kind and number of what is left of a constraint when some variables are known, `n_on` of which count.
+
+    Examples
+    --------
+    >>> kind, number = condition_constraint(FactorKind.AT_MOST, 3, n_on=1, n_free=4, output_is_free=True)
+    >>> FactorKind(kind).name, number
+    ('AT_MOST', 2.0)
+    """
+    if counts_off(kind) and not output_is_free:
+        kind -= _OUTPUT
+    left = float(number) - n_on
+    if left >= 0:
+        return int(kind), left
+    base = kind - _OUTPUT if counts_off(kind) else kind
+    if base == FactorKind.AT_LEAST:  # satisfied already
+        return int(kind), 0.0
+    # Violated already: no count is large enough for this.
+    return int(FactorKind.AT_LEAST + (kind - base)), n_free + 1.0

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia._validation import FloatArray, IntArray
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.factor_checks import scopes_by_width
-from intarsia.graph.factor_graph import FactorGraph
-from intarsia.graph.factor_kinds import FactorKind, parametric_statistic
+from intarsia.graph.factor_graph import MAX_WRITTEN, FactorGraph
+from intarsia.graph.factor_kinds import FactorKind, condition_constraint, counts_off, is_constraint, statistic_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +118,13 @@ def check_evidence(graph: FactorGraph, evidence: Mapping[int | str, int] | None)
     return clean
 
 
-def reduce_graph(graph: FactorGraph, evidence: Mapping[int | str, int] | None = None) -> Reduction:
+def reduce_graph(
+    graph: FactorGraph, evidence: Mapping[int | str, int] | None = None, *, keep_constraints: bool = False
+) -> Reduction:
     """Bring a graph into normal form, with the evidence put in.
+
+    Constraints become tables, unless `keep_constraints` is set: then they stay as they are, less the variables that
+    are known, and may join the same variables as another factor.
 
     Examples
     --------
@@ -130,7 +135,7 @@ def reduce_graph(graph: FactorGraph, evidence: Mapping[int | str, int] | None = 
     (2, 0)
     """
     decided = check_evidence(graph, evidence)
-    if not decided and in_normal_form(graph):
+    if not decided and in_normal_form(graph) and (keep_constraints or not is_constraint(graph.table_kind).any()):
         nothing = np.empty(0, np.int64)
         return Reduction(
             graph, graph, np.arange(graph.n_variables), np.full(graph.n_variables, -1), nothing, nothing,
@@ -139,7 +144,7 @@ def reduce_graph(graph: FactorGraph, evidence: Mapping[int | str, int] | None = 
     states = np.where(graph.n_states == 1, 0, -1)
     for v, state in decided.items():
         states[v] = state
-    return _Reducer(graph, states).run()
+    return _Reducer(graph, states, keep_constraints).run()
 
 
 def in_normal_form(graph: FactorGraph) -> bool:
@@ -190,8 +195,10 @@ def _duplicate_scopes(scope_ptr: IntArray, scope_idx: IntArray) -> IntArray:
 class _Reducer:
     """Collects the entries of M while the reduced graph is put together."""
 
-    def __init__(self, graph: FactorGraph, states: IntArray) -> None:
+    def __init__(self, graph: FactorGraph, states: IntArray, keep_constraints: bool) -> None:
         self.graph = graph
+        self.counted = is_constraint(graph.table_kind[graph.table_of_factor])
+        self.keep = self.counted & keep_constraints
         self.states = states
         self.kept = np.flatnonzero(states < 0)
         self.new_index = np.full(graph.n_variables, -1)
@@ -210,14 +217,18 @@ class _Reducer:
         survives = n_free >= 2
         for c in np.flatnonzero(~survives).tolist():
             self._fold_factor(c)
-        touched = (n_free < np.diff(graph.scope_ptr)) & survives
+        touched = ((n_free < np.diff(graph.scope_ptr)) | (self.counted & ~self.keep)) & survives
+        conditioned = np.flatnonzero(touched & self.keep).tolist()
         if touched.any() or not in_normal_form(graph):  # otherwise no two scopes can have become equal
-            kept_pairs = free & survives[graph.factor_of_pair]
-            survivors = np.flatnonzero(survives)
+            alike = survives & ~self.keep
+            kept_pairs = free & alike[graph.factor_of_pair]
+            survivors = np.flatnonzero(alike)
             scope_ptr = np.concatenate([[0], np.cumsum(n_free[survivors])])
             scope_idx = self.new_index[graph.scope_idx[kept_pairs]]
             touched[survivors[_duplicate_scopes(scope_ptr, scope_idx)]] = True
-        reduced = self._assemble(np.flatnonzero(survives & ~touched), np.flatnonzero(touched).tolist())
+        untouched, rewritten = np.flatnonzero(survives & ~touched), np.flatnonzero(touched & ~self.keep).tolist()
+        self._check_size(rewritten, n_free)
+        reduced = self._assemble(untouched, rewritten, conditioned)
         rows, columns, coef = (
             (np.concatenate([entry[k] for entry in self.entries]) for k in range(3))
             if self.entries
@@ -250,12 +261,35 @@ class _Reducer:
             at = np.asarray(start + np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)[pick])
             coef = np.ones(at.shape)
         else:
-            statistic = parametric_statistic(
-                int(graph.table_kind[table]), float(graph.table_truncation[table]), shape[0]
-            )
-            coef = np.asarray(statistic[pick])
+            if self.counted[c]:
+                kind, number = self._conditioned(c)
+                coef = statistic_table(kind, number, tuple(2 for v in scope if self.states[v] < 0))
+            else:
+                kind, number = int(graph.table_kind[table]), float(graph.table_truncation[table])
+                coef = np.asarray(statistic_table(kind, number, shape)[pick])
             at = np.full(coef.shape, start)
         return scope[self.states[scope] < 0], at, coef
+
+    def _conditioned(self, c: int) -> tuple[int, float]:
+        """Kind and number of what the known states leave of a constraint."""
+        graph, scope = self.graph, self.graph.scope(c)
+        table = int(graph.table_of_factor[c])
+        kind, states = int(graph.table_kind[table]), self.states[scope]
+        counts = states == 1
+        if counts_off(kind) and scope.size:
+            counts[-1] = states[-1] == 0
+        free = states < 0
+        return condition_constraint(
+            kind, float(graph.table_truncation[table]), int(counts.sum()), int(free.sum()), bool(free[-1:].any())
+        )
+
+    def _check_size(self, rewritten: list[int], n_free: IntArray) -> None:
+        wide = [c for c in rewritten if self.counted[c] and n_free[c] > MAX_WRITTEN]
+        if wide:
+            raise TooLargeError(
+                f"Factor {wide[0]} is a constraint on {n_free[wide[0]]} variables, and would need a table of "
+                f"2**{n_free[wide[0]]} entries here. Methods that take constraints as they are need none."
+            )
 
     def _fold_factor(self, c: int) -> None:
         """A factor with at most one free variable becomes part of that variable, or of the constant."""
@@ -268,8 +302,12 @@ class _Reducer:
         used = weights != 0
         self._add(rows[used], flat[used], weights[used])
 
-    def _assemble(self, untouched: IntArray, touched: list[int]) -> FactorGraph:
-        """Build the reduced graph: untouched factors keep their (shared) tables, the others get new ones."""
+    def _assemble(self, untouched: IntArray, touched: list[int], conditioned: list[int]) -> FactorGraph:
+        """Build the reduced graph: untouched factors keep their (shared) tables, the others get new ones.
+
+        Those of `touched` are written as tables, one for all that join the same variables; those of `conditioned` are
+        constraints that lose the variables that are known.
+        """
         graph = self.graph
         widths = np.diff(graph.scope_ptr)[untouched]
         in_use = np.zeros(graph.n_tables, dtype=bool)
@@ -285,14 +323,19 @@ class _Reducer:
         for number, (key, members) in enumerate(groups.items()):
             self.factor_of[members] = untouched.size + number
             scope_idx.append(self.new_index[np.array(key, dtype=np.int64)])
-        scope_ptr = np.concatenate([[0], np.cumsum(np.concatenate([widths, [len(key) for key in groups]]))])
+        rest = [graph.scope(c)[self.states[graph.scope(c)] < 0] for c in conditioned]
+        scope_idx += [self.new_index[free] for free in rest]
+        self.factor_of[conditioned] = untouched.size + len(groups) + np.arange(len(conditioned))
+        left = np.array([self._conditioned(c) for c in conditioned]).reshape(-1, 2)
+        new_widths = [*(len(key) for key in groups), *(free.size for free in rest)]
+        scope_ptr = np.concatenate([[0], np.cumsum(np.concatenate([widths, new_widths]))])
         reduced = FactorGraph(
             self.n_states,
             scope_ptr.astype(np.int64),
             np.concatenate(scope_idx),
-            np.concatenate([table_of_factor, tables.size + np.arange(len(groups))]).astype(np.int64),
-            np.concatenate([graph.table_kind[tables], np.zeros(len(groups), np.int64)]),
-            np.concatenate([graph.table_truncation[tables], np.full(len(groups), np.inf)]),
+            np.concatenate([table_of_factor, tables.size + np.arange(len(new_widths))]).astype(np.int64),
+            np.concatenate([graph.table_kind[tables], np.zeros(len(groups), np.int64), left[:, 0].astype(np.int64)]),
+            np.concatenate([graph.table_truncation[tables], np.full(len(groups), np.inf), left[:, 1]]),
             names=tuple(graph.names[v] for v in self.kept) if graph.names else None,
         )
         sizes = np.diff(graph.table_ptr)[tables]
@@ -305,6 +348,8 @@ class _Reducer:
                 at, coef = at.transpose(axes).reshape(-1), coef.transpose(axes).reshape(-1)
                 used = coef != 0
                 self._add(start + np.flatnonzero(used), at[used], coef[used])
+        starts = reduced.table_ptr[tables.size + len(groups) : -1]
+        self._add(starts, graph.table_ptr[graph.table_of_factor[conditioned]])
         return reduced
 
 

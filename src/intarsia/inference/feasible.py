@@ -79,7 +79,7 @@ def find_feasible(
         return FeasibleSearch(None, True, 0)
     model = (
         graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.table_of_factor,
-        graph.table_ptr, graph.table_kind,
+        graph.table_ptr, graph.table_kind, graph.table_truncation,
     )  # fmt: skip
     hard = find_hard_factors(theta, graph.table_of_factor, graph.table_ptr, graph.table_kind)
     lists = _hard_factors_by_variable(graph, hard)

@@ -21,6 +21,9 @@ from intarsia._validation import (
 )
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
+from intarsia.graph.factor_graph import MAX_WRITTEN
+from intarsia.graph.factor_kinds import is_constraint
+from intarsia.graph.reduction import check_evidence
 from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem
 from intarsia.inference.presentation import Rerun, present
 from intarsia.inference.registry import method_class, method_names, resolve_method
@@ -97,7 +100,8 @@ def infer(
     if not isinstance(graph, FactorGraph):
         raise InvalidInputError(f"infer: graph must be a FactorGraph, got {type(graph).__name__}.")
     scores = graph.check_theta(theta)
-    reduction = reduce_graph(graph, evidence)
+    _check_constraints(chosen, graph, evidence)
+    reduction = reduce_graph(graph, evidence, keep_constraints=chosen.takes_constraints)
     if chosen.max_scope is not None and reduction.graph.max_scope > chosen.max_scope:
         able = [n for n in method_names() if (s := method_class(n).max_scope) is None or s >= graph.max_scope]
         raise NotSupportedError(
@@ -128,6 +132,23 @@ def infer(
     result = present(answer, chosen, task, reduction, scores, constant, temperature, clock, again)
     _warn_if_not_converged(result)
     return result
+
+
+def _check_constraints(method: InferenceMethod, graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> None:
+    """Refuse constraints that would need tables out of all proportion, with the methods that take them as they are."""
+    counted = np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
+    if method.takes_constraints or not counted.size:
+        return
+    known = list(check_evidence(graph, evidence))
+    free = np.ones(graph.n_variables, dtype=np.int64)
+    free[known] = 0
+    widths = np.array([int(free[graph.scope(int(c))].sum()) for c in counted])
+    if widths.max() > MAX_WRITTEN:
+        able = [name for name in method_names() if method_class(name).takes_constraints]
+        raise NotSupportedError(
+            f"{type(method).__name__} writes constraints as tables, but factor {counted[widths.argmax()]} joins "
+            f"{widths.max()} variables, more than {MAX_WRITTEN}. These take it as it is: {', '.join(able)}."
+        )
 
 
 def _temperature(method: InferenceMethod, task: str) -> float:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.sparse import csc_array
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_checks import scopes_by_width
+from intarsia.graph.factor_kinds import is_constraint
+from intarsia.inference.constraint_rows import ConstraintRows
+
+# Wider factors are constraints, which have no joint states here.
+_WIDEST = 40
 
 
 class LocalPolytope:
@@ -19,7 +26,8 @@ class LocalPolytope:
 
         sum_x mu_v(x) = 1,        sum over x_c with x_v = x of mu_c(x_c) = mu_v(x).
 
-    Columns of score -inf are left out.
+    Columns of score -inf are left out. Constraints on counts have no joint states but rows of their own, see
+    `ConstraintRows`.
 
     Parameters
     ----------
@@ -40,13 +48,17 @@ class LocalPolytope:
 
     def __init__(self, graph: FactorGraph, theta: FloatArray) -> None:
         self.graph = graph
-        split, pair_states = int(graph.variable_ptr[-1]), graph.n_states[graph.scope_idx]
+        split = int(graph.variable_ptr[-1])
+        self._counted = is_constraint(graph.table_kind[graph.table_of_factor])
+        pair_states = np.where(self._counted[graph.factor_of_pair], 0, graph.n_states[graph.scope_idx])
         pair_row = graph.n_variables + np.concatenate([[0], np.cumsum(pair_states)]).astype(np.int64)
-        sizes = _table_sizes(graph)
+        sizes = np.where(self._counted, 0, _table_sizes(graph))
         self.factor_ptr: IntArray = split + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        n_columns, n_rows = int(self.factor_ptr[-1]), int(pair_row[-1])
-        self._source = np.arange(n_columns)
-        self._coef = np.ones(n_columns)
+        extra = ConstraintRows(graph, theta, np.flatnonzero(self._counted), int(pair_row[-1]), int(self.factor_ptr[-1]))
+        n_rows, n_columns = extra.n_rows, extra.n_columns
+        self._extra = extra
+        self._source = np.concatenate([np.arange(self.factor_ptr[-1]), extra.source])
+        self._coef = np.concatenate([np.ones(self.factor_ptr[-1]), extra.coef])
         rows = [np.repeat(np.arange(graph.n_variables), graph.n_states)]
         columns = [np.arange(split)]
         values = [np.ones(split)]
@@ -56,7 +68,10 @@ class LocalPolytope:
         rows.append(pair_row[of_pair] + state)
         columns.append(graph.variable_ptr[graph.scope_idx[of_pair]] + state)
         values.append(np.full(of_pair.size, -1.0))
-        for _, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
+        rows.append(extra.rows)
+        columns.append(extra.columns)
+        values.append(extra.values)
+        for _, factors, scopes in self._tables_by_width():
             row, column = self._joint_states(factors, scopes, sizes, pair_row)
             rows.append(row)
             columns.append(column)
@@ -69,11 +84,18 @@ class LocalPolytope:
         row, column = np.concatenate(rows), np.concatenate(columns)
         matrix = csc_array((np.concatenate(values), (row, column)), shape=(n_rows, n_columns))
         self.matrix = matrix if self._kept.size == n_columns else matrix[:, self._kept]
-        self.upper: FloatArray = np.zeros(n_rows)
-        self.upper[: graph.n_variables] = 1.0
-        self.lower = self.upper
-        self._factor_of_row = np.repeat(graph.factor_of_pair, pair_states)
+        equal = np.zeros(int(pair_row[-1]))
+        equal[: graph.n_variables] = 1.0
+        self.lower: FloatArray = np.concatenate([equal, extra.lower])
+        self.upper: FloatArray = np.concatenate([equal, extra.upper])
+        self._factor_of_row = np.concatenate([np.repeat(graph.factor_of_pair, pair_states), extra.factor])
         self.n_columns = n_columns
+
+    def _tables_by_width(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        for width, factors, scopes in scopes_by_width(self.graph.scope_ptr, self.graph.scope_idx):
+            tables = ~self._counted[factors]
+            if tables.any():
+                yield width, factors[tables], scopes[tables]
 
     def _joint_states(
         self, factors: IntArray, scopes: IntArray, sizes: IntArray, pair_row: IntArray
@@ -118,7 +140,8 @@ class LocalPolytope:
         graph = self.graph
         full = np.zeros(self.n_columns)
         full[graph.variable_ptr[:-1] + labelling] = 1.0
-        for width, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
+        self._extra.put(full)
+        for width, factors, scopes in self._tables_by_width():
             at = np.zeros(factors.size, np.int64)
             for p in range(width):
                 at = at * graph.n_states[scopes[:, p]] + labelling[scopes[:, p]]
@@ -133,10 +156,16 @@ class LocalPolytope:
         """
         multipliers = dual.copy()
         multipliers[: self.graph.n_variables] = 0.0
+        # A multiplier of the wrong sign, by rounding, would count on a side of its row that is open.
+        multipliers[(multipliers > 0) & np.isinf(self.upper)] = 0.0
+        multipliers[(multipliers < 0) & np.isinf(self.lower)] = 0.0
         reduced = np.full(self.n_columns, -np.inf)
         reduced[self._kept] = self.cost - self.matrix.T @ multipliers
-        starts = np.concatenate([self.graph.variable_ptr[:-1], self.factor_ptr[:-1]])
-        return float(np.maximum.reduceat(reduced, starts).sum())
+        starts = np.concatenate([self.graph.variable_ptr[:-1], self.factor_ptr[:-1][~self._counted]])
+        end = int(self.factor_ptr[-1])
+        blocks = np.maximum.reduceat(reduced[:end], starts).sum() + np.maximum(reduced[end:], 0.0).sum()
+        sides = np.where(multipliers > 0, self.upper, np.where(multipliers < 0, self.lower, 0.0))
+        return float(blocks + multipliers[self.graph.n_variables :] @ sides[self.graph.n_variables :])
 
     def conflict(self, ray: FloatArray) -> IntArray:
         """Factors that a proof of infeasibility, given as multipliers of the rows, makes use of."""
@@ -148,7 +177,7 @@ def _table_sizes(graph: FactorGraph) -> IntArray:
     """Number of joint states of each factor."""
     sizes = np.ones(graph.n_factors, np.int64)
     for width, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
-        for p in range(width):
+        for p in range(min(width, _WIDEST)):
             sizes[factors] *= graph.n_states[scopes[:, p]]
     return sizes
 

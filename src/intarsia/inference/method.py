@@ -125,6 +125,8 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     """Kind of model outside which it refuses, such as "no loops"."""
     max_scope: ClassVar[int | None] = None
     """Largest factor it takes; None for any."""
+    takes_constraints: ClassVar[bool] = False
+    """Whether constraints on counts stay as they are; other methods are given tables, where these are small."""
     cost: ClassVar[str] = ""
     """Work per sweep, or in all for exact methods, in words."""
 

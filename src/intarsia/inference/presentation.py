@@ -12,6 +12,7 @@ import numpy as np
 from intarsia._validation import FloatArray, IntArray, frozen
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
+from intarsia.graph.factor_kinds import is_constraint
 from intarsia.inference.method import Answer, Clock, InferenceMethod
 from intarsia.inference.result import InferenceResult, Status
 
@@ -63,7 +64,8 @@ def present(
         fields["best_scores"] = frozen(np.asarray(graph.score(own, fields["best"])))
     if answer.mu_error is not None:
         fields["mu_error"] = frozen(_error(reduction, answer.mu_error))
-    if again.needed and answer.factor_mu is not None:
+    constrained = bool(is_constraint(graph.table_kind).any())
+    if again.needed and answer.factor_mu is not None and not constrained:
         fields["_single_factors"] = OwnTables(graph, fields["observed"], answer.factor_mu)
     elif again.needed and temperature > 0:
         fields["_single_factors"] = again.keep(answer.n_iter) if answer.oracle is None else again.of(own, answer.oracle)

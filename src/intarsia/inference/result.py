@@ -147,13 +147,19 @@ class InferenceResult:
             raise InvalidInputError(
                 f"factor_marginals: there is no factor {factor}; they are numbered 0..{self.graph.n_factors - 1}."
             )
+        shared = int((self.graph.table_of_factor == table).sum()) > 1
+        if not shared and not self.graph.table_kind[table]:
+            return self.graph.table(mu, table)
         if self._single_factors is not None:
             return self._single_factors(factor)
-        if self.graph.shares_tables or self.graph.table_kind[table]:  # statistics of a labelling
+        if self.integral is not False:  # statistics of a labelling
             joint = np.zeros(self.graph.factor_shape(factor))
             joint[tuple(self.assignment[self.graph.scope(factor)])] = 1.0  # type: ignore[index]
             return joint
-        return self.graph.table(mu, table)
+        raise NotSupportedError(
+            f"factor_marginals: the result does not hold those of factor {factor} apart, as the graph has constraints. "
+            f"Give it a table of its own."
+        )
 
     def _require_mu(self) -> FloatArray:
         if self.mu is None:

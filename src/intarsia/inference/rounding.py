@@ -6,6 +6,7 @@ import numpy as np
 
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
+from intarsia.graph.factor_kinds import is_constraint
 from intarsia.inference.feasible import FeasibleSearch, find_feasible, has_hard_zeros
 from intarsia.inference.icm import best_states, climb
 from intarsia.inference.method import Problem
@@ -47,7 +48,9 @@ def block_bound(graph: FactorGraph, theta: FloatArray) -> float:
     total = float(np.maximum.reduceat(theta[: graph.variable_ptr[-1]], graph.variable_ptr[:-1]).sum())
     if graph.n_factors == 0:
         return total
-    top = np.array([graph.factor_table(theta, int(c)).max() for c in graph.first_factor_of_table])
+    counted = is_constraint(graph.table_kind)  # their scores are at most 0
+    first = graph.first_factor_of_table
+    top = np.array([0.0 if counted[t] else graph.factor_table(theta, int(c)).max() for t, c in enumerate(first)])
     return total + float(top[graph.table_of_factor].sum())
 
 
