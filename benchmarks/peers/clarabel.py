@@ -43,7 +43,11 @@ class Session:
             problem = self.build()
             problem.get_problem_data(cp.CLARABEL)  # kept for `solve`
             left = signal.setitimer(signal.ITIMER_REAL, 0)[0]
+            # It looks at the clock between iterations only; one that takes too long ends the process.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, left + 0.25 * time_limit)
             problem.solve(solver=cp.CLARABEL, time_limit=left)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             status, value = problem.status, problem.value
         except (cp.error.SolverError, TimeoutError, MemoryError) as error:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -70,7 +70,7 @@ def test_table_says_what_did_not_finish(monkeypatch, tmp_path):
     assert by_label["objectives apart"]["ours"] is None
     assert "stopped after 61 s" in by_label["ratio"]["status"]
     assert "lower bound" in by_label["ratio"]["status"]
-    assert "ended by itself" in table._run(25, True, tmp_path).settings["note"]
+    assert "ended without an answer" in table._run(25, True, tmp_path).settings["note"]
 
 
 @pytest.mark.slow
