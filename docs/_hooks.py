@@ -2,6 +2,7 @@
 
 * `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
   `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}` and `{{ data_sets }}` likewise.
+* `{{ compatibility }}` becomes the table learner x inference of what is known.
 * `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
   in `results/NAME` now; a row that was never run says so. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
@@ -130,6 +131,25 @@ def data_sets_table() -> str:
     return "\n".join(rows)
 
 
+def compatibility_table() -> str:
+    """One row per inference method and kind of graph, a column per learner, and the reasons below."""
+    from intarsia.diagnostics.compatibility import compatibility
+    from intarsia.learning.registry import learner_names
+
+    pairs, reasons = compatibility(), dict[str, int]()
+    rows = [f"| inference | graph | {' | '.join(f'`{name}`' for name in learner_names())} |"]
+    rows.append("|---|---|" + "---|" * len(learner_names()))
+    for method, model in dict.fromkeys((pair.inference, pair.model) for pair in pairs):
+        cells = []
+        for pair in pairs:
+            if (pair.inference, pair.model) == (method, model):
+                found = pair.judgement
+                told = f"{found.reason}{f' ({found.reference})' if found.reference else ''}"
+                cells.append(f"{found.level} [{reasons.setdefault(told, len(reasons) + 1)}]")
+        rows.append(f"| `{method}` | {model} | {' | '.join(cells)} |")
+    return "\n".join([*rows, "", *(f"{number}. {told}." for told, number in reasons.items())])
+
+
 def _anchor(found: type) -> str:
     return f"{found.__module__}.{found.__name__}"
 
@@ -167,16 +187,16 @@ def results(name: str, to_root: str = "../") -> str:
     figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
     columns = figures
     if printed:
-        columns = [f"{column}: {whose}" for column in columns for whose in ("paper", "ours")]
+        columns = [f"{column}: {whose}" if column else whose for column in columns for whose in ("paper", "ours")]
     table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
     for task in experiment.tasks:
         cells, last = [], None
         for figure in figures:
-            row = kept.get(f"{task.label}, {figure}")
+            row = kept.get(f"{task.label}, {figure}" if figure else task.label)
             last = row or last
-            cells += [_figure(task.paper.get(figure))] if printed else []
+            cells += [_figure(task.paper.get(figure), task.significant)] if printed else []
             missing = "–" if figure not in task.paper or task.key in found else "*not run*"
-            cells.append(missing if row is None else _figure(row["ours"]))
+            cells.append(missing if row is None else _figure(row["ours"], task.significant))
         about = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
         told = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
         table.append(f"| {' | '.join([task.label + told, *cells, *about])} |")
@@ -212,10 +232,12 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _figure(value: float | None) -> str:
-    """Error rates with three decimals, what is tiny with an exponent."""
+def _figure(value: float | None, significant: int | None = None) -> str:
+    """Error rates with three decimals, what is tiny with an exponent; or a number of significant digits."""
     if value is None:
         return "–"
+    if significant is not None:
+        return _short(value, significant)
     return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.3f}"
 
 
@@ -280,6 +302,7 @@ _TABLES = {
     "gradients": gradients_table,
     "optimizers": optimizers_table,
     "data_sets": data_sets_table,
+    "compatibility": compatibility_table,
     "references": references_list,
 }
 

@@ -23,8 +23,8 @@ def reproduce_command(
 ) -> None:
     """A table or figure of a paper beside ours.
 
-    Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds. Each row
-    is kept as soon as it is done, so a run that was ended goes on where it was when the command is given again.
+    Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
+    separability. Each row is kept as soon as it is done, so a run that was ended goes on where it was when the command is given again.
 
     Example: `intarsia reproduce denoising --quick`
     """
@@ -64,7 +64,7 @@ def _draw(figures: dict[str, Any], folder: Path) -> list[Path]:
 def _show(title: str, rows: Any, data: str) -> None:
     cells = [
         [
-            row["label"], number(row["paper"], 3), number(row["ours"], 3), row["unit"],
+            row["label"], *(number(row[whose], row["significant"] or 3) for whose in ("paper", "ours")), row["unit"],
             "-" if row["n"] is None else str(row["n"]), "-" if row["seconds"] is None else f"{row['seconds']:.0f}",
             row["status"],
         ]

@@ -31,6 +31,7 @@ EXPERIMENTS = (
     "truncation",
     "collective",
     "birds",
+    "separability",
 )
 
 
@@ -77,6 +78,8 @@ class Task:
         From the name of a file that it may use as a checkpoint to what it found.
     required : bool
         Whether a full run includes it; the others are run when they are named.
+    significant : int, optional
+        Digits that tables show of its values; by default three decimals.
     """
 
     key: str
@@ -85,6 +88,7 @@ class Task:
     unit: str
     run: Callable[[Path], Finding]
     required: bool = True
+    significant: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +113,7 @@ class Experiment:
                         "paper": paper,
                         "ours": None if finding is None else finding.values.get(name),
                         "unit": task.unit,
+                        "significant": task.significant,
                         "n": None if finding is None else finding.n,
                         "seconds": None if finding is None else finding.seconds,
                         "status": "not run" if finding is None else finding.settings.get("note", "done"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from intarsia.report.line_plots import COLOURS
 from intarsia.report.plots import INK, QUIET
@@ -86,7 +87,8 @@ def _draw_gaps(axes: Axes, diagnosis: Diagnosis) -> None:
     if check is None or "gap" not in check.arrays:
         return
     gaps = np.sort(check.arrays["gap"])
-    axes.bar(np.arange(gaps.size), gaps, color=COLOURS[3])
+    axes.bar(np.arange(1, gaps.size + 1), gaps, color=COLOURS[3])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if not gaps.size or gaps.max() <= 0.0:
         axes.set_ylim(0.0, 1.0)
         axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", color=QUIET)
