@@ -22,10 +22,6 @@ import cvxpy as cp
 import numpy as np
 
 
-def stop(number, frame):
-    raise TimeoutError
-
-
 class Session:
     """One model."""
 
@@ -37,21 +33,17 @@ class Session:
     def solve(self, time_limit, memory_limit):
         resource.setrlimit(resource.RLIMIT_AS, (int(memory_limit), int(memory_limit)))
         wall, processor = time.perf_counter(), time.process_time()
-        signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, time_limit)  # the solver keeps a limit by itself, building does not
+        # The solver looks at the clock between iterations only, building not at all: the alarm ends the process.
+        signal.setitimer(signal.ITIMER_REAL, 1.25 * time_limit)
         try:
             problem = self.build()
             problem.get_problem_data(cp.CLARABEL)  # kept for `solve`
-            left = signal.setitimer(signal.ITIMER_REAL, 0)[0]
-            # It looks at the clock between iterations only; one that takes too long ends the process.
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, left + 0.25 * time_limit)
+            left = max(time_limit - (time.perf_counter() - wall), 1.0)
             problem.solve(solver=cp.CLARABEL, time_limit=left)
-            signal.setitimer(signal.ITIMER_REAL, 0)
             status, value = problem.status, problem.value
-        except (cp.error.SolverError, TimeoutError, MemoryError) as error:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        except (cp.error.SolverError, MemoryError) as error:
             status, value = f"not solved ({type(error).__name__})", None
+        signal.setitimer(signal.ITIMER_REAL, 0)
         # Walkers instead of shares in the entropy: N log N between the two.
         objective = None if value is None or not np.isfinite(value) else value - self.n_walkers * np.log(self.n_walkers)
         return {
