@@ -239,7 +239,18 @@ def image_features() -> None:
     save(figure, "image_features.png")
 
 
-FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features)
+def diagnose() -> None:
+    """What a probe of a pair that does not fit shows."""
+    from intarsia.datasets.counterexamples import diamond_examples
+    from intarsia.report import plot_diagnosis
+
+    found = intarsia.diagnose_examples(
+        diamond_examples(), inference=intarsia.BeliefPropagation(schedule="parallel"), n_passes=10
+    )
+    save(plot_diagnosis(found), "diagnose.png")
+
+
+FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose)
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)  # that some do not converge is what the pictures show
