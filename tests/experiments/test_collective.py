@@ -68,9 +68,9 @@ def test_table_says_what_did_not_finish(monkeypatch, tmp_path):
     assert by_label["ratio"]["ours"] == pytest.approx(60.0 / by_label["ours"]["ours"])
     assert by_label["ratio"]["paper"] == pytest.approx(14.7, abs=0.05)
     assert by_label["objectives apart"]["ours"] is None
-    assert "stopped after 61 s" in by_label["ratio"]["status"]
     assert "lower bound" in by_label["ratio"]["status"]
-    assert "ended without an answer" in table._run(25, True, tmp_path).settings["note"]
+    assert "stopped after 61 s" in by_label["ratio"]["settings"]["solver"]["status"]
+    assert "ended without an answer" in table._run(25, True, tmp_path).settings["solver"]["status"]
 
 
 @pytest.mark.slow
