@@ -250,7 +250,43 @@ def diagnose() -> None:
     save(plot_diagnosis(found), "diagnose.png")
 
 
-FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose)
+def energies() -> None:
+    """Expected number of titles against the strength of preferences, and the marginals of one chain."""
+    from intarsia.energies import Hinge, MeasuredEnergy, SegmentStarts, SmoothedHinge, Squared
+
+    names = ["O", "B-title", "I-title"]
+    graph = intarsia.chain_graph(8, 3, shared=True)
+    unary = np.zeros((8, 3))
+    unary[:, 1] = [-2.0, 1.2, -1.5, -1.8, 0.4, -1.0, 0.1, -2.0]
+    unary[:, 2] = -0.5
+    table = np.zeros((3, 3))
+    table[0, 2] = -5.0
+    theta = graph.pack(unary, table)
+
+    def starts(judgement: object, psi: float) -> np.ndarray:
+        energy = MeasuredEnergy(SegmentStarts("title"), judgement, psi=psi)  # type: ignore[arg-type]
+        result = intarsia.infer(graph, theta, "bethe_dual", energy=energy, names=names)
+        return np.array([result.marginals(v)[1] for v in range(8)])
+
+    strengths = np.linspace(0.0, 6.0, 25)
+    shown = {"hinge": Hinge(1.0), "smoothed hinge": SmoothedHinge(1.0), "squared": Squared(1.0)}
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    left.axhline(1.0, color="black", linewidth=1)
+    for colour, (label, judgement) in zip(LINES, shown.items(), strict=False):
+        left.plot(strengths, [starts(judgement, psi).sum() for psi in strengths], color=colour, label=label)
+    left.set(xlabel="strength psi", ylabel="expected number of titles")
+    left.legend(frameon=False)
+    place = np.arange(8)
+    right.bar(place - 0.2, starts(shown["hinge"], 0.0), 0.4, color=LINES[0], label="without")
+    right.bar(place + 0.2, starts(shown["hinge"], 6.0), 0.4, color=LINES[1], label="at most one, psi = 6")
+    right.set(xlabel="word", ylabel="probability that a title starts", ylim=(0, 1), xticks=place)
+    right.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    save(figure, "energies.png")
+
+
+FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose, energies)
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)  # that some do not converge is what the pictures show

@@ -20,7 +20,8 @@ from intarsia.learning.surrogate_risk import SurrogateRisk
 class DoubleLoop(NamedParts, EnergyLearner):
     """Strengths (and weights) by rounds of inference and of optimisation (Vilnis2015 Algorithm 2).
 
-    Choose it for small data, or where steps are hard to choose. In each round all examples are inferred under the energies; then, with the slopes found held fixed, the surrogate log-likelihood is raised by some iterations of an
+    Choose it for small data, or where steps are hard to choose. In each round all examples are inferred under the
+    energies; then, with the slopes found held fixed, the surrogate log-likelihood is raised by some iterations of an
     optimiser (it is concave in the weights and in strengths that do not depend on the input), and strengths are brought
     back to 0 or above.
 
