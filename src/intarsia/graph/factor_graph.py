@@ -9,18 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import (
-    LARGEST_SCORE,
-    FloatArray,
-    IntArray,
-    as_float_array,
-    as_int_array,
-    frozen,
-    read_only,
-)
+from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen, read_only
 from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
-from intarsia.graph.factor_kinds import FactorKind, is_constraint, statistic_table
+from intarsia.graph.factor_kinds import FactorKind, statistic_table
+from intarsia.graph.score_checks import check_axes, check_labelling, check_theta
 
 # Constraints over more variables than this are not written out as tables.
 MAX_WRITTEN = 20
@@ -288,58 +281,15 @@ class FactorGraph:
                     raise InvalidInputError(
                         f"FactorGraph.pack: {name} holds {flat.size} scores, but the graph needs {block.size}."
                     )
-                self._check_axes(np.shape(values), name)
+                check_axes(self, np.shape(values), name)
                 block[:] = flat
         return theta
-
-    def _check_axes(self, shape: tuple[int, ...], name: str) -> None:
-        """Refuse scores whose last axes are not those of a block, such as a transposed array."""
-        if name == "variables":
-            blocks = {(int(k),) for k in np.unique(self.n_states)}
-        else:
-            blocks = {self.table(self.zeros(), t).shape for t in range(min(self.n_tables, 1))}
-            if np.unique(np.diff(self.table_ptr)).size > 1:
-                blocks = set()
-        if len(shape) > 1 and len(blocks) == 1:
-            block = next(iter(blocks))
-            if shape[len(shape) - len(block) :] != block and not (block == (1,) and np.prod(shape) == self.n_tables):
-                raise InvalidInputError(
-                    f"FactorGraph.pack: {name} has shape {shape}, but its last axes must be those of a block, {block}."
-                )
 
     # ---------------------------------------------------------------- scores
 
     def check_theta(self, theta: ArrayLike) -> FloatArray:
         """Return theta as a float64 vector, or raise naming the first entry that cannot be meant."""
-        flat = as_float_array(theta, "theta")
-        if flat.shape != (self.n_theta,):
-            raise InvalidInputError(
-                f"theta has shape {flat.shape}, but this graph needs ({self.n_theta},): "
-                f"{int(self.variable_ptr[-1])} entries for {self.n_variables} variables, then "
-                f"{self.n_theta - int(self.variable_ptr[-1])} for {self.n_tables} tables. Use graph.pack(...)."
-            )
-        # Two passes without a temporary settle the usual case; a NaN makes the largest one NaN.
-        if flat.size and not (flat.max() <= LARGEST_SCORE and flat.min() >= -LARGEST_SCORE):
-            bad = np.isnan(flat) | ((np.abs(flat) > LARGEST_SCORE) & (flat > -np.inf))
-            if bad.any():
-                at = int(np.argmax(bad))
-                large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[at]) else ""
-                raise InvalidInputError(
-                    f"theta[{at}] ({self.locate(at)}) is {flat[at]}. "
-                    f"Scores are finite{large}, or -inf for the impossible."
-                )
-        smooth = (self.table_kind >= FactorKind.TRUNCATED_LINEAR) & ~is_constraint(self.table_kind)
-        if smooth.any() and not np.isfinite(flat[self.table_ptr[:-1][smooth]]).all():
-            at = int(self.table_ptr[:-1][smooth][~np.isfinite(flat[self.table_ptr[:-1][smooth]])][0])
-            raise InvalidInputError(f"theta[{at}] ({self.locate(at)}) is -inf; a truncated weight must be finite.")
-        prices = np.flatnonzero(is_constraint(self.table_kind))
-        if prices.size and flat[self.table_ptr[prices]].max() > 0:
-            at = int(self.table_ptr[prices[np.argmax(flat[self.table_ptr[prices]] > 0)]])
-            raise InvalidInputError(
-                f"theta[{at}] ({self.locate(at)}) is {flat[at]}. The weight of a constraint is what it costs to "
-                f"violate it: -inf to forbid it, or a finite score of at most 0."
-            )
-        return flat
+        return check_theta(self, theta)
 
     def locate(self, position: int) -> str:
         """Say in words what one entry of theta belongs to."""
@@ -357,20 +307,7 @@ class FactorGraph:
 
     def check_labelling(self, y: ArrayLike) -> IntArray:
         """Return labellings as an int array (..., n_variables), or raise naming the first bad label."""
-        labels = as_int_array(y, "y")
-        if labels.ndim == 0 or labels.shape[-1] != self.n_variables:
-            raise InvalidInputError(
-                f"y has shape {labels.shape}, but the last axis must hold one label for each of the "
-                f"{self.n_variables} variables."
-            )
-        bad = (labels < 0) | (labels >= self.n_states)
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
-            v = where[-1]
-            raise InvalidInputError(
-                f"y{list(where)} is {labels[where]}, but variable {v} has states 0..{self.n_states[v] - 1}."
-            )
-        return labels
+        return check_labelling(self, y)
 
     def score(self, theta: ArrayLike, y: ArrayLike) -> float | FloatArray:
         """Score `theta @ statistics(y)` of one labelling, or of each row of several.

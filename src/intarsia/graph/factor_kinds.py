@@ -42,14 +42,24 @@ def is_constraint(kind: IntArray) -> NDArray[Any]:
     return np.asarray(kind) >= FactorKind.AT_MOST
 
 
+def pair_statistic(
+    kind: IntArray | int, truncation: FloatArray | float, first: IntArray, second: IntArray
+) -> FloatArray:
+    """What multiplies the weight of Potts and the truncated kinds at pairs of states; arrays of one shape.
+
+    Examples
+    --------
+    >>> pair_statistic(np.array([1, 1, 2, 3]), 2.0, np.array([4, 4, 4, 4]), np.array([4, 3, 3, 1]))
+    array([ 1.,  0., -1., -2.])
+    """
+    gap = np.abs(first - second).astype(np.float64)
+    distance = np.where(kind == FactorKind.TRUNCATED_LINEAR, gap, gap * gap)
+    return np.where(kind == FactorKind.POTTS, gap == 0.0, -np.minimum(distance, truncation))
+
+
 def parametric_statistic(kind: int, truncation: float, n_states: int) -> FloatArray:
     """Table (n_states, n_states) of the statistic that multiplies the weight of Potts and the truncated kinds."""
-    gap = np.abs(np.subtract.outer(np.arange(n_states), np.arange(n_states))).astype(float)
-    if kind == FactorKind.POTTS:
-        return (gap == 0).astype(float)
-    if kind == FactorKind.TRUNCATED_LINEAR:
-        return -np.minimum(gap, truncation)
-    return -np.minimum(gap**2, truncation)
+    return pair_statistic(kind, truncation, *np.indices((n_states, n_states)))
 
 
 def count_range(kind: int, number: float, width: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.expansion import MAX_BYTES
 from intarsia.graph.factor_graph import FactorGraph
-from intarsia.graph.factor_kinds import FactorKind
+from intarsia.graph.factor_kinds import FactorKind, pair_statistic
 from intarsia.graph.reduction import Reduction, declare_normal_form, reduce_graph
 
 
@@ -186,8 +186,6 @@ def _write_tables(reduction: Reduction) -> LearningForm:
     coef = np.ones(factor.size)
     some = np.flatnonzero(kind != FactorKind.TABLE)
     side = graph.n_states[graph.scope_idx[graph.scope_ptr[factor[some]]]]
-    gap = np.abs(within[some] // side - within[some] % side).astype(np.float64)
-    distance = np.where(kind[some] == FactorKind.TRUNCATED_LINEAR, gap, gap * gap)
-    away = -np.minimum(distance, reduced.table_truncation[table[some]])
-    coef[some] = np.where(kind[some] == FactorKind.POTTS, gap == 0.0, away)
+    states = np.divmod(within[some], side)
+    coef[some] = pair_statistic(kind[some], reduced.table_truncation[table[some]], *states)
     return LearningForm(reduction, graph, source, coef)

@@ -6,6 +6,7 @@ import numpy as np
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, FactorKind
+from intarsia.graph.factor_kinds import pair_statistic
 
 
 class FullTables:
@@ -55,10 +56,8 @@ class FullTables:
         side = np.zeros(graph.n_tables, np.int64)
         side[parametric] = sides
         table, within = table[self._is_parametric], within[self._is_parametric]
-        gap = np.abs(within // side[table] - within % side[table]).astype(np.float64)
-        kind, truncation = graph.table_kind[table], graph.table_truncation[table]
-        distance = -np.minimum(np.where(kind == FactorKind.TRUNCATED_LINEAR, gap, gap * gap), truncation)
-        self._statistic: FloatArray = np.where(kind == FactorKind.POTTS, gap == 0.0, distance)
+        states = np.divmod(within, side[table])
+        self._statistic = pair_statistic(graph.table_kind[table], graph.table_truncation[table], *states)
 
     def fill(self, theta: FloatArray, out: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Write all scores to `out`, the maximum of each block taken out.

@@ -10,7 +10,7 @@ from scipy.sparse import csc_array
 from intarsia._validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_checks import scopes_by_width
-from intarsia.graph.factor_kinds import is_constraint
+from intarsia.graph.factor_kinds import is_constraint, pair_statistic
 from intarsia.inference.constraint_rows import ConstraintRows
 
 # Wider factors are constraints, which have no joint states here.
@@ -116,7 +116,8 @@ class LocalPolytope:
             rows.append(pair_row[graph.scope_ptr[factors] + p][which] + state)
             states.append(state)
         if kind.any():
-            self._coef[column] = _statistic(kind, graph.table_truncation[table], states[-1], states[0])
+            statistic = pair_statistic(kind, graph.table_truncation[table], states[-1], states[0])
+            self._coef[column] = np.where(kind == FactorKind.TABLE, 1.0, statistic)
         return np.concatenate(rows), np.tile(column, scopes.shape[1])
 
     @property
@@ -180,11 +181,3 @@ def _table_sizes(graph: FactorGraph) -> IntArray:
         for p in range(min(width, _WIDEST)):
             sizes[factors] *= graph.n_states[scopes[:, p]]
     return sizes
-
-
-def _statistic(kind: IntArray, truncation: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
-    """What multiplies the weight at a pair of states; 1 for full tables."""
-    gap = np.abs(first - second).astype(np.float64)
-    distance = np.where(kind == FactorKind.TRUNCATED_LINEAR, gap, gap * gap)
-    one_weight = np.where(kind == FactorKind.POTTS, (gap == 0.0).astype(np.float64), -np.minimum(distance, truncation))
-    return np.where(kind == FactorKind.TABLE, 1.0, one_weight)
