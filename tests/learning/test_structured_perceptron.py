@@ -182,3 +182,21 @@ def test_inference_that_does_not_converge_is_told_once():
     with pytest.warns(ConvergenceWarning, match="did not converge for 2 answers") as told:
         StructuredPerceptron(max_epochs=2).minimize(data, TreeReweighted(max_iter=0))
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_after_an_interruption_the_last_whole_pass_counts(monkeypatch, average):
+    data = random_triangles(n=5, noise=0.4)
+    whole = StructuredPerceptron(average=average, max_epochs=2).minimize(data, "brute_force")
+    calls, answer = iter(range(10**6)), MarginExample.answer
+
+    def interrupted(self, theta, method):
+        if next(calls) == 13:  # in the third pass
+            raise KeyboardInterrupt
+        return answer(self, theta, method)
+
+    monkeypatch.setattr(MarginExample, "answer", interrupted)
+    found = StructuredPerceptron(average=average, max_epochs=9).minimize(data, "brute_force")
+    assert found.status is Status.INTERRUPTED
+    np.testing.assert_array_equal(found.point, whole.point)
+    assert found.n_iter == 2

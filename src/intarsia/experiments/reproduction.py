@@ -32,6 +32,7 @@ EXPERIMENTS = (
     "collective",
     "birds",
     "separability",
+    "margin",
 )
 
 

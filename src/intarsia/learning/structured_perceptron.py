@@ -128,7 +128,8 @@ class StructuredPerceptron(MarginLearner):
         ready, method, weights = self._prepare(examples, inference, start)
         held_out = [MarginExample(one, i) for i, one in enumerate(validation or [])]
         first, total, status = weights.copy(), np.zeros_like(weights), Status.MAX_ITER
-        record, shares, best = Record(weights, self.path), list[float](), weights
+        record, shares, now = Record(weights, self.path), list[float](), first
+        best = now
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
                 while len(record.rows) < int(self.max_epochs):
@@ -152,11 +153,10 @@ class StructuredPerceptron(MarginLearner):
                     raise
                 status = Status.INTERRUPTED
         n_passes = len(record.rows)
-        history = record.history()
-        point = self._result(weights, total, len(ready) * n_passes)
+        history, point = record.history(), now
         if held_out and shares:
             history["validation_risk"], point = np.array(shares), best
-        if status is Status.CONVERGED and self.average and not held_out:
+        if status is Status.CONVERGED and not held_out:
             point = weights  # these make no mistake, their mean may
         risk = record.rows[-1]["risk"] if record.rows else np.nan
         return self._end(Minimum(point, risk, np.nan, status, n_passes, start=first, history=history))
