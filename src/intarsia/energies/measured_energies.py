@@ -69,7 +69,7 @@ class MeasuredEnergies(Energy):
 
     def strengths(self) -> FloatArray:
         """One for each member."""
-        given = [float(member.psi) for member in self.energies] if self.psi is None else self.psi  # type: ignore[arg-type]
+        given = [float(member.psi) for member in self.energies] if self.psi is None else self.psi
         values = np.atleast_1d(as_float_array(given, "MeasuredEnergies: psi"))
         if values.shape != (len(self.energies),):
             raise InvalidInputError(

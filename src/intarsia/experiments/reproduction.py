@@ -33,6 +33,8 @@ EXPERIMENTS = (
     "birds",
     "separability",
     "margin",
+    "chunking",
+    "citations",
 )
 
 
