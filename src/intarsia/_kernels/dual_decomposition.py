@@ -34,28 +34,34 @@ def _soften(values, k, peak, t):
 
 
 @kernel
-def _pair_marginal(table, k, j, row_wise, other, t, out, work):
-    """Max-marginal of a k x j or j x k table less the other variable's message, for the variable with k states."""
+def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
+    """Max-marginal of the k x j or j x k table at `at` less the message at `there`, for the variable with k states."""
     if row_wise:
         for x in range(k):
-            peak = -np.inf
+            peak, row = -np.inf, at + x * j
             for y in range(j):
-                work[y] = table[x * j + y] - other[y]
-                peak = max(peak, work[y])
-            out[x] = peak if t == 0.0 else _soften(work, j, peak, t)
+                peak = max(peak, theta[row + y] - delta[there + y])
+            if t > 0.0 and peak > -np.inf:
+                total = 0.0
+                for y in range(j):
+                    total += np.exp((theta[row + y] - delta[there + y] - peak) / t)
+                peak += t * np.log(total)
+            out[x] = peak
         return
     for x in range(k):
         out[x] = -np.inf
     for y in range(j):
+        taken, row = delta[there + y], at + y * k
         for x in range(k):
-            out[x] = max(out[x], table[y * k + x] - other[y])
+            out[x] = max(out[x], theta[row + x] - taken)
     if t > 0.0:
         for x in range(k):
             work[x] = 0.0
         for y in range(j):
+            taken, row = delta[there + y], at + y * k
             for x in range(k):
                 if out[x] > -np.inf:
-                    work[x] += np.exp((table[y * k + x] - other[y] - out[x]) / t)
+                    work[x] += np.exp((theta[row + x] - taken - out[x]) / t)
         for x in range(k):
             if out[x] > -np.inf:
                 out[x] += t * np.log(work[x])
@@ -236,10 +242,11 @@ def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
         return
     pair = 2 * first + 1 - own
     j = n_states[scope_idx[pair]]
+    if kind[c] == 0:  # by positions: making a slice costs as much as a row of a small table
+        _pair_marginal(theta, start[c], k, j, own == first, delta, message_ptr[pair], t, out, work)
+        return
     other = delta[message_ptr[pair] : message_ptr[pair] + j]
-    if kind[c] == 0:
-        _pair_marginal(theta[start[c] : start[c] + k * j], k, j, own == first, other, t, out, work)
-    elif kind[c] == 1:
+    if kind[c] == 1:
         _potts_marginal(theta[start[c]], k, other, t, out, work)
     else:
         _distance_marginal(kind[c], theta[start[c]], truncation[c], k, other, t, out, work)
@@ -258,8 +265,8 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
     for step in range(n):
         v = step if forward else n - 1 - step
         k, base = n_states[v], variable_ptr[v]
-        field = beliefs[base : base + k]
-        field[:] = unary[base : base + k]
+        for x in range(base, base + k):
+            beliefs[x] = unary[x]
         n_in, n_out = 0, 0
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             pair = pair_idx[q]
@@ -267,7 +274,7 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
             begins, ends = first[c] == v, last[c] == v
             if not forward:
                 begins, ends = ends, begins
-            message = delta[message_ptr[pair] : message_ptr[pair] + k]
+            here = message_ptr[pair]
             n_out += not ends
             if not begins:
                 n_in += 1
@@ -280,16 +287,16 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
                     return np.nan
                 for x in range(k):
                     if unary[base + x] > -np.inf:
-                        message[x] = out[x] - top
+                        delta[here + x] = out[x] - top
                 if ends:
                     value += top
             for x in range(k):
                 if unary[base + x] > -np.inf:
-                    field[x] += message[x]
+                    beliefs[base + x] += delta[here + x]
         top = -np.inf
         for x in range(k):
-            top = max(top, field[x])
-            if field[x] == -np.inf and unary[base + x] > -np.inf:
+            top = max(top, beliefs[base + x])
+            if beliefs[base + x] == -np.inf and unary[base + x] > -np.inf:
                 unary[base + x] = -np.inf
                 for q in range(pair_ptr[v], pair_ptr[v + 1]):
                     delta[message_ptr[pair_idx[q]] + x] = np.inf
@@ -301,14 +308,14 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
             c = factor_of_pair[pair]
             if (last[c] if forward else first[c]) != v:
                 for x in range(k):
-                    if field[x] > -np.inf:
-                        delta[message_ptr[pair] + x] -= field[x] / parts
+                    if beliefs[base + x] > -np.inf:
+                        delta[message_ptr[pair] + x] -= beliefs[base + x] / parts
         share = (parts - n_out) / parts
         value += share * top
         if t > 0.0 and share > 0.0:
             total = 0.0
             for x in range(k):
-                total += np.exp((field[x] - top) / (parts * t))
+                total += np.exp((beliefs[base + x] - top) / (parts * t))
             value += share * parts * t * np.log(total)
     return value
 

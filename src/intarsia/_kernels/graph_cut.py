@@ -2,7 +2,8 @@
 
 Arcs lie by their tail: those of node v are `arc_ptr[v]:arc_ptr[v + 1]`, `head` is where an arc leads, `reverse` the arc
 back, `capacity` what is left of it. `terminal[v]` is the capacity left from the source (positive) or to the sink
-(negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may be infinite.
+(negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may be infinite. Queues go round, and
+have room for more than all nodes, so that begin = end means empty.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def plant_trees(terminal, tree, parent, stamp, distance, queue, waiting, where):
 def _activate(v, queue, waiting, where):
     if not waiting[v]:
         waiting[v] = True
-        n = queue.shape[0]
-        queue[where[_END] % n] = v
-        where[_END] += 1
+        end = where[_END]
+        queue[end] = v
+        where[_END] = end + 1 if end + 1 < queue.shape[0] else 0
 
 
 @kernel
@@ -125,9 +126,9 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
     """Find each orphan a new parent in its tree, the one nearest to the root, or set it free."""
     begin, end, size = 0, n_orphans, orphans.shape[0]
     time = where[_TIME]
-    while begin < end:
-        v = orphans[begin % size]
-        begin += 1
+    while begin != end:
+        v = orphans[begin]
+        begin = begin + 1 if begin + 1 < size else 0
         side = tree[v]
         best, nearest = -1, -1
         for a in range(arc_ptr[v], arc_ptr[v + 1]):
@@ -157,8 +158,8 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
                 _activate(u, queue, waiting, where)
             if parent[u] >= 0 and head[parent[u]] == v:
                 parent[u] = _ORPHAN
-                orphans[end % size] = u
-                end += 1
+                orphans[end] = u
+                end = end + 1 if end + 1 < size else 0
         tree[v], parent[v] = FREE, _NONE
 
 
@@ -173,9 +174,9 @@ def push_flow(
         v = where[_CURRENT]
         if v < 0 or tree[v] == FREE:
             v = -1
-            while where[_BEGIN] < where[_END]:
-                u = queue[where[_BEGIN] % n]
-                where[_BEGIN] += 1
+            while where[_BEGIN] != where[_END]:
+                u = queue[where[_BEGIN]]
+                where[_BEGIN] = where[_BEGIN] + 1 if where[_BEGIN] + 1 < n else 0
                 waiting[u] = False
                 if tree[u] != FREE:
                     v = u

@@ -16,7 +16,7 @@ from intarsia.inference.rounding import reaches, round_beliefs
 from intarsia.inference.tree_moves import improve
 
 # Hard sweeps have stalled when one gains less than this share of the gap.
-_STALLED = 2e-3
+_STALLED = 1e-3
 # Smoothed sweeps between two looks at the bound, and the hard sweeps of such a look.
 _BLOCK, _LOOK = 10, 3
 # At one temperature until a block gains less than this share of what smoothing still costs.

@@ -139,7 +139,7 @@ class GraphCut(InferenceMethod):
 
 def _pair_tables(graph: FactorGraph, theta: FloatArray) -> FloatArray:
     """Scores (n_factors, 2, 2), written out for every kind."""
-    rows = theta[graph.table_ptr[:-1][:, None] + np.arange(4)] if not graph.table_kind.any() else None
+    rows = theta[2 * graph.n_variables :].reshape(-1, 4) if not graph.table_kind.any() else None
     if rows is None:
         rows = np.array([graph.factor_table(theta, int(c)).reshape(-1) for c in graph.first_factor_of_table])
     return rows[graph.table_of_factor].reshape(-1, 2, 2)
@@ -177,7 +177,8 @@ def _couplings(model: _Pairwise) -> FloatArray:
     agree, differ = t[:, 0, 0] + t[:, 1, 1], t[:, 0, 1] + t[:, 1, 0]
     with np.errstate(invalid="ignore"):  # both forbidden: fixed variables are gone, so this does not occur
         coupling = agree - differ
-        size = np.where(np.isfinite(t), np.abs(t), 0.0).max(axis=(1, 2), initial=0.0)
+    finite = np.where(np.isfinite(t), np.abs(t), 0.0)
+    size = np.maximum(finite[:, 0], finite[:, 1]).max(axis=1, initial=0.0)
     small = np.abs(coupling) <= _ROUNDING * size
     return np.where(small, 0.0, coupling)
 
