@@ -167,7 +167,7 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
             values = found[energies].arrays
             x = np.concatenate([[0], values["limits"]])
             y = np.concatenate([[found[chain].values["F1"]], values["f1"]])
-            more = "" if chain == "chain" else ", chain of training and development set"
+            more = "" if chain == "chain" else ", chain of both sets"
             lines.append(Line(f"ours{more}", x, y, marker="o"))
         ends = [0, MOST_STEPS]
         for dashes, (name, value) in zip(("-", "--", ":"), _QUOTED.items(), strict=True):
@@ -176,7 +176,7 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
             [LinePanel("F1 on the test set", lines)],
             x_label="steps of inference at most (0: the chain alone)",
             y_label="F1 in per cent",
-            title="Most of the gain within few calls of the chain's inference (Vilnis2015, Fig. 1)",
+            title="Few steps do (Vilnis2015, Fig. 1)",
         )
     if "energies" in found:
         n_steps, converged = found["energies"].arrays["n_steps"], found["energies"].arrays["converged"]
