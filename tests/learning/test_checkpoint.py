@@ -131,6 +131,17 @@ def test_a_finished_fit_is_read_and_a_limited_one_prolonged(tmp_path, monkeypatc
     assert [p.name for p in tmp_path.iterdir()] == ["fit"]
 
 
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_a_longer_schedule_prolongs_the_last_stage(tmp_path):
+    schedules = [Incremental(n_start=6, max_iter=n) for n in (3, 9)]  # all six examples: a single stage
+    whole = fit(learner("incremental", schedule=schedules[1]))
+    short = fit(learner("incremental", tmp_path / "fit", schedule=schedules[0]))
+    longer = fit(learner("incremental", tmp_path / "fit", schedule=schedules[1]))
+    assert short.n_iter == 3
+    assert longer.n_iter == whole.n_iter
+    np.testing.assert_array_equal(longer.point, whole.point)
+
+
 def test_more_patience_prolongs(tmp_path):
     examples = noisy_grids(noise=2.0)
     hasty, patient = (

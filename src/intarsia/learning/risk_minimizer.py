@@ -360,7 +360,7 @@ class RiskMinimizer(NamedParts, Learner):
             "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
             "ridge": describe(float(self.ridge)),
             "precondition": describe(bool(self.precondition)),
-            "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule)),
+            "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule), "max_iter"),
             "random_state": describe(int(self.random_state)),
             "number of validation examples": describe(n_held_out),
             "number of weights": describe(risk.n_weights),
