@@ -15,12 +15,14 @@ _BENCHMARKS = {
     "learning": "bench_learning",
     "sequences": "bench_sequences",
     "collective": "bench_collective",
+    "map": "bench_map",
 }
 
 
 def bench_command(
     name: Annotated[
-        str, typer.Argument(help="What to measure: inference, learning, sequences or collective.", show_default=False)
+        str,
+        typer.Argument(help="What to measure: inference, learning, sequences, collective or map.", show_default=False),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     repeats: Annotated[int, typer.Option(help="Timed runs of each program; the fastest counts.")] = 5,

@@ -24,6 +24,7 @@ from intarsia.experiments.measurement import (
     fastest_in_turns,
     in_fresh_process,
     one_processor,
+    processor_seconds,
 )
 from intarsia.experiments.peers import find_peer
 
@@ -74,19 +75,6 @@ def bench_collective(repeats: int = 5, *, report: Report | None = None) -> list[
         tell("a year of weeks on a map")
         rows.append(_year())
     return rows
-
-
-def processor_seconds(call: Callable[[], Any]) -> float:
-    """Seconds of the processor in this process.
-
-    Examples
-    --------
-    >>> processor_seconds(lambda: None) < 1
-    True
-    """
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 def solve(made: Migration, tol: float = _TOL) -> CollectiveResult:

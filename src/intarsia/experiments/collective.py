@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intarsia.exceptions import IntarsiaError
-from intarsia.experiments.bench_collective import ask_interior_point, comparable, processor_seconds, solve, time_limit
+from intarsia.experiments.bench_collective import ask_interior_point, comparable, solve, time_limit
 from intarsia.experiments.collective_workloads import migration
-from intarsia.experiments.measurement import fastest_in_turns, one_processor
+from intarsia.experiments.measurement import fastest_in_turns, one_processor, processor_seconds
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 
 if TYPE_CHECKING:

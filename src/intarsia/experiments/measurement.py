@@ -96,6 +96,19 @@ def seconds_of(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def processor_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of the processor in this process: what a busy machine does meanwhile does not count.
+
+    Examples
+    --------
+    >>> processor_seconds(lambda: None) < 1
+    True
+    """
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
 def fastest_in_turns(timed: Mapping[str, Callable[[], float]], repeats: int, at_least: float = 0.0) -> dict[str, float]:
     """Smallest of the seconds that each function reports, all taking turns after one warm-up.
 

@@ -70,11 +70,12 @@ _GRIDS = {
     "w1_binary": (100, 100, 2, 101),
     "w1_multi": (60, 60, 21, 102),
     "w1_small": (12, 12, 2, 103),  # narrow enough for an exact answer by junction tree
+    "w4_grid": (30, 30, 5, 401),  # its relaxation is far from tight
 }
 
 
 def inference_workload(name: str) -> GridWorkload:
-    """One of the workloads for inference by its name: `w1_binary`, `w1_multi` or `w1_small`.
+    """One of the workloads for inference by its name: `w1_binary`, `w1_multi`, `w1_small` or `w4_grid`.
 
     Examples
     --------
