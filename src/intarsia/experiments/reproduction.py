@@ -35,6 +35,7 @@ EXPERIMENTS = (
     "margin",
     "chunking",
     "citations",
+    "ocr",
 )
 
 

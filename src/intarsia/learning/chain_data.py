@@ -20,6 +20,8 @@ from intarsia.models.feature_matrix import check_features
 
 # Scores are sums of products with weights: beyond this a weight can only be a search that went astray.
 LARGEST_WEIGHT = 1e100
+# Positions of a chunk of sequences that are tilted by energies, at least.
+TILTED_CHUNK = 16384
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains import best_paths, chain_log_partition, chain_marginals, sample_paths, viterbi
-from intarsia.learning.chain_data import ChainScores, cut_in_chunks
+from intarsia.learning.chain_data import TILTED_CHUNK, ChainScores, cut_in_chunks
 from intarsia.learning.worker_threads import run_in_threads
 
 Work = Callable[[ChainBatch, int], list[Any]]
@@ -71,8 +71,13 @@ def for_each_sequence(
             found += answer(one, first + s)
         return found
 
-    calls = [partial(chunk, first, last) for first, last in cut_in_chunks(scores.data.ptr)]
+    calls = [partial(chunk, first, last) for first, last in _chunks(scores, tilt)]
     return [one for part in run_in_threads(calls, n_jobs) for one in part]
+
+
+def _chunks(scores: ChainScores, tilt: Tilt | None) -> list[tuple[int, int]]:
+    # Tilting is many small operations for each chunk.
+    return cut_in_chunks(scores.data.ptr) if tilt is None else cut_in_chunks(scores.data.ptr, TILTED_CHUNK)
 
 
 def _cut(batch: ChainBatch, flat: NDArray[Any]) -> list[NDArray[Any]]:
@@ -136,5 +141,5 @@ def log_probabilities(
         # The difference of two sums may exceed 0 by rounding.
         return np.where(possible, np.minimum(clamped - np.where(possible, free, 0.0), 0.0), -np.inf)
 
-    calls = [partial(chunk, first, last) for first, last in cut_in_chunks(scores.data.ptr)]
+    calls = [partial(chunk, first, last) for first, last in _chunks(scores, tilt)]
     return np.concatenate([np.empty(0), *run_in_threads(calls, n_jobs)])

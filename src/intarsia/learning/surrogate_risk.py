@@ -15,7 +15,7 @@ from intarsia.inference.bethe_chains import by_length, project_chains
 from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.inference.chain_vectors import ChainOracle
 from intarsia.inference.chains import ChainMarginals, chain_marginals
-from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
+from intarsia.learning.chain_data import LARGEST_WEIGHT, TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.learning.minimum import SummedObjective
 
 
@@ -111,7 +111,7 @@ class SurrogateRisk(SummedObjective):
         kept = copy.copy(self)
         kept._slopes = [
             project_chains(self._batch(weights, a, b), self.energies, strengths[a:b], self.method).slope
-            for a, b in cut_in_chunks(self.examples.data.ptr)
+            for a, b in cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)
         ]
         return kept
 
@@ -122,7 +122,7 @@ class SurrogateRisk(SummedObjective):
         weights, psi_weights = self.split(point)
         strengths = self._strengths(psi_weights)
         total, by_psi, gradient = 0.0, np.zeros(strengths.shape), np.zeros(point.size)
-        for i, (a, b) in enumerate(cut_in_chunks(self.examples.data.ptr)):
+        for i, (a, b) in enumerate(cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)):
             batch = self._batch(weights, a, b)
             slope = None if self._slopes is None else self._slopes[i]
             if slope is None:
