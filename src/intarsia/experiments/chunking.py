@@ -27,7 +27,7 @@ _LEARNERS: dict[str, tuple[str, ChainLearner]] = {
     "averaged_perceptron": ("averaged perceptron", AveragedPerceptron()),
     "passive_aggressive": ("passive-aggressive", PassiveAggressive()),
 }
-QUICK = (800, 400)  # training and test sentences
+QUICK = (400, 300)  # training and test sentences
 _FIGURES = ("F1", "precision", "recall", "accuracy")
 
 Sentences = tuple[list[list[list[str]]], list[list[str]]]
@@ -47,7 +47,7 @@ def chunk_features(words: Sequence[str], pos: Sequence[str]) -> list[list[str]]:
 def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
     """Segment F1 on the test sentences for each learner, with the same features for all.
 
-    The quick version has 800 training and 400 test sentences.
+    The quick version has 400 training and 300 test sentences.
 
     Examples
     --------
