@@ -275,3 +275,33 @@ def test_poisson_is_the_negative_log_likelihood_up_to_a_constant():
 def test_bad_input_is_refused_with_the_remedy(make, words):
     with pytest.raises(InvalidInputError, match=words):
         make(chain()[0])
+
+
+@pytest.mark.parametrize("name", list(ENERGIES))
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_agree_with_one_by_one(name, shared):
+    """Readings, judgements and slopes of several mu with strengths of their own."""
+    graph, _ = chain(shared=shared)
+    energy = ENERGIES[name].bind(graph, BIO)
+    rng = np.random.default_rng(5)
+    mu = np.array([graph.statistics(rng.integers(0, 3, 3)) for _ in range(4)]) * 0.6 + 0.1
+    psi = rng.uniform(0.1, 2.0, (4, energy.psi.size))
+    readings = energy.read_rows(mu)
+    values, slopes = energy.judge_rows(readings, psi)
+    tilt = np.zeros(mu.shape)
+    pull = psi[:, energy.psi_of_reading] * slopes
+    energy.subtract_rows(-pull, tilt, tilt)
+    apart = np.full(mu.shape, np.nan)
+    energy.subtract_rows(pull, mu, apart)
+    np.testing.assert_allclose(apart, mu - tilt, atol=1e-12)
+    direction = rng.normal(size=mu.shape)
+    along = slopes * energy.read_rows(direction)
+    for i in range(4):
+        one = energy.with_psi(psi[i])
+        assert values[i] == pytest.approx(one.value(mu[i]), abs=1e-10)
+        np.testing.assert_allclose(tilt[i], one.gradient(mu[i]), atol=1e-10)
+        by_psi = np.bincount(energy.psi_of_reading, along[i], energy.psi.size)
+        np.testing.assert_allclose(by_psi, one.psi_gradient(mu[i], direction[i]), atol=1e-10)
+        known = energy.lipschitz_rows(psi)[i]
+        assert (one.lipschitz is None and np.isnan(known)) or one.lipschitz == pytest.approx(known)
+        assert energy.floor_rows(psi)[i] == pytest.approx(one.floor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from tests.oracles.finite_differences import central_differences
 
 from intarsia.energies import ConstantPsi, LinearPsi, MeanMapPsi
@@ -52,3 +53,29 @@ def test_bad_input():
         ConstantPsi(positive="square").values(np.ones((1, 1)), np.ones(1))
     with pytest.raises(InvalidInputError, match="T > 0"):
         LinearPsi().features(np.empty((0, 3)))
+
+
+@pytest.mark.parametrize(
+    "psi", [ConstantPsi(), LinearPsi(), MeanMapPsi(n_components=7)], ids=["constant", "linear", "mean_map"]
+)
+def test_many_inputs_at_once(psi):
+    """Features, strengths and gradients of rows are those of one input after the other; sparse rows as well."""
+    rng = np.random.default_rng(0)
+    ptr = np.concatenate([[0], np.cumsum(rng.integers(1, 5, 300))])  # more than are mapped at once
+    matrix = rng.normal(size=(ptr[-1], 3))
+    features = psi.features_of(matrix, ptr)
+    np.testing.assert_allclose(features, psi.features_of(csr_array(matrix), ptr), atol=1e-12)
+    weights, gradient = rng.normal(size=(2, features.shape[1])), rng.normal(size=(300, 2))
+    strengths, total = psi.values(weights, features), np.zeros(weights.shape)
+    for i in range(300):
+        one = psi.features(matrix[ptr[i] : ptr[i + 1]])
+        np.testing.assert_allclose(features[i], one, atol=1e-12)
+        np.testing.assert_allclose(strengths[i], psi.values(weights, one), atol=1e-12)
+        total += psi.pull_back(weights, one, gradient[i])
+    np.testing.assert_allclose(psi.pull_back(weights, features, gradient), total, atol=1e-9)
+
+
+def test_too_many_features_are_told():
+    wide = csr_array((1, 10**6))
+    with pytest.raises(InvalidInputError, match=r"MeanMapPsi: a matrix of 1000000 x 1000 numbers.*Use ConstantPsi"):
+        MeanMapPsi().features_of(wide, np.array([0, 1]))

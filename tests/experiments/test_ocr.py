@@ -64,7 +64,7 @@ def test_folds_that_are_done_are_kept(folder, tmp_path):
 
 
 def test_the_picture_shows_words_that_were_misread(run):
-    experiment, found, results = run
+    experiment, _, results = run
     figures = experiment.figures(load_findings(experiment.tasks, results))
     assert list(figures) == ["ocr-words"]
     readings = "".join(axes.get_xlabel() for axes in figures["ocr-words"].axes)

@@ -110,9 +110,9 @@ class BoundEnergy(ABC):
         slopes = np.array([one.gradient(row) for row in readings])
         return psi[:, 0] * values, slopes.reshape(readings.shape)
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
-        """Take from rows of scores (n, n_theta) the combinations of the readings' vectors with these weights."""
-        theta -= weights
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+        """Write rows of scores (n, n_theta) less the combinations of the readings' vectors with these weights."""
+        np.subtract(theta, weights, out=into)
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """`lipschitz` (n,) for strengths (n, n_psi); NaN where none is known."""
@@ -249,14 +249,14 @@ class ScalarTerms(BoundEnergy):
         values = np.einsum("ij,ij->i", psi[:, self.psi_of], self.functions.value(readings))
         return values, self.functions.derivative(readings)
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """`theta - A^T w`."""
-        self._maps.subtract(weights, theta)
+        self._maps.subtract(weights, theta, into)
 
     def tilt(self, multipliers: FloatArray) -> FloatArray:
         """`A^T lambda`: what multipliers of the measurements take from theta."""
         made = np.zeros(self.graph.n_theta)
-        self._maps.subtract(-multipliers, made)
+        self._maps.subtract(-multipliers, made, made)
         return made
 
 
@@ -361,10 +361,11 @@ class BoundSum(BoundEnergy):
         ]
         return np.sum([value for value, _ in found], axis=0), np.concatenate([slope for _, slope in found], axis=1)
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """Each member takes its own."""
         for member, own in zip(self.members, self._readings, strict=True):
-            member.subtract_rows(weights[:, own], theta)
+            member.subtract_rows(weights[:, own], theta, into)
+            theta = into
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """Sums, where all are known."""

@@ -184,14 +184,20 @@ class BatchEnergy:
             slopes[group.part] = own.reshape(-1)
         return values, slopes
 
-    def subtract(self, weights: FloatArray, nodes: FloatArray, tables: FloatArray | None) -> None:
-        """Take from scores the readings' vectors with these weights; tables are those of each sequence."""
+    def subtract(self, weights: FloatArray, scores: FloatArray, nodes: FloatArray, tables: FloatArray | None) -> None:
+        """Write to `nodes` the scores of positions less the readings' vectors with these weights.
+
+        `tables` are those of each sequence; what is taken from transitions is taken from them in place.
+        """
         for group in self._groups:
             own = weights[group.part].reshape(group.n, -1)
-            scores = group.join(nodes, tables)
-            group.energy.subtract_rows(own, scores)
-            if tables is not None and scores.shape[1] > (width := group.positions(nodes).shape[1]):
-                group.positions(nodes)[:], tables[group.rows] = scores[:, :width], scores[:, width:]
+            before, after = group.join(scores, tables), group.positions(nodes)
+            if before.shape == after.shape:
+                group.energy.subtract_rows(own, before, after)
+                continue
+            both = np.empty(before.shape)
+            group.energy.subtract_rows(own, before, both)
+            after[:], tables[group.rows] = both[:, : after.shape[1]], both[:, after.shape[1] :]  # type: ignore[index]
 
     def strengths(self, psi: FloatArray) -> FloatArray:
         """The strength of each reading."""

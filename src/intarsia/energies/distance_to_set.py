@@ -120,7 +120,7 @@ class _Distance(BoundEnergy):
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L."""
         slope = np.zeros((1, mu.size))
-        self.subtract_rows(-self.psi[0] * self.judge_rows(self.read_rows(mu[None]), self.psi[None])[1], slope)
+        self.subtract_rows(-self.psi[0] * self.judge_rows(self.read_rows(mu[None]), self.psi[None])[1], slope, slope)
         return slope[0]
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
@@ -146,7 +146,7 @@ class _Distance(BoundEnergy):
         """Distances to the nearest outputs."""
 
     @abstractmethod
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """Scores less weighted readings."""
 
 
@@ -185,10 +185,12 @@ class _PositionalDistance(_Distance):
         agreement = np.take_along_axis(readings, nearest, axis=1)[:, 0]
         return 2.0 * psi[:, 0] * np.maximum(self.graph.n_variables - agreement, 0.0), slopes
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """Only the labellings that were the nearest at some time have a weight."""
+        if into is not theta:
+            into[:] = theta
         row, labelling = np.nonzero(weights)
-        np.subtract.at(theta, (row[:, None], self._at[labelling]), weights[row, labelling][:, None])
+        np.subtract.at(into, (row[:, None], self._at[labelling]), weights[row, labelling][:, None])
 
 
 class _CountDistance(_Distance):
@@ -228,6 +230,9 @@ class _CountDistance(_Distance):
         find_nearest_counts(read_only(readings), self._counts, self._excess, nearest, distance)
         return psi[:, 0] * distance, np.sign(readings - self._counts[nearest])
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray) -> None:
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """The same from every variable."""
-        subtract_from_all(weights, theta[:, : self.graph.n_variables * self._counts.shape[1]])
+        split = self.graph.n_variables * self._counts.shape[1]
+        if split < theta.shape[1] and into is not theta:
+            into[:, split:] = theta[:, split:]
+        subtract_from_all(weights, theta[:, :split], into[:, :split])

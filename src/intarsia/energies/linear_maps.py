@@ -10,22 +10,23 @@ from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 
 
-def subtract_from_all(each: FloatArray, theta: FloatArray) -> None:
-    """Take scores of states (..., k) from those of every variable (..., n k), which may be a slice.
+def subtract_from_all(each: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    """Write scores of every variable (..., n k), which may be a slice, less those of states (..., k).
 
     Examples
     --------
     >>> theta = np.array([[10.0, 20.0, 30.0, 40.0]])
-    >>> subtract_from_all(np.array([[1.0, 2.0]]), theta)
+    >>> subtract_from_all(np.array([[1.0, 2.0]]), theta, theta)
     >>> theta
     array([[ 9., 18., 29., 38.]])
     """
     k = each.shape[-1]
-    if theta.flags.c_contiguous:
-        theta.reshape(*theta.shape[:-1], -1, k)[...] -= each[..., None, :]
+    if theta.flags.c_contiguous and into.flags.c_contiguous and k:
+        shape = (*theta.shape[:-1], theta.shape[-1] // k, k)
+        np.subtract(theta.reshape(shape), each[..., None, :], out=into.reshape(shape))
         return
-    for first in range(0, theta.shape[-1], k):  # a slice of rows cannot be reshaped without a copy
-        theta[..., first : first + k] -= each
+    for first in range(0, theta.shape[-1], max(k, 1)):  # a slice of rows cannot be reshaped without a copy
+        np.subtract(theta[..., first : first + k], each, out=into[..., first : first + k])
 
 
 class LinearMaps:
@@ -49,7 +50,7 @@ class LinearMaps:
     >>> maps.measure(np.array([0.25, 0.75, 0.5, 0.5]))
     array([1.25, 1.25])
     >>> theta = np.zeros((2, 4))
-    >>> maps.subtract(np.array([[1.0, 0.0], [0.0, 2.0]]), theta)
+    >>> maps.subtract(np.array([[1.0, 0.0], [0.0, 2.0]]), theta, theta)
     >>> theta
     array([[  0.,  -1.,   0.,  -1.],
            [-10.,   0.,   0.,   0.]])
@@ -76,15 +77,16 @@ class LinearMaps:
         found[..., self._counting] = (self._pooled @ self._pool(mu).T).T
         return found
 
-    def subtract(self, weights: FloatArray, theta: FloatArray) -> None:
-        """Take `A^T w` from scores: of a vector (n_measurements,) or of rows (n, n_measurements)."""
+    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+        """Write scores less `A^T w`: of a vector (n_measurements,) or of rows (n, n_measurements)."""
         if self._other.size or not self._counting.size:
-            theta -= (self._whole_turned @ weights[..., self._other].T).T
+            np.subtract(theta, (self._whole_turned @ weights[..., self._other].T).T, out=into)
+            theta = into
         if self._counting.size:
             pooled = (self._pooled_turned @ weights[..., self._counting].T).T
-            subtract_from_all(pooled[..., : self.n_states], theta[..., : self.split])
+            subtract_from_all(pooled[..., : self.n_states], theta[..., : self.split], into[..., : self.split])
             if self.split < self.n_theta:
-                theta[..., self.split :] -= pooled[..., self.n_states :]
+                np.subtract(theta[..., self.split :], pooled[..., self.n_states :], out=into[..., self.split :])
 
     def _pool(self, mu: FloatArray) -> FloatArray:
         """Sum of the variables' marginals, and the rest."""

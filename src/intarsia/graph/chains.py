@@ -112,6 +112,24 @@ class ChainBatch:
         """Whether `transitions` holds a table for each step."""
         return self.transitions.ndim == 3
 
+    def with_scores(self, nodes: FloatArray, transitions: FloatArray) -> ChainBatch:
+        """The same sequences with other scores of the same shapes, which are not checked.
+
+        For searches that take finite amounts from scores which have been checked, again and again.
+
+        Examples
+        --------
+        >>> batch = ChainBatch([[1, 2], [3, 4]], [0, 2], np.zeros((2, 2)))
+        >>> batch.with_scores(batch.nodes - 1.0, batch.transitions).nodes
+        array([[0., 1.],
+               [2., 3.]])
+        """
+        made = object.__new__(ChainBatch)
+        given = {"nodes": read_only(nodes), "ptr": self.ptr, "transitions": read_only(transitions)}
+        for name, value in {**given, "start": self.start, "end": self.end}.items():
+            object.__setattr__(made, name, value)
+        return made
+
     def part(self, first: int, last: int) -> ChainBatch:
         """Sequences `first .. last - 1` as a batch of their own, without copying scores.
 

@@ -69,12 +69,12 @@ class ChainOracle:
     def tilted(self, slope: FloatArray) -> ChainBatch:
         """The batch with the slope, times strengths, taken from its scores (Vilnis2015 Eq. 11)."""
         batch, k = self.batch, self.batch.n_labels
-        nodes, transitions = batch.nodes.copy(), batch.transitions
+        nodes, transitions = np.empty(batch.nodes.shape), batch.transitions
         tables = np.zeros((self.n_sequences, k * k)) if self.energies.reads_tables else None
-        self.energy.subtract(self.strengths * slope, nodes, tables)
+        self.energy.subtract(self.strengths * slope, batch.nodes, nodes, tables)
         if tables is not None:
             transitions = transitions + np.repeat(tables.reshape(-1, k, k), self.lengths - 1, axis=0)
-        return ChainBatch(nodes, batch.ptr, transitions, batch.start, batch.end)
+        return batch.with_scores(nodes, transitions)
 
     def subset(self, chosen: IntArray) -> ChainOracle:
         """The oracle of some of the sequences."""
