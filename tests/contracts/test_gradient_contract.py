@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.contracts.asking import TAKES
 from tests.losses.labelled_models import SORTS, learning_model, some_labels, weighted
 from tests.oracles.finite_differences import central_differences
 from tests.zoo import HARD_ZEROS
@@ -123,7 +124,7 @@ def test_gradients_in_closed_form(loss_name, method):
     for k, name in enumerate(MODELS):
         form, theta = model(name)
         graph = form.graph
-        if method == "tree" and name not in ("tree", "isolated_node", "hard_implications", "hard_zeros_three_way"):
+        if name not in TAKES.get(method, MODELS):
             continue
         loss = loss_for(loss_name, graph, inference)
         labels = labels_for(loss, name, form, k)
