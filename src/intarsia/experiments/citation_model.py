@@ -51,7 +51,9 @@ class References:
     def with_labels(self, known: set[str]) -> References:
         """Those references whose labels are all known."""
         kept = [i for i, labels in enumerate(self.labels) if known.issuperset(labels)]
-        return References(*([given[i] for i in kept] for given in (self.features, self.labels, self.tags)))
+        return References(
+            [self.features[i] for i in kept], [self.labels[i] for i in kept], [self.tags[i] for i in kept]
+        )
 
     def __add__(self, other: References) -> References:
         return References(self.features + other.features, self.labels + other.labels, self.tags + other.tags)
