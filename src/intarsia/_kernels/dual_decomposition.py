@@ -259,7 +259,8 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
     `beliefs` receives what came together at each variable before it was shared out.
     """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[0], graph[1], graph[2], graph[3], graph[4]
-    first, last, message_ptr = graph[7], graph[8], graph[12]
+    scope_ptr, scope_idx, first, last, start, kind = graph[5], graph[6], graph[7], graph[8], graph[9], graph[10]
+    message_ptr = graph[12]
     n = n_states.shape[0]
     value = 0.0
     for step in range(n):
@@ -278,7 +279,12 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
             n_out += not ends
             if not begins:
                 n_in += 1
-                _marginal(c, pair, theta, delta, t, free, digits, out, work, graph)
+                if kind[c] == 0 and scope_ptr[c + 1] - scope_ptr[c] == 2:  # here, as calls with all arrays cost more
+                    other = 2 * scope_ptr[c] + 1 - pair
+                    j, row_wise = n_states[scope_idx[other]], other > pair
+                    _pair_marginal(theta, start[c], k, j, row_wise, delta, message_ptr[other], t, out, work)
+                else:
+                    _marginal(c, pair, theta, delta, t, free, digits, out, work, graph)
                 top = -np.inf
                 for x in range(k):
                     if unary[base + x] > -np.inf:
