@@ -82,7 +82,7 @@ CASES = {
         "factor 0 is parametric (Potts or truncated), which needs exactly two variables with equally many states.",
     ),
     "unknown kind": (lambda: from_edges(2, [[0, 1]], kind="pots"), "Did you mean 'potts'?"),
-    "unknown kind number": (lambda: FactorGraph([2, 2], [0, 2], [0, 1], table_kind=[7]), "table 0 has no known kind."),
+    "unknown kind number": (lambda: FactorGraph([2, 2], [0, 2], [0, 1], table_kind=[99]), "table 0 has no known kind."),
     "too many kinds": (lambda: FactorGraph([2, 2], [0, 2], [0, 1], table_kind=[0, 0]), "1 tables, but 2 kinds"),
     "truncation NaN": (
         lambda: FactorGraph([2, 2], [0, 2], [0, 1], table_truncation=[np.nan]),

@@ -111,7 +111,7 @@ def _load(quick: bool, data: Path | None) -> tuple[Pictures, Pictures, Any]:
 
 def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
-    n_start, max_iter = (6, 10) if quick else (143, 96)
+    n_start, max_iter = (6, 40) if quick else (143, 96)
     learner = RiskMinimizer(
         loss=_LOSSES[key][1],
         gradient=TruncatedGradient(n_iter=sweeps),

@@ -23,8 +23,8 @@ def plot_path(paths: Mapping[str, FloatArray], *, goal: tuple[float, float] | No
     Examples
     --------
     >>> figure = plot_path({"perceptron": np.array([[0.0, 0.0], [1.0, 0.5]])}, goal=(1.0, -1.0))
-    >>> len(figure.axes[0].lines)
-    1
+    >>> figure.axes[0].lines[0].get_label()
+    'perceptron'
     """
     figure = Figure(figsize=(4.6, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
