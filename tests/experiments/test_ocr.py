@@ -69,5 +69,5 @@ def test_the_picture_shows_words_that_were_misread(run):
     assert list(figures) == ["ocr-words"]
     readings = "".join(axes.get_xlabel() for axes in figures["ocr-words"].axes)
     assert "2-gram" in readings
-    assert "positional energy" in readings
+    assert "positional (MM)" in readings
     assert experiment.figures({}) == {}
