@@ -373,7 +373,7 @@ def test_interrupt_keeps_the_best(problem, monkeypatch):
 def test_interrupt_at_any_time_keeps_weights(monkeypatch):
     """In the independent model, at the first look at a new stage, and when the best of all stages is weighed."""
     X, y = pictures(n=3)
-    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_share=0.3)
+    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_share=0.3, precondition=False)
     status, scores = Status.INTERRUPTED, []
     while status is Status.INTERRUPTED:
         with monkeypatch.context() as patch, warnings.catch_warnings():
@@ -384,7 +384,7 @@ def test_interrupt_at_any_time_keeps_weights(monkeypatch):
         scores.append(crf.score(X, y))
     assert status is Status.MAX_ITER
     assert len(scores) > 10
-    assert min(scores[4:]) > 0.8  # at first there are only weights of 0; later those of a single picture
+    assert min(scores[4:]) > 0.9  # at first there are only weights of 0
 
 
 @pytest.mark.filterwarnings("ignore:TreeReweighted interrupted")

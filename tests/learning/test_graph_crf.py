@@ -261,6 +261,6 @@ def test_graphs_without_edges_and_parallel_edges():
     twice = [(u, np.concatenate([edges, edges]), np.concatenate([v, v])), (X[1][0], [])]
     doubled = [(u, edges, 2 * v), (X[1][0], np.empty((0, 2), int), np.empty((0, 2)))]
     twice[1] = doubled[1]
-    learner = exact(optimizer=LBFGS(tol=1e-10))
+    learner = exact(optimizer=LBFGS(tol=1e-11))  # over the ridge of 0.01: how far the weights may be off
     one, other = (GraphCRF(inference="tree", learner=learner).fit(data, y) for data in (twice, doubled))
-    np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-7)
+    np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-9)
