@@ -122,3 +122,4 @@ def test_a_search_that_knows_the_hessian_takes_newton_steps():
     found = LBFGS(tol=1e-8).minimize(Quadratic(), np.full(9, 3.0))
     assert found.status.name == "CONVERGED"
     assert found.n_iter <= 5
+    assert found.n_restarts == 0  # a direction that leads uphill is given up, and the search begun anew
