@@ -122,4 +122,17 @@ def test_a_search_that_knows_the_hessian_takes_newton_steps():
     found = LBFGS(tol=1e-8).minimize(Quadratic(), np.full(9, 3.0))
     assert found.status.name == "CONVERGED"
     assert found.n_iter <= 5
+
+
+class RoughlyKnown(Quadratic):
+    """Its curvatures are known up to a factor of four."""
+
+    def precondition(self, gradient):
+        return super().precondition(gradient) * np.resize([1.0, 4.0, 2.0], 9)
+
+
+def test_a_rough_hessian_leaves_little_to_learn():
+    found = LBFGS(tol=1e-8).minimize(RoughlyKnown(), np.full(9, 3.0))
+    assert found.status.name == "CONVERGED"
+    assert 3 < found.n_iter < 40
     assert found.n_restarts == 0  # a direction that leads uphill is given up, and the search begun anew
