@@ -1,13 +1,17 @@
-"""How good an answer is: labels, segments."""
+"""How good an answer is: labels, segments, clusterings."""
 
+from intarsia.metrics.clusterings import Agreement, ClusteringScores, clustering_scores
 from intarsia.metrics.counts import PrecisionRecall
 from intarsia.metrics.labelling import LabellingScores, labelling_scores
 from intarsia.metrics.segments import SegmentScores, find_segments, scheme_names, segment_scores
 
 __all__ = [
+    "Agreement",
+    "ClusteringScores",
     "LabellingScores",
     "PrecisionRecall",
     "SegmentScores",
+    "clustering_scores",
     "find_segments",
     "labelling_scores",
     "scheme_names",

@@ -1,0 +1,68 @@
+"""Agreement of two clusterings written down as the definitions stand: loops over records, pairs and sets."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+
+def as_sets(labels):
+    """Clusters as sets of records; `labels` is a dict from record to label."""
+    found = {}
+    for record, label in labels.items():
+        found.setdefault(label, set()).add(record)
+    return list(found.values())
+
+
+def quotient(part, whole):
+    return part / whole if whole else 0.0
+
+
+def pairwise(true, predicted):
+    """Precision and recall of the pairs within clusters."""
+    pairs = [
+        {frozenset(pair) for cluster in as_sets(labels) for pair in combinations(sorted(cluster), 2)}
+        for labels in (true, predicted)
+    ]
+    right = len(pairs[0] & pairs[1])
+    return quotient(right, len(pairs[1])), quotient(right, len(pairs[0]))
+
+
+def b_cubed(true, predicted):
+    """Precision and recall of each record's cluster, in the mean over records."""
+
+    def recall(key, response):
+        total = 0.0
+        for record, label in key.items():
+            mates = {other for other in key if key[other] == label}
+            found = {other for other in response if record in response and response[other] == response[record]}
+            total += len(mates & found) / len(mates)
+        return quotient(total, len(key))
+
+    return recall(predicted, true), recall(true, predicted)
+
+
+def muc(true, predicted):
+    """Precision and recall of links: how few parts the other clustering cuts each cluster into."""
+
+    def recall(key, response):
+        kept = needed = 0
+        for cluster in as_sets(key):
+            parts = {("in", response[r]) if r in response else ("alone", r) for r in cluster}
+            kept += len(cluster) - len(parts)
+            needed += len(cluster) - 1
+        return quotient(kept, needed)
+
+    return recall(predicted, true), recall(true, predicted)
+
+
+def ceaf_e(true, predicted):
+    """Precision and recall of the best one-to-one matching of clusters, from the whole table of likenesses."""
+    key, response = as_sets(true), as_sets(predicted)
+    table = np.array([[2 * len(k & r) / (len(k) + len(r)) for r in response] for k in key]).reshape(
+        len(key), len(response)
+    )
+    best = table[linear_sum_assignment(table, maximize=True)].sum()
+    return quotient(best, len(response)), quotient(best, len(key))
