@@ -6,10 +6,16 @@ import pytest
 from intarsia.datasets import (
     find_set,
     load_backgrounds,
+    load_cora_citations,
     load_denoising,
+    load_epinions,
+    load_febrl,
     load_horses,
+    load_linked_documents,
+    load_litbank,
     load_ocr_letters,
     load_olivetti_faces,
+    load_simple_acquaintances,
     load_snakes,
 )
 from intarsia.datasets.backgrounds import SAME_PICTURE as SAME_BACKGROUND
@@ -91,3 +97,30 @@ def test_snakes(data):
     assert (len(found.train_rgb), len(found.test_rgb)) == (200, 100)
     for label in [*found.train_label, *found.test_label]:
         assert np.bincount(label.ravel())[1:].tolist() == [1] * 10  # one cell of each number
+
+
+def test_records(data):
+    citations = load_cora_citations(data)
+    facts = find_set("cora_citations").facts
+    assert (len(citations), citations.n_entities) == (facts["records"], facts["entities"])
+    found = [load_febrl(k, data) for k in (1, 2, 3)]
+    assert [len(records) for records in found] == find_set("febrl").facts["records"]
+    assert [records.n_entities for records in found] == find_set("febrl").facts["entities"]
+    assert np.bincount(found[0].entity).tolist() == [2] * 500
+
+
+def test_mentions(data):
+    texts, facts = load_litbank(data), find_set("litbank").facts
+    assert len(texts) == facts["books"]
+    assert sum(len(text.mentions) for text in texts) == facts["mentions"]
+    assert sum(len(set(text.entity.tolist())) for text in texts) == facts["entities"]
+
+
+def test_relations(data):
+    network, facts = load_epinions(data), find_set("epinions").facts
+    assert (network.n_users, len(network.pairs), int((~network.trust).sum())) == tuple(facts.values())
+    for name in ("cora", "citeseer"):
+        papers, facts = load_linked_documents(name, data), find_set(f"{name}_topics").facts
+        assert (papers.words.shape[0], len(papers.topic_names), len(papers.links)) == tuple(facts.values())
+    program = load_simple_acquaintances(data)
+    assert [len(rows["Knows"]) for rows in (program.observations, program.targets, program.truth)] == [482, 118, 118]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
+from tests.oracles import clusterings as oracle
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics import clustering_scores
-from tests.oracles import clusterings as oracle
 
 MEASURES = ("pairwise", "b_cubed", "muc", "ceaf_e")
 

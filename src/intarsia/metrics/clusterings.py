@@ -140,7 +140,7 @@ def clustering_scores(true: Clustering, predicted: Clustering) -> ClusteringScor
     ).tocsr()
     common.sum_duplicates()
     row = np.repeat(np.arange(n_true), np.diff(common.indptr))
-    column, count = common.indices, common.data.astype(np.int64)
+    column, count = common.indices.astype(np.int64), common.data
     square = count.astype(np.float64) ** 2
     n_parts = true_sizes - np.bincount(row, count, n_true) + np.bincount(row, minlength=n_true)
     n_predicted_parts = predicted_sizes - np.bincount(column, count, n_predicted)

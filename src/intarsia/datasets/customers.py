@@ -1,0 +1,144 @@
+"""Made-up customers, written down several times with slips of the pen: records to resolve that need no file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intarsia._validation import as_generator, check_number, frozen
+from intarsia.datasets.entities import EntityRecords
+
+_FIRST = (
+    "Anna", "Elizabeth", "Maria", "Margaret", "Katherine", "Sofia", "Julia", "Laura", "Christina", "Barbara",
+    "Thomas", "William", "Robert", "Alexander", "Michael", "Daniel", "Frederick", "Benjamin", "Samuel", "Edward",
+)  # fmt: skip
+_SHORT = {
+    "Elizabeth": "Liz", "Margaret": "Maggie", "Katherine": "Kate", "Christina": "Tina", "Barbara": "Barb",
+    "Thomas": "Tom", "William": "Bill", "Robert": "Bob", "Alexander": "Alex", "Michael": "Mike", "Daniel": "Dan",
+    "Frederick": "Fred", "Benjamin": "Ben", "Samuel": "Sam", "Edward": "Ed",
+}  # fmt: skip
+_LAST_BEGIN = ("Har", "Win", "Ash", "Black", "Whit", "Gold", "Stan", "Brad", "Thorn", "Ken", "Mar", "Hol", "Wes", "El")
+_LAST_END = ("ley", "ton", "wood", "field", "worth", "man", "ford", "well", "burn", "more", "son", "by")
+_STREET = ("Mill", "Church", "Station", "Park", "Garden", "River", "Castle", "Market", "Orchard", "Bridge", "Queen")
+_ROAD = (("Street", "St"), ("Road", "Rd"), ("Lane", "Ln"), ("Avenue", "Ave"))
+_CITY = (
+    ("Ashbourne", "101"), ("Brightwater", "204"), ("Castleford", "318"), ("Dunmore", "427"), ("Eastvale", "532"),
+    ("Fairhaven", "615"), ("Greenwick", "740"), ("Hillsborough", "853"),
+)  # fmt: skip
+_SOURCES = ("shop", "web", "phone", "fair", "app", "partner", "letter", "club")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_DIGITS = "0123456789"
+
+
+def make_customers(
+    n_entities: int = 100,
+    max_copies: int = 3,
+    slips: float = 1.0,
+    missing: float = 0.05,
+    random_state: int | np.random.Generator | None = 0,
+) -> EntityRecords:
+    """Records of made-up customers, each person in one to `max_copies` records that differ by slips.
+
+    A copy has letters left out, doubled, exchanged or replaced, digits mistyped, short forms of names and streets,
+    values left empty. Each record of a person comes from another `source`, so that linkage with at most one record
+    per source can be tried. Rows are in random order.
+
+    Parameters
+    ----------
+    n_entities : int
+        Number of persons.
+    max_copies : int
+        Most records of one person, 1 to 8.
+    slips : float
+        Mean number of slips in a record other than the first of its person.
+    missing : float
+        Probability that a value of such a record is empty.
+    random_state : int, Generator or None
+        Seed.
+
+    Returns
+    -------
+    EntityRecords
+        Columns `first_name`, `last_name`, `street`, `city`, `postcode`, `birth_date` (ISO), `email`, `phone`, `source`.
+
+    Examples
+    --------
+    >>> customers = make_customers(50)
+    >>> customers.n_entities, list(customers.columns)[:3]
+    (50, ['first_name', 'last_name', 'street'])
+    >>> make_customers(50).columns == customers.columns
+    True
+    """
+    check_number(n_entities, "make_customers: n_entities", low=0, integer=True)
+    check_number(max_copies, "make_customers: max_copies", low=1, high=len(_SOURCES), integer=True)
+    check_number(slips, "make_customers: slips", low=0)
+    check_number(missing, "make_customers: missing", low=0, high=1)
+    rng = as_generator(random_state)
+    rows: list[dict[str, str | None]] = []
+    entity: list[int] = []
+    for person in range(n_entities):
+        first = _person(rng)
+        sources = rng.permutation(_SOURCES)
+        for copy in range(int(rng.integers(1, max_copies + 1))):
+            row = dict(first) if copy == 0 else _copy(first, slips, missing, rng)
+            row["source"] = str(sources[copy])
+            rows.append(row)
+            entity.append(person)
+    order = rng.permutation(len(rows))
+    names = [*_person(np.random.default_rng(0)), "source"]
+    columns = {name: [rows[k][name] for k in order] for name in names}
+    return EntityRecords(
+        columns,
+        frozen(np.array(entity, dtype=np.int64)[order]),
+        [f"c{k:0{len(str(len(rows)))}d}" for k in range(len(rows))],
+    )
+
+
+def _person(rng: np.random.Generator) -> dict[str, str | None]:
+    first, last = _pick(_FIRST, rng), _pick(_LAST_BEGIN, rng) + _pick(_LAST_END, rng)
+    city, code = _CITY[int(rng.integers(len(_CITY)))]
+    birth = np.datetime64("1940-01-01") + int(rng.integers(0, 24_000))
+    return {
+        "first_name": first,
+        "last_name": last,
+        "street": f"{rng.integers(1, 200)} {_pick(_STREET, rng)} {_ROAD[int(rng.integers(len(_ROAD)))][0]}",
+        "city": city,
+        "postcode": f"{code}{rng.integers(0, 100):02d}",
+        "birth_date": str(birth),
+        "email": f"{first}.{last}{rng.integers(0, 100)}@example.org".lower(),
+        "phone": "0" + "".join(_pick(_DIGITS, rng) for _ in range(9)),
+    }
+
+
+def _copy(
+    person: dict[str, str | None], slips: float, missing: float, rng: np.random.Generator
+) -> dict[str, str | None]:
+    row = dict(person)
+    if rng.random() < slips / 4:
+        row["first_name"] = _SHORT.get(str(row["first_name"]), f"{str(row['first_name'])[0]}.")
+    if rng.random() < slips / 4:
+        for long, short in _ROAD:
+            row["street"] = str(row["street"]).replace(long, short)
+    for _ in range(int(rng.poisson(slips))):
+        name = _pick(list(row), rng)
+        row[name] = _with_slip(str(row[name]), rng)
+    return {name: None if rng.random() < missing else value for name, value in row.items()}
+
+
+def _with_slip(text: str, rng: np.random.Generator) -> str:
+    """A text with one letter or digit left out, doubled, replaced, or exchanged with the next."""
+    at = int(rng.integers(len(text)))
+    kind = int(rng.integers(4))
+    other = _pick(_DIGITS if text[at].isdigit() else _LETTERS, rng)
+    if kind == 0 and len(text) > 1:
+        return text[:at] + text[at + 1 :]
+    if kind == 1:
+        return text[: at + 1] + text[at:]
+    if kind == 2 and at + 1 < len(text):
+        return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+    return text[:at] + other + text[at + 1 :]
+
+
+def _pick(choices: Sequence[str], rng: np.random.Generator) -> str:
+    return choices[int(rng.integers(len(choices)))]

@@ -1,0 +1,45 @@
+"""Friendships in a karate club that fell apart: the small network that everybody tries first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+
+from intarsia._validation import IntArray, frozen
+
+# Members who went with the president when the club split; the others stayed with the instructor.
+_WITH_PRESIDENT = (9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33)
+
+
+@dataclass(frozen=True, eq=False)
+class KarateClub:
+    """Members of the club, their friendships, and the half each went to.
+
+    Attributes
+    ----------
+    edges : (78, 2) int array
+        Friends, each pair once, the smaller number first.
+    faction : (34,) int array
+        0 for the instructor's half (member 0), 1 for the president's (member 33).
+    """
+
+    edges: IntArray
+    faction: IntArray
+
+
+def load_karate_club() -> KarateClub:
+    """The network of Zachary1977, which comes with the package.
+
+    Examples
+    --------
+    >>> club = load_karate_club()
+    >>> club.edges.shape, int(club.faction.sum())
+    ((78, 2), 17)
+    """
+    text = (files("intarsia.datasets") / "karate_club.txt").read_text(encoding="utf-8")
+    edges = np.array([line.split() for line in text.splitlines() if not line.startswith("#")], dtype=np.int64)
+    faction = np.zeros(34, dtype=np.int64)
+    faction[list(_WITH_PRESIDENT)] = 1
+    return KarateClub(frozen(edges), frozen(faction))
