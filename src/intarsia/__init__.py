@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia._version import __version__
 
 if TYPE_CHECKING:
+    from intarsia._loading import load
     from intarsia.collective import (
         CollectiveChain,
         CollectiveResult,
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from intarsia.losses.saddle_point import SaddlePoint
 
 _WHERE = {
+    "intarsia._loading": ("load",),
     "intarsia.collective": (
         "CollectiveChain", "CollectiveResult", "Exact", "Gaussian", "Moves", "Poisson", "all_moves", "infer_flows",
         "make_moves", "moves_within",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
+from intarsia.collective.chain_file import load_collective_chain, save_collective_chain
 from intarsia.collective.infer_flows import infer_flows
 from intarsia.collective.learning import fit_table, fit_weights
 from intarsia.collective.moves import Moves, all_moves
@@ -70,8 +72,10 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         Of the moves, in the order of `moves_`.
     initial_ : float array (s,)
         Distribution over cells at the first step.
+    counts_ : float array (T, s)
+        What was fitted.
     result_ : CollectiveResult
-        Walkers and flows of the counts that were fitted.
+        Walkers and flows of these counts.
     moves_, seasons_, n_walkers_, objective_, history_, n_iter_, status_
         What was used, and how it went; `history_["objective"]` per iteration.
 
@@ -102,7 +106,9 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
     weights_: FloatArray
     log_probabilities_: FloatArray
     initial_: FloatArray
+    counts_: FloatArray
     result_: CollectiveResult
+    notes_: Any
     moves_: Moves
     n_walkers_: float
     objective_: float
@@ -185,6 +191,7 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         if status is Status.MAX_ITER and learns != "nothing":
             warnings.warn(f"{where}: {status.message}. Raise max_iter or tol.", ConvergenceWarning, stacklevel=2)
         self.moves_, self.seasons_, self.n_walkers_ = moves, labels, result.n_walkers
+        self.counts_ = counts
         self.weights_, self.log_probabilities_, self.initial_ = kept
         self.result_, self.objective_, self.status_ = result, losses[-1], status
         self.history_, self.n_iter_ = {"objective": np.array(losses)}, len(losses) - 1
@@ -234,6 +241,41 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         noise: Noise = NOISES.resolve(self.noise)
         noise.check(held_out[seen], f"{where}: counts")
         return -float(noise.negative_log_likelihood(walkers[seen], held_out[seen]).mean())
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
+        """Write the fitted model and its counts to one npz file, without pickle; it appears when all is written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        notes : dict, optional
+            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
+        """
+        check_is_fitted(self, "result_")
+        save_collective_chain(self, path, notes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CollectiveChain:
+        """A model from a file that `save` wrote; loading can never run code.
+
+        Walkers and flows are found again from the counts, begun where they had ended: a few passes.
+
+        Raises
+        ------
+        FileFormatError
+            The file is damaged, something else, or of a newer version.
+        """
+        return load_collective_chain(cls, path)
+
+    def settle(self, tilt: FloatArray) -> None:
+        """Find the walkers of the counts anew, from the end of an earlier run."""
+        _, season_of_step = self._read_seasons(len(self.counts_), "CollectiveChain.load")
+        tables = self._tables(self.moves_, self.log_probabilities_, season_of_step, len(self.counts_))
+        ended = CollectiveResult(None, self.n_walkers_, np.inf, -np.inf, Status.INTERRUPTED, np.inf, 0, tilt=tilt)
+        self.result_ = self._infer(tables, self.counts_, self.initial_, self.n_walkers_, ended)
 
     # ---------------------------------------------------------------- parts of fit
 

@@ -95,6 +95,8 @@ class Poisson(Noise):
     array([0.  , 0.25])
     """
 
+    name: ClassVar[str] = "poisson"
+
     def __init__(self, rate: float = 1.0) -> None:
         self.rate = rate
 
@@ -168,6 +170,8 @@ class Gaussian(Noise):
     array([1.])
     """
 
+    name: ClassVar[str] = "gaussian"
+
     def __init__(self, sigma: float = 1.0, rate: float = 1.0) -> None:
         self.sigma = sigma
         self.rate = rate
@@ -235,6 +239,7 @@ class Exact(Noise):
     array([ 0., inf])
     """
 
+    name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True
 
     def check(self, y: FloatArray, where: str) -> None:

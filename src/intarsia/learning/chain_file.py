@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,14 @@ from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
 from intarsia.learning.energy_fit import bind_energies, resolve_energies
 from intarsia.learning.fitted_energies import FittedEnergies
-from intarsia.learning.model_file import damaged, read_model, settings_from_json, settings_to_json, write_model
+from intarsia.learning.model_file import (
+    check_notes,
+    damaged,
+    read_model,
+    settings_from_json,
+    settings_to_json,
+    write_model,
+)
 from intarsia.learning.registry import resolve_chain_learner, resolve_energy_learner, resolve_optimizer
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.models.chain_scores import ChainLayout
@@ -31,10 +37,7 @@ _LONGEST = 10**6
 def save_chain_crf(crf: ChainCRF, path: str | os.PathLike[str], notes: Any) -> None:
     """Write a fitted model."""
     where = "ChainCRF.save"
-    try:
-        json.dumps(notes, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{where}: notes cannot be written as JSON: {error}.") from None
+    check_notes(notes, where)
     layout, bounds = crf.layout_, crf.constraints_
     about = {
         "settings": settings_to_json(crf.get_params(deep=False), where),

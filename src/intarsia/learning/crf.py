@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.crf_data import Data, Truth, as_truth, check_sample_weight, find_truth, make_examples
+from intarsia.learning.crf_file import load_crf, save_crf
 from intarsia.learning.example import Example, example
 from intarsia.learning.graph_data import TypeTable
 from intarsia.learning.independent import forget_start, independent_weights
@@ -44,6 +46,7 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
     n_iter_: int
     risk_: float
     status_: Status
+    notes_: Any
 
     def __init__(
         self,
@@ -297,6 +300,32 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         n_jobs = self._resolve_learner(where).get_params(deep=False).get("n_jobs")
         check_n_jobs(n_jobs, f"{where}: n_jobs")
         return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(one)(scores) for scores in maps))
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
+        """Write the fitted model to one npz file, without pickle; it appears when all is written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        notes : dict, optional
+            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
+        """
+        check_is_fitted(self, "weights_")
+        save_crf(self, path, notes)
+
+    @classmethod
+    def load(cls: type[Self], path: str | os.PathLike[str]) -> Self:
+        """A model from a file that `save` wrote; loading can never run code.
+
+        Raises
+        ------
+        FileFormatError
+            The file is damaged, something else, or of a newer version.
+        """
+        return load_crf(cls, path)
 
     # ---------------------------------------------------------------- settings
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sklearn.base import BaseEstimator
 
 from intarsia._validation import check_number
@@ -29,6 +31,8 @@ class Incremental(BaseEstimator):  # type: ignore[misc]
     >>> Incremental(n_start=32, max_iter=1000).stages(100)
     [(32, 1000), (64, 500), (100, 250)]
     """
+
+    name: ClassVar[str] = "incremental"
 
     def __init__(self, *, n_start: int = 32, max_iter: int = 1000) -> None:
         self.n_start = n_start

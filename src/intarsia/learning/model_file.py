@@ -7,9 +7,9 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,26 @@ def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 
+def kind_of_model(path: str | os.PathLike[str]) -> str:
+    """What kind of model a file holds, such as "ChainCRF".
+
+    Raises
+    ------
+    FileFormatError
+        The file is damaged, no model, or written by a newer version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_model(Path(folder, "a.npz"), "line", {}, {})
+    ...     kind_of_model(Path(folder, "a.npz"))
+    'line'
+    """
+    with _opened(path) as archive:
+        return str(_head(archive, Path(path))["kind"])
+
+
 def read_model(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What `write_model` was given: `about` and the arrays.
 
@@ -100,33 +120,40 @@ def read_model(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     See `write_model`.
     """
     source = Path(path)
-    with open(source, "rb") as file:
-        return _read(file, source, kind)
+    with _opened(path) as archive:
+        head = _head(archive, source)
+        if head["kind"] != kind:
+            raise FileFormatError(f"{source} holds a {head['kind']!s:.60}, not a {kind}. Load it with that class.")
+        arrays = {name: _read_array(archive, f"{name}.npy") for name in head["arrays"]}
+        return dict(head["about"]), arrays
 
 
-def _read(file: IO[bytes], source: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            for info in archive.infolist():
-                if info.compress_type != zipfile.ZIP_STORED:
-                    raise ValueError(info.filename)
-            head = json.loads(archive.read(ABOUT))
-            if head["format"] != FORMAT or not isinstance(head["version"], int):
-                raise ValueError(head["format"])
-            if head["version"] > VERSION:
-                raise FileFormatError(
-                    f"{source} has version {head['version']} of the format, but this program reads versions up to "
-                    f"{VERSION}. Install a newer Intarsia."
-                )
-            if head["kind"] != kind:
-                raise FileFormatError(f"{source} holds a {head['kind']!s:.60}, not a {kind}. Load it with that class.")
-            arrays = {name: _read_array(archive, f"{name}.npy") for name in head["arrays"]}
-            about = dict(head["about"])
-    except FileFormatError:
-        raise
-    except _DAMAGE:
-        raise damaged(source) from None
-    return about, arrays
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+    """The archive; whatever goes wrong with its content while it is open is told as damage."""
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for info in archive.infolist():
+                    if info.compress_type != zipfile.ZIP_STORED:
+                        raise ValueError(info.filename)
+                yield archive
+        except FileFormatError:
+            raise
+        except _DAMAGE:
+            raise damaged(path) from None
+
+
+def _head(archive: zipfile.ZipFile, source: Path) -> dict[str, Any]:
+    head: dict[str, Any] = json.loads(archive.read(ABOUT))
+    if head["format"] != FORMAT or not isinstance(head["version"], int):
+        raise ValueError(head["format"])
+    if head["version"] > VERSION:
+        raise FileFormatError(
+            f"{source} has version {head['version']} of the format, but this program reads versions up to "
+            f"{VERSION}. Install a newer Intarsia."
+        )
+    return head
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
@@ -137,6 +164,19 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def damaged(path: str | os.PathLike[str]) -> FileFormatError:
     """The error for a file that does not hold what it should."""
     return FileFormatError(f"{path} is damaged, or no model of Intarsia. Get it again, or fit and save it anew.")
+
+
+def check_notes(notes: Any, where: str) -> None:
+    """Raise for notes that JSON cannot hold.
+
+    Examples
+    --------
+    >>> check_notes({"columns": 3}, "ChainCRF.save")
+    """
+    try:
+        json.dumps(notes, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{where}: notes cannot be written as JSON: {error}.") from None
 
 
 # ---------------------------------------------------------------- settings
