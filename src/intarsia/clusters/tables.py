@@ -1,0 +1,137 @@
+"""Records as users have them (pandas, polars, any frame that narwhals knows, dicts of columns) as plain columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from intarsia._validation import check_choice
+from intarsia.exceptions import InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length, None where a value is missing.
+
+    Attributes
+    ----------
+    columns : dict of str -> list
+        Values of each column.
+    n_rows : int
+        Number of records.
+
+    Examples
+    --------
+    >>> read_table({"name": ["Ann", " "], "age": [3, float("nan")]}, "fit").columns
+    {'name': ['Ann', None], 'age': [3, None]}
+    """
+
+    columns: dict[str, list[Any]]
+    n_rows: int
+
+    def column(self, name: str, where: str) -> list[Any]:
+        """Values of a column; an unknown name is refused with the nearest."""
+        return self.columns[check_choice(name, self.columns, f"{where}: column")]
+
+
+def read_table(records: Any, where: str) -> Table:
+    """A table from a data frame, a dict of columns, or a list of dicts; missing are None, NaN, NA and blank text.
+
+    Parameters
+    ----------
+    records : data frame, dict of sequences, or list of dicts
+        Any eager frame that narwhals knows: pandas, polars, Arrow, Modin, cuDF.
+    where : str
+        How messages begin.
+
+    Raises
+    ------
+    InvalidInputError
+        It is none of these, or columns have unequal lengths.
+
+    Examples
+    --------
+    >>> read_table([{"name": "Ann"}, {"age": 5}], "fit").columns
+    {'name': ['Ann', None], 'age': [None, 5]}
+    """
+    if isinstance(records, Table):
+        return records
+    if isinstance(records, Mapping):
+        columns = {str(name): [_present(value) for value in values] for name, values in records.items()}
+    elif isinstance(records, Sequence) and all(isinstance(row, Mapping) for row in records):
+        names = list(dict.fromkeys(str(name) for row in records for name in row))
+        columns = {name: [_present(row.get(name)) for row in records] for name in names}
+        return Table(columns, len(records))
+    else:
+        columns = _frame_columns(records, where)
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        (one, n), (other, m) = (
+            next(iter(lengths.items())),
+            next((name, length) for name, length in lengths.items() if length != next(iter(lengths.values()))),
+        )
+        raise InvalidInputError(f"{where}: column {one!r} has {n} values, but {other!r} has {m}. Give one per record.")
+    return Table(columns, next(iter(lengths.values()), 0))
+
+
+def _frame_columns(records: Any, where: str) -> dict[str, list[Any]]:
+    import narwhals.stable.v1 as nw
+
+    try:
+        frame = nw.from_native(records, eager_only=True)
+    except TypeError:
+        raise InvalidInputError(
+            f"{where}: records are of type {type(records).__name__}. Give a pandas or polars data frame (a lazy one "
+            f"after .collect()), a dict of columns, or a list of dicts."
+        ) from None
+    columns = {}
+    for name in frame.columns:
+        series = frame[name]
+        missing = series.is_null().to_list()
+        values = series.to_list()
+        columns[str(name)] = [
+            None if absent else _present(value) for value, absent in zip(values, missing, strict=True)
+        ]
+    return columns
+
+
+def _present(value: Any) -> Any:
+    """The value, or None for what stands for nothing."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, float) and value != value:
+        return None
+    return value
+
+
+def record_ids(table: Table, column: str | None, where: str) -> list[Any]:
+    """Names of the records: the values of a column, all different and none missing, or their numbers from 0.
+
+    Examples
+    --------
+    >>> record_ids(read_table({"id": ["a", "b"]}, "fit"), "id", "fit")
+    ['a', 'b']
+    >>> record_ids(read_table({"id": ["a", "a"]}, "fit"), "id", "fit")
+    Traceback (most recent call last):
+    intarsia.exceptions.InvalidInputError: fit: id 'a' comes twice, in rows 0 and 1. Give each record an id of its own.
+    """
+    if column is None:
+        return list(range(table.n_rows))
+    return check_ids(table.column(column, where), where)
+
+
+def check_ids(ids: Iterable[Any], where: str) -> list[Any]:
+    """The ids as a list; refused where one comes twice or is missing."""
+    found = [value.item() if hasattr(value, "item") else value for value in ids]
+    row_of: dict[Any, int] = {}
+    for row, name in enumerate(found):
+        if name is None or name != name:
+            raise InvalidInputError(f"{where}: the id of row {row} is missing. Give each record an id of its own.")
+        if name in row_of:
+            raise InvalidInputError(
+                f"{where}: id {name!r} comes twice, in rows {row_of[name]} and {row}. Give each record an id of its "
+                f"own."
+            )
+        row_of[name] = row
+    return found
