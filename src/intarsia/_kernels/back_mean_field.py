@@ -134,7 +134,7 @@ def gather_tables(stack, fields, pulled, variable_ptr, scope_ptr, scope_idx, tab
         i, j = scope_idx[scope_ptr[c]], scope_idx[scope_ptr[c] + 1]
         left, right = slice(variable_ptr[i], variable_ptr[i + 1]), slice(variable_ptr[j], variable_ptr[j + 1])
         out = pulled[table_ptr[c] : table_ptr[c + 1]]
-        for n in range(fields.shape[0]):
+        for n in range(fields.shape[0] - 1, -1, -1):  # as segments of a longer stack come in
             new = min(n + 1, last)
             _add_outer(fields[n, left], stack[n if i < j else new, right], out)
             _add_outer(stack[new if i < j else n, left], fields[n, right], out)

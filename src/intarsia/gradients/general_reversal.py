@@ -6,7 +6,7 @@ import numpy as np
 
 from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
 from intarsia._validation import FloatArray
-from intarsia.gradients.stack_memory import new_stack
+from intarsia.gradients.segmented_stack import SegmentedStack
 from intarsia.graph import FactorGraph
 from intarsia.inference.general_messages import GeneralMessages, sweep_order
 
@@ -23,16 +23,23 @@ class GeneralReversal:
         self.rho = rho
         self.damping = damping
         self.state = GeneralMessages(graph, theta, rho, False)
-        self.stack: FloatArray = np.empty((0, self.state.messages.size))
+        self.stack: SegmentedStack
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
-        self.stack = new_stack((n_iter, self.state.messages.size))
-        for n in range(n_iter):
-            self.stack[n] = self.state.messages
-            if np.isnan(self.state.sweep("forward_backward", self.damping)):
+        self.stack = SegmentedStack(n_iter, self.state.messages.shape)
+        return all(self._sweep_onto(part) for part in self.stack.parts())
+
+    def _sweep_onto(self, part: FloatArray) -> bool:
+        for before in part[:-1]:
+            before[:] = self.state.messages
+            if np.isnan(self.sweep()):
                 return False
         return True
+
+    def _replay(self, j: int, part: FloatArray) -> None:
+        self.state.messages[:] = part[0]
+        self._sweep_onto(part)
 
     def sweep(self) -> float:
         """One sweep more, nothing kept; returns the largest change, NaN if no state is left somewhere."""
@@ -45,7 +52,6 @@ class GeneralReversal:
     def stand_at(self, position: FloatArray) -> None:
         """Take a `position`. If sweeps change nothing there, `back_once` undoes one of infinitely many."""
         self.state.messages[:] = position
-        self.stack = self.state.messages[None].copy()
 
     def marginals(self, with_factors: bool = True) -> FloatArray | None:
         """All marginals that the messages give; None when the model is infeasible, which factors may be first to show.
@@ -70,12 +76,14 @@ class GeneralReversal:
 
     def back(self) -> None:
         """Undo all sweeps of `forward`."""
-        for before in self.stack[::-1]:
-            self._undo(before)
+        for part in self.stack.parts_back(self._replay):
+            for before in part[-2::-1]:
+                self._undo(before)
+        del self.stack
 
     def back_once(self) -> float:
         """Undo the last sweep, as one of many alike; returns the largest adjoint met."""
-        return self._undo(self.stack[-1])
+        return self._undo(self.state.messages)
 
     def _undo(self, before: FloatArray) -> float:
         graph, state = self.graph, self.state

@@ -8,6 +8,7 @@ from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor
 from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_pairwise
 from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import NotSupportedError
+from intarsia.gradients.segmented_stack import SegmentedStack
 from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.icm import update_arrays
@@ -26,7 +27,7 @@ class MeanFieldReversal:
         possible = np.isfinite(theta[:split]).astype(float)
         totals = np.add.reduceat(possible, graph.variable_ptr[:-1])
         self.mu = possible / np.repeat(totals, graph.n_states)
-        self.stack: FloatArray = np.empty((0, split))
+        self.stack: SegmentedStack
         self._arrays = update_arrays(graph)
         largest = int(np.diff(graph.table_ptr).max(initial=1)) if graph.max_scope > 2 else 1
         self._left, self._right = np.empty(largest), np.empty(largest)
@@ -40,12 +41,27 @@ class MeanFieldReversal:
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times; always True, since each variable has a possible state."""
-        self.stack = new_stack((n_iter + 1, self.split))
-        for n in range(n_iter):
-            self.stack[n] = self.mu
-            self.sweep()
-        self.stack[n_iter] = self.mu
+        self.stack = SegmentedStack(n_iter, self.mu.shape, n_arrays=2)  # the adjoints of fields are as many
+        # Sweeps carry the fields along, and fields summed up afresh would differ in the last digit.
+        self._kept_fields: list[FloatArray] = []  # at the start of each segment but the first
+        for j, part in enumerate(self.stack.parts()):
+            if j > 0 and self._pairwise:
+                self._kept_fields.append(self._fields.copy())
+            self._sweep_onto(part)
         return True
+
+    def _sweep_onto(self, part: FloatArray) -> None:
+        for before in part[:-1]:
+            before[:] = self.mu
+            self.sweep()
+        part[-1] = self.mu
+
+    def _replay(self, j: int, part: FloatArray) -> None:
+        self.mu[:] = part[0]
+        self._fields_hold = j > 0
+        if self._fields_hold and self._pairwise:
+            self._fields[:] = self._kept_fields[j - 1]
+        self._sweep_onto(part)
 
     def sweep(self) -> float:
         """One sweep more, nothing kept; returns the largest change."""
@@ -72,7 +88,6 @@ class MeanFieldReversal:
         """Take a `position`. If sweeps change nothing there, `back_once` undoes one of infinitely many."""
         self.mu = position.copy()
         self._fields_hold = False
-        self.stack = self.mu[None].copy()
 
     def marginals(self, with_factors: bool = True) -> FloatArray:
         """Marginals of variables, and their products for factors."""
@@ -92,7 +107,7 @@ class MeanFieldReversal:
         """Start the way back from the gradient in mu."""
         graph = self.graph
         self.pulled = graph.zeros()
-        self.fields = np.zeros((max(len(self.stack) - 1, 1), self.split))  # adjoints of the fields, by sweep
+        self.fields = np.zeros((1, self.split))  # adjoints of the fields that `back_once` has met
         self.adjoint = np.where(self.mu > 0.0, gradient[: self.split], 0.0)
         if uses_factors:
             fold_factor_gradient(
@@ -102,18 +117,23 @@ class MeanFieldReversal:
 
     def back(self) -> None:
         """Undo all sweeps of `forward`."""
-        for n in range(len(self.stack) - 2, -1, -1):
-            self._undo(n)
+        fields = new_stack((max(self.stack.lengths), self.split))
+        for part in self.stack.parts_back(self._replay):
+            fields[: len(part) - 1] = 0.0
+            for n in range(len(part) - 2, -1, -1):
+                self._undo(part[n], fields[n])
+            self._gather(part, fields[: len(part) - 1])
+        del self.stack
 
     def back_once(self) -> float:
         """Undo the last sweep, as one of many alike; returns the largest adjoint met."""
-        return self._undo(-1)
+        return self._undo(self.mu, self.fields[0])
 
-    def _undo(self, n: int) -> float:
+    def _undo(self, before: FloatArray, fields: FloatArray) -> float:
         graph = self.graph
         return float(
             back_sweep_mean_field(
-                self._hard, self.theta, self.mu, self.stack[n], self.adjoint, self.pulled, self.fields[n],
+                self._hard, self.theta, self.mu, before, self.adjoint, self.pulled, fields,
                 self._field, self._digits, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair,
                 graph.scope_ptr, graph.scope_idx, graph.table_ptr,
             )
@@ -121,11 +141,15 @@ class MeanFieldReversal:
 
     def gradient(self) -> FloatArray:
         """Gradient in theta of what has come back so far."""
+        if self.fields.any():
+            self._gather(self.mu[None], self.fields)
+            self.fields[:] = 0.0
+        return self.pulled
+
+    def _gather(self, stack: FloatArray, fields: FloatArray) -> None:
+        """Give the tables of two variables their share of what came back to the fields."""
         graph = self.graph
         if not self._hard:
             gather_tables(
-                self.stack, self.fields, self.pulled, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-                graph.table_ptr,
-            )  # fmt: skip
-            self.fields[:] = 0.0
-        return self.pulled
+                stack, fields, self.pulled, graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.table_ptr
+            )

@@ -16,6 +16,7 @@ from intarsia._kernels.back_pairwise import (
     sum_tables,
 )
 from intarsia._validation import FloatArray
+from intarsia.gradients.segmented_stack import SegmentedStack
 from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.pairwise_messages import PairwiseMessages
@@ -28,12 +29,16 @@ class PairwiseReversal:
         self.graph = graph
         self.damping = float(damping)
         self.state = PairwiseMessages(graph, theta, float(rho[0]))
-        self.stack: FloatArray = np.empty((0, *self.state.messages.shape))
+        self.stack: SegmentedStack
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
-        self.stack = new_stack((n_iter + 1, *self.state.messages.shape))
-        return self.state.sweep_onto(self.stack, self.damping)
+        self.stack = SegmentedStack(n_iter, self.state.messages.shape)
+        return all(self.state.sweep_onto(part, self.damping) for part in self.stack.parts())
+
+    def _replay(self, j: int, part: FloatArray) -> None:
+        self.state.messages[...] = part[0]
+        self.state.sweep_onto(part, self.damping)
 
     def sweep(self) -> float:
         """One sweep more, nothing kept; returns the largest change, NaN if no state is left somewhere."""
@@ -48,7 +53,6 @@ class PairwiseReversal:
         state = self.state
         state.messages[...] = np.exp(position.reshape(-1, state.k)[state.layout.pair_of_slot])
         state._logs = None
-        self.stack = state.messages[None]
 
     def marginals(self, with_factors: bool = True) -> FloatArray | None:
         """The marginals that the messages give; None when the model is infeasible."""
@@ -61,6 +65,7 @@ class PairwiseReversal:
         """Start the way back from the gradient in mu."""
         graph, state, layout = self.graph, self.state, self.state.layout
         k, split = state.k, int(graph.variable_ptr[-1])
+        state._logs = None  # of use to marginals only
         self.adjoint, self.outer = new_stack(state.messages.shape), new_stack(state.tables.shape)
         self.adjoint[:], self.outer[:] = 0.0, 0.0
         self.row_sums = np.empty((0, 2, k))
@@ -85,12 +90,14 @@ class PairwiseReversal:
     def back(self) -> None:
         """Undo all sweeps of `forward`."""
         undo = back_sweeps_binary if self.state.k == 2 else back_sweeps_equal
-        undo(len(self.stack) - 1, *self._model(), self.stack, *self._adjoints())  # type: ignore[call-arg]
+        for part in self.stack.parts_back(self._replay):
+            undo(len(part) - 1, *self._model(), part, *self._adjoints())  # type: ignore[call-arg]
+        del self.stack
 
     def back_once(self) -> float:
         """Undo the last sweep, as one of many alike; returns the size of the adjoints met."""
         undo = back_sweep_binary if self.state.k == 2 else back_sweep_equal
-        here, squares = self.stack[-1], 0.0
+        here, squares = self.state.messages, 0.0
         for forward in (False, True):
             squares += undo(forward, *self._model(), here, here, *self._adjoints())  # type: ignore[call-arg]
         return float(np.sqrt(squares))
@@ -108,7 +115,7 @@ class PairwiseReversal:
 
     def gradient(self) -> FloatArray:
         """Gradient in theta of what has come back; the last thing to be asked for."""
-        self.stack = self.row_sums = np.empty((0, 0, 0))  # memory would peak here
+        self.row_sums = np.empty((0, 0, 0))  # memory would peak here
         graph, state, layout = self.graph, self.state, self.state.layout
         k, split = state.k, int(graph.variable_ptr[-1])
         pulled = np.empty(graph.n_theta)
@@ -122,5 +129,7 @@ class PairwiseReversal:
 
 def _backnorm(mu: FloatArray, gradient: FloatArray) -> FloatArray:
     """Adjoint of the logarithms of what was normalised to mu (Domke2013 section 7); what is impossible has none."""
-    safe = np.where(mu > 0.0, gradient, 0.0)
-    return mu * (safe - (safe * mu).sum(axis=1, keepdims=True))
+    nu: FloatArray = np.where(mu > 0.0, gradient, 0.0)
+    nu -= np.einsum("ij,ij->i", nu, mu)[:, None]
+    nu *= mu
+    return nu

@@ -33,7 +33,12 @@ class TruncatedGradient(GradientRule):
               \overleftarrow\theta(x_c) \mathrel{+}= \tfrac1{\rho_c}\, p(x_c \mid x_i)\, \overleftarrow\nu(x_i),
 
     and what the table passes on to :math:`x_j` goes to :math:`\theta_j` and, times :math:`\rho_d - [c = d]`, to the
-    messages there. Memory: `n_iter` copies of the messages, never of the tables. What has probability 0 has gradient 0.
+    messages there. What has probability 0 has gradient 0.
+
+    Memory: `n_iter` copies of the messages (of the marginals for mean field, twice), never of the tables. Where these
+    would take more than 128 MB, fewer are kept, down to about `sqrt(2 n_iter)`, and sweeps between them are run again
+    on the way back: none more than twice in all, so that the price is less than the sweeps forward once more. The
+    gradient is the same to the last bit.
 
     Parameters
     ----------
@@ -152,5 +157,6 @@ class TruncatedGradient(GradientRule):
             return infeasible(graph)
         value, slope = judge.evaluate(mu)
         run.pull_beliefs(mu, np.ascontiguousarray(slope, dtype=np.float64), judge.uses_factors)
+        del slope  # as large as theta
         run.back()
         return GradientResult(float(value), run.gradient(), mu, Status.CONVERGED, int(self.n_iter))
