@@ -44,8 +44,8 @@ def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> l
     return columns
 
 
-def read_csv_columns(source: Source) -> dict[str, list[str | None]]:
-    r"""Columns of a CSV file by the names of its first line; blanks around values are dropped, empty ones are None.
+def read_csv_rows(source: Source, delimiter: str = ",") -> tuple[list[str], list[list[str]]]:
+    r"""Names of the first line of a CSV file, and the cells of all others; blank lines are left out.
 
     Raises
     ------
@@ -55,30 +55,47 @@ def read_csv_columns(source: Source) -> dict[str, list[str | None]]:
     Examples
     --------
     >>> import io
-    >>> read_csv_columns(io.StringIO("name, town\nann, \n"))
-    {'name': ['ann'], 'town': [None]}
+    >>> read_csv_rows(io.StringIO('name,town\n"Lee, Ann",\n'))
+    (['name', 'town'], [['Lee, Ann', '']])
     """
     name = source_name(source)
-    reader = csv.reader((line + "\n" for _, line in read_lines(source)), skipinitialspace=True, strict=True)
+    lines = (line + "\n" for _, line in read_lines(source))
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
     try:
         header = [word.strip() for word in next(reader, [])]
         twice = [word for k, word in enumerate(header) if word in header[:k]]
         if not header or twice:
             reason = f"the name {twice[0]!r} comes twice" if twice else "the file is empty"
             raise FileFormatError(f"{name}, line 1: {reason}; expected the names of the columns.")
-        columns: dict[str, list[str | None]] = {word: [] for word in header}
+        rows = []
         for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
+            if row and len(row) != len(header):
                 raise FileFormatError(
                     f"{name}, line {reader.line_num}: {len(row)} columns, expected {len(header)} as in line 1."
                 )
-            for word, cell in zip(header, row, strict=True):
-                columns[word].append(cell.strip() or None)
+            if row:
+                rows.append(row)
     except csv.Error as error:
         raise FileFormatError(f"{name}, line {reader.line_num}: {error}.") from None
-    return columns
+    return header, rows
+
+
+def read_csv_columns(source: Source) -> dict[str, list[str | None]]:
+    r"""Columns of a CSV file by the names of its first line; blanks around values are dropped, empty ones are None.
+
+    Raises
+    ------
+    FileFormatError
+        See `read_csv_rows`.
+
+    Examples
+    --------
+    >>> import io
+    >>> read_csv_columns(io.StringIO("name, town\nann, \n"))
+    {'name': ['ann'], 'town': [None]}
+    """
+    header, rows = read_csv_rows(source)
+    return {word: [row[k].strip() or None for row in rows] for k, word in enumerate(header)}
 
 
 def _kind_name(kind: Callable[[str], Any]) -> str:

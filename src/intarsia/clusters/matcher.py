@@ -1,0 +1,77 @@
+"""Log odds that two records belong together, each pair by itself: where ranking begins, and what components cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray, frozen
+
+# Log odds beyond these tell no more: the pair is sure.
+SUREST = 12.0
+
+
+@dataclass(frozen=True, eq=False)
+class PairMatcher:
+    """Logistic regression on the features of a pair; make it with `fit_matcher`.
+
+    Attributes
+    ----------
+    weights : (n_features,) array
+        Of the features as they come.
+    intercept : float
+        Log odds where all features are 0.
+
+    Examples
+    --------
+    >>> PairMatcher(np.array([2.0]), -1.0).log_odds(np.array([[1.0], [0.5]]))
+    array([1., 0.])
+    """
+
+    weights: FloatArray
+    intercept: float
+
+    def log_odds(self, values: FloatArray) -> FloatArray:
+        """Log odds of each pair, within ±12."""
+        return np.clip(values @ self.weights + self.intercept, -SUREST, SUREST)
+
+
+def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: float = 1.0) -> PairMatcher:
+    """Log odds from pairs whose records both have a known cluster (-1 is not known).
+
+    Features are measured in units of their standard deviation, so that the penalty is fair to all. Where the pairs are
+    all of one kind, or there is none, features say nothing and the intercept is that kind's smoothed log odds.
+
+    Parameters
+    ----------
+    values : (n_pairs, n_features) array
+        Features.
+    pairs : (n_pairs, 2) int array
+        Records of each pair.
+    clusters : (n_records,) int array
+        Known cluster of each record.
+    l2 : float
+        Weight of the squares of the weights.
+
+    Examples
+    --------
+    >>> pairs = np.array([[0, 1], [0, 2], [1, 2]])
+    >>> matcher = fit_matcher(np.array([[0.9], [0.1], [0.2]]), pairs, np.array([5, 5, 6]))
+    >>> bool(matcher.weights[0] > 0)
+    True
+    """
+    one, other = clusters[pairs[:, 0]], clusters[pairs[:, 1]]
+    known = (one >= 0) & (other >= 0)
+    same = (one == other)[known]
+    n_same, n_known = int(same.sum()), int(known.sum())
+    if n_same in (0, n_known):
+        intercept = float(np.log((n_same + 0.5) / (n_known - n_same + 0.5)))
+        return PairMatcher(frozen(np.zeros(values.shape[1])), intercept)
+    from sklearn.linear_model import LogisticRegression
+
+    scale = values[known].std(axis=0)
+    scale[scale == 0.0] = 1.0
+    model = LogisticRegression(C=1.0 / l2, max_iter=1000, tol=1e-6)
+    model.fit(values[known] / scale, same)
+    return PairMatcher(frozen(model.coef_[0] / scale), float(model.intercept_[0]))

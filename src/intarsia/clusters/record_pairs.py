@@ -1,0 +1,229 @@
+"""From records, or from a table of scored pairs, to candidate pairs with features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray, IntArray
+from intarsia.clusters.blocking import AllPairs, Blocking, SharedTokens, candidate_pairs
+from intarsia.clusters.comparisons import Comparison, compare_pairs
+from intarsia.clusters.tables import Table, check_ids, read_table, record_ids
+from intarsia.clusters.words import tokens
+from intarsia.exceptions import InvalidInputError
+
+# How programs for linkage call the two ends of a pair.
+_KNOWN_ENDS = (
+    ("unique_id_l", "unique_id_r"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"), ("left", "right"),
+    ("record_id_1", "record_id_2"),
+)  # fmt: skip
+
+
+_KNOWN_SCORES = ("match_weight", "match_probability", "probability", "confidence_score", "confidence", "score")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordPairs:
+    """Records by their ids, and the pairs of them that may belong together.
+
+    Attributes
+    ----------
+    ids : list
+        Name of each record, in the order of the input.
+    pairs : (n_pairs, 2) int array
+        Numbers of records, the smaller first, each pair once, in order.
+    values : (n_pairs, n_features) array
+        Features of each pair.
+    names : tuple of str
+        Names of the features.
+    """
+
+    ids: list[Any]
+    pairs: IntArray
+    values: FloatArray
+    names: tuple[str, ...]
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return len(self.ids)
+
+    def rows_of(self, ids: Sequence[Any], where: str) -> IntArray:
+        """Numbers of the records with these ids; one that is missing is named.
+
+        Examples
+        --------
+        >>> records = RecordPairs(["a", "b"], np.empty((0, 2), int), np.empty((0, 0)), ())
+        >>> records.rows_of(["b"], "must_link")
+        array([1])
+        """
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        found = np.empty(len(ids), dtype=np.int64)
+        for k, given in enumerate(ids):
+            name = given.item() if hasattr(given, "item") else given
+            if name not in row_of:
+                raise InvalidInputError(
+                    f"{where}, row {k}: there is no record {name!r}. Name records of the table, by their ids."
+                )
+            found[k] = row_of[name]
+        return found
+
+
+def compared_records(
+    records: Any,
+    comparisons: Sequence[tuple[str, Comparison]],
+    blocking: str | Blocking | Sequence[str | Blocking] | None,
+    id_column: str | None,
+    where: str,
+) -> RecordPairs:
+    """Candidate pairs of a table, compared column by column.
+
+    Without `blocking`, pairs must share a rare word in a column that is compared as text; where none is, all pairs
+    are candidates.
+
+    Examples
+    --------
+    >>> from intarsia.clusters.comparisons import Exact
+    >>> found = compared_records({"name": ["Ann", "ann", "Bob"]}, [("name", Exact())], None, None, "fit")
+    >>> found.pairs.tolist(), found.values.tolist(), found.names
+    ([[0, 1]], [[1.0, 0.0]], ('name exact', 'name exact missing'))
+    """
+    table = read_table(records, where)
+    ids = record_ids(table, id_column, where)
+    for column, _ in comparisons:
+        if table.n_rows or table.columns:
+            table.column(column, where)
+    if blocking is None:
+        texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
+        blocking = SharedTokens(texts) if texts else AllPairs()
+    names = tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
+    if table.n_rows < 2:
+        return RecordPairs(ids, np.empty((0, 2), np.int64), np.empty((0, len(names))), names)
+    pairs = candidate_pairs(table, blocking, where)
+    return RecordPairs(ids, pairs, compare_pairs(table, comparisons, pairs[:, 0], pairs[:, 1], where), names)
+
+
+def scored_records(
+    records: Any,
+    edges: Any,
+    id_column: str | None,
+    edge_ids: tuple[str, str] | None,
+    edge_scores: Sequence[str] | None,
+    where: str,
+) -> RecordPairs:
+    """Records with the scored pairs that a matcher such as Splink or dedupe gave.
+
+    Parameters
+    ----------
+    records : table or list of ids
+        All records, also those in no pair.
+    edges : table
+        A row for each pair: two ids and one or more scores.
+    id_column : str, optional
+        Column of the ids where `records` is a table.
+    edge_ids : pair of str, optional
+        Columns with the ids; by default those of Splink and others, or the first two.
+    edge_scores : list of str, optional
+        Columns with scores; by default those that are called so, or all other columns that hold numbers.
+    where : str
+        How messages begin.
+
+    Examples
+    --------
+    >>> edges = {"id1": ["a", "b"], "id2": ["b", "c"], "score": [0.9, 0.2]}
+    >>> found = scored_records(["a", "b", "c"], edges, None, None, None, "fit")
+    >>> found.pairs.tolist(), found.values.ravel().tolist(), found.names
+    ([[0, 1], [1, 2]], [0.9, 0.2], ('score',))
+    """
+    ids = _ids_of(records, id_column, where)
+    table = read_table(edges, f"{where}: edges")
+    ends = edge_ids or next((pair for pair in _KNOWN_ENDS if set(pair) <= set(table.columns)), None)
+    if ends is None:
+        if len(table.columns) < 2:
+            raise InvalidInputError(f"{where}: edges has columns {list(table.columns)}; expected two ids and a score.")
+        first, second, *_ = table.columns
+        ends = (first, second)
+    scores = list(edge_scores) if edge_scores is not None else _score_columns(table, ends)
+    if not scores:
+        raise InvalidInputError(f"{where}: edges has no column of numbers besides {ends}. Name one by edge_scores.")
+    values = np.column_stack([_numbers(table.column(name, where), f"{where}: edges, {name!r}") for name in scores])
+    empty = RecordPairs(ids, np.empty((0, 2), np.int64), values, ())
+    pairs = np.column_stack([empty.rows_of(table.column(end, where), f"{where}: edges") for end in ends])
+    loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    if loops.size:
+        raise InvalidInputError(
+            f"{where}: edges, row {loops[0]}: record {ids[pairs[loops[0], 0]]!r} is paired with itself. Leave it out."
+        )
+    pairs = np.sort(pairs, axis=1)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    twice = np.flatnonzero((np.diff(pairs[order], axis=0) == 0).all(axis=1))
+    if twice.size:
+        one, other = pairs[order[twice[0]]]
+        raise InvalidInputError(f"{where}: edges has the pair {ids[one]!r}, {ids[other]!r} twice. Give each pair once.")
+    return RecordPairs(ids, pairs[order], values[order], tuple(scores))
+
+
+def guess_comparisons(table: Table, without: Sequence[str] = ()) -> dict[str, str]:
+    """A comparison for each column by what it holds: dates, numbers, long texts, short texts.
+
+    Examples
+    --------
+    >>> columns = {"name": ["Ann Lee"], "born": ["2001-02-03"], "age": [20], "note": ["a text of many words"]}
+    >>> guess_comparisons(read_table(columns, "fit"))
+    {'name': 'jaro_winkler', 'born': 'date', 'age': 'numeric', 'note': 'token_overlap'}
+    """
+    found = {}
+    for name, values in table.columns.items():
+        known = [value for value in values if value is not None]
+        if name in without or not known:
+            continue
+        if all(isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str) for value in known):
+            found[name] = "embedding"
+        elif all(hasattr(value, "year") or re.fullmatch(r"\d{4}-\d{2}-\d{2}.*", str(value)) for value in known):
+            found[name] = "date"
+        elif all(isinstance(value, (int, float, np.number)) and not isinstance(value, bool) for value in known):
+            found[name] = "numeric"
+        else:
+            lengths = [len(tokens(value)) for value in known]
+            found[name] = "token_overlap" if np.mean(lengths) > 3 else "jaro_winkler"
+    return found
+
+
+def _ids_of(records: Any, id_column: str | None, where: str) -> list[Any]:
+    if hasattr(records, "to_list"):  # a column of a data frame
+        records = records.to_list()
+    listed = isinstance(records, np.ndarray) or (isinstance(records, Sequence) and not isinstance(records, str))
+    if listed and not any(isinstance(record, Mapping) for record in records):
+        return check_ids(records, where)
+    return record_ids(read_table(records, where), id_column, where)
+
+
+def _score_columns(table: Table, ends: tuple[str, str]) -> list[str]:
+    """Columns that are called as scores are; where there is none, all that hold numbers."""
+    found = [name for name in table.columns if name in _KNOWN_SCORES]
+    if found:
+        return found
+    for name, values in table.columns.items():
+        if name not in ends and any(value is not None for value in values):
+            try:
+                [float(value) for value in values if value is not None]
+            except (TypeError, ValueError):
+                continue
+            found.append(name)
+    return found
+
+
+def _numbers(values: list[Any], where: str) -> FloatArray:
+    found = np.empty(len(values))
+    for row, value in enumerate(values):
+        try:
+            found[row] = float(value)
+        except (TypeError, ValueError):
+            found[row] = np.nan
+        if not np.isfinite(found[row]):
+            raise InvalidInputError(f"{where}, row {row}: expected a finite number, got {value!r}. Leave the pair out.")
+    return found

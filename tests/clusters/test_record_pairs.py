@@ -1,0 +1,104 @@
+"""Candidate pairs with features: from tables and from scored edges, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from intarsia.clusters.blocking import AllPairs
+from intarsia.clusters.comparisons import Exact, Numeric
+from intarsia.clusters.record_pairs import compared_records, guess_comparisons, scored_records
+from intarsia.clusters.tables import read_table
+from intarsia.exceptions import InvalidInputError
+
+EDGES = {"id1": ["a", "c"], "id2": ["b", "a"], "score": [0.9, 0.25], "rule": ["name", "town"]}
+
+
+def test_compared():
+    table = {"id": ["x", "y", "z"], "name": ["ann lee", "lee ann", "bob"], "age": [1, 2, 3]}
+    declared = [("name", Exact()), ("age", Numeric(levels=()))]
+    found = compared_records(table, declared, None, "id", "fit")
+    assert found.ids == ["x", "y", "z"]
+    assert found.pairs.tolist() == [[0, 1]]  # words in common, of the column compared as text
+    assert found.values.tolist() == [[0.0, 0.0, 0.5, 0.0]]
+    assert len(compared_records(table, declared, AllPairs(), "id", "fit").pairs) == 3
+    assert len(compared_records(table, declared[1:], None, None, "fit").pairs) == 3  # no text: all pairs
+    with pytest.raises(InvalidInputError, match="fit: column='nam' is not known"):
+        compared_records(table, [("nam", Exact())], None, None, "fit")
+
+
+@pytest.mark.parametrize("table", [{"name": []}, {"name": ["ann"]}])
+def test_hardly_any_records(table):
+    found = compared_records(table, [("name", Exact())], None, None, "fit")
+    assert (found.n_records, found.pairs.shape, found.values.shape) == (len(table["name"]), (0, 2), (0, 2))
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame])
+def test_scored(make):
+    found = scored_records(["c", "b", "a", "alone"], make(EDGES), None, None, None, "predict")
+    assert found.ids == ["c", "b", "a", "alone"]
+    assert found.pairs.tolist() == [[0, 2], [1, 2]]
+    assert found.values.ravel().tolist() == [0.25, 0.9]
+    assert found.names == ("score",)
+
+
+def test_scored_as_others_export_them():
+    splink = {
+        "match_weight": [3.0], "match_probability": [0.9], "unique_id_l": [7], "unique_id_r": [5], "match_key": ["0"],
+        "surname_l": ["a"],
+    }  # fmt: skip
+    found = scored_records(np.array([5, 7]), splink, None, None, None, "predict")
+    assert found.pairs.tolist() == [[0, 1]]
+    assert found.names == ("match_weight", "match_probability")
+    chosen = scored_records({"pid": [5, 7]}, splink, "pid", ("unique_id_l", "unique_id_r"), ["match_weight"], "predict")
+    assert chosen.values.tolist() == [[3.0]]
+    # dedupe: pairs of ids and a score, without names.
+    plain = {"0": [5], "1": [7], "2": [0.5]}
+    assert scored_records(pd.Series([5, 7]), plain, None, None, None, "predict").names == ("2",)
+    assert scored_records([5, 7], plain, None, None, None, "predict").values.tolist() == [[0.5]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "edges", "message"),
+    [
+        (["a", "b"], EDGES, r"predict: edges, row 1: there is no record 'c'"),
+        (["a", "b", "c", "a"], EDGES, "id 'a' comes twice, in rows 0 and 3"),
+        (
+            ["a", "b", "c"],
+            EDGES | {"score": [0.9, np.nan]},
+            "edges, 'score', row 1: expected a finite number, got None",
+        ),
+        (["a", "b", "c"], EDGES | {"score": [np.inf, 0]}, "row 0: expected a finite number, got inf"),
+        (["a", "b", "c"], EDGES | {"id2": ["a", "a"]}, "row 0: record 'a' is paired with itself"),
+        (["a", "b", "c"], EDGES | {"id1": ["a", "b"], "id2": ["b", "a"]}, "the pair 'a', 'b' twice"),
+        (["a", "b", "c"], {"id1": ["a"], "id2": ["b"]}, "no column of numbers"),
+        (["a"], {"id1": ["a"]}, "expected two ids and a score"),
+    ],
+)
+def test_bad_edges(ids, edges, message):
+    with pytest.raises(InvalidInputError, match=message):
+        scored_records(ids, edges, None, None, None, "predict")
+
+
+def test_guessed_comparisons():
+    table = read_table(
+        {
+            "id": [1, 2],
+            "first": ["Ann", "Bob"],
+            "born": [datetime.date(2001, 2, 3), None],
+            "written": ["2001-02-03", "1999-05-06T00:00"],
+            "height": [1.5, None],
+            "title": ["on the origin of species", "principia mathematica"],
+            "vector": [[1.0, 2.0], [3.0, 4.0]],
+            "empty": [None, " "],
+        },
+        "fit",
+    )
+    assert guess_comparisons(table, without=["id"]) == {
+        "first": "jaro_winkler", "born": "date", "written": "date", "height": "numeric", "title": "token_overlap",
+        "vector": "embedding",
+    }  # fmt: skip
