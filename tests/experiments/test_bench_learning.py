@@ -30,7 +30,8 @@ def check(rows):
 
 def test_without_peers_their_columns_are_none(small, monkeypatch):
     monkeypatch.setattr(bench, "find_peer", lambda name: None)
-    measured = {"seconds": 1.0, "first": 3, "again": 2, "process": 5, "one": 3.0, "two": 2.0, "difference": 0.0}
+    measured = {"seconds": 1.0, "first": 3, "loading": 1, "again": 2, "process": 5}
+    measured |= {"one": 3.0, "two": 2.0, "difference": 0.0}
     monkeypatch.setattr(bench, "in_fresh_process", lambda code: measured)
     lines = []
     rows = bench.bench_learning(repeats=1, report=lines.append)
@@ -44,6 +45,7 @@ def test_without_peers_their_columns_are_none(small, monkeypatch):
             assert row["ours_quality"] < 1e-7
         if row.get("quality_is") == bench._MEMORY_IS:
             assert (row["ours_quality"], row["ours_again_bytes"], row["ours_process_bytes"]) == (3, 2, 5)
+            assert row["ours_loading_bytes"] == 1
     assert rows[-1]["ratio"] == 1.5
 
 
@@ -76,5 +78,6 @@ def test_memory_and_workers_are_measured_in_fresh_processes(small, monkeypatch):
     check(rows)
     stack = 41 * 8 * 3 * 4 * 60 * 59  # sweeps x bytes x states x messages
     assert rows[0]["ours_process_bytes"] > rows[0]["ours_quality"] > rows[0]["ours_again_bytes"] > stack
+    assert rows[0]["ours_quality"] > rows[0]["ours_loading_bytes"] + stack
     assert rows[0]["ours_again_bytes"] < 2 * stack
     assert rows[1]["ours_quality"] == 0.0

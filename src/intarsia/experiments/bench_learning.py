@@ -250,6 +250,8 @@ _MEMORY_CODE = f"""
 import gc, json, resource, sys, time
 import numpy as np
 import intarsia
+from intarsia._kernels.pairwise_slots import row_spans
+from intarsia._validation import read_only
 from intarsia.experiments.measurement import forget_peak, peak_since
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.losses import UnivariateLogistic, training_labels
@@ -258,9 +260,12 @@ rng = np.random.default_rng(201)
 graph = intarsia.grid_graph(height, width, n_states)
 theta = rng.standard_normal(graph.n_theta)
 labels = training_labels(graph, rng.integers(0, n_states, graph.n_variables))
-found = dict(process={PEAK_BYTES})
+found = dict(process={PEAK_BYTES}, loading=None)
 for name in ("first", "again"):
     before = forget_peak()
+    row_spans(read_only(np.zeros((1, 1))), np.empty(1), np.empty(1))
+    if name == "first" and before is not None:
+        found["loading"] = max(0, peak_since() - before)
     start = time.perf_counter()
     rule = TruncatedGradient(n_iter=n_iter)
     result = rule.value_and_gradient(graph, theta, labels, UnivariateLogistic(), "belief_propagation")
@@ -302,8 +307,10 @@ def _peer_memory(shape: _Shape) -> _Memory | None:
 def _memory(height: int, width: int, n_states: int, n_iter: int, *, wanted: str) -> Row:
     """By how much the first gradient makes a fresh process grow, its libraries and its model being there.
 
-    JAX compiles in it, and we load kernels from disk. Told too: the growth by a second gradient of the same size, which
-    needs neither; and the largest memory of the whole process, most of which is libraries on either side.
+    JAX compiles in it, and we load kernels from disk. Told too: how much of it is Numba, which loads the rest of itself
+    and pages of LLVM with the first kernel of a process, whatever that is (JAX starts when it is handed the model); the
+    growth by a second gradient of the same size, which loads and compiles nothing; and the largest memory of the whole
+    process, most of which is libraries on either side.
     """
     shape = height, width, n_states, n_iter
     _our_memory((3, 3, n_states, n_iter))  # compiles what is not on disk yet
@@ -317,6 +324,7 @@ def _memory(height: int, width: int, n_states: int, n_iter: int, *, wanted: str)
         ours_quality=ours["first"],
         peer_quality=theirs.get("first"),
         quality_is=_MEMORY_IS,
+        ours_loading_bytes=ours["loading"],
         ours_again_bytes=ours["again"],
         peer_again_bytes=theirs.get("again"),
         ours_process_bytes=ours["process"],
