@@ -1,0 +1,57 @@
+"""The diamond at every alpha and beta: where exact, relaxed and loopy inference part (Kulesza2007)."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from intarsia._validation import IntArray
+from intarsia.datasets.counterexamples import diamond_graph, diamond_theta
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.inference import InferenceMethod, infer
+from intarsia.inference.belief_propagation import BeliefPropagation
+from intarsia.inference.brute_force import BruteForce
+from intarsia.inference.lp_relaxation import LPRelaxation
+from intarsia.report.page_parts import Axis, Explorer
+
+_METHODS: dict[str, InferenceMethod] = {
+    "exact inference": BruteForce(),
+    "LP relaxation": LPRelaxation(),
+    "parallel max-product": BeliefPropagation(schedule="parallel", decode="beliefs", max_iter=2_000, tol=1e-10),
+}
+WORDS = ("all +1", "all -1", "mixed", "a tie")
+_STRONG = 5000.0  # log lambda, as in `reproduce separability`
+
+
+def diamond_explorer(n_alpha: int = 11, n_beta: int = 51) -> Explorer:
+    """Sliders for alpha and beta from -1 to 1 over answers that the library computes.
+
+    Examples
+    --------
+    >>> explorer = diamond_explorer(3, 5)
+    >>> [explorer.words[word] for word in explorer.answers["exact inference"][2]]         # alpha 1, beta -1 to 1
+    ['a tie', 'all +1', 'all +1', 'all +1', 'all +1']
+    """
+    alphas, betas = np.linspace(-1.0, 1.0, n_alpha), np.linspace(-1.0, 1.0, n_beta)
+    answers = {name: np.empty((n_alpha, n_beta), dtype=np.int64) for name in _METHODS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an answer all the same
+        for i, alpha in enumerate(alphas):
+            for j, beta in enumerate(betas):
+                theta = diamond_theta(float(alpha), float(beta), _STRONG)
+                for name, method in _METHODS.items():
+                    labels = infer(diamond_graph(), theta, method, task="map").assignment
+                    answers[name][i, j] = 3 if abs(alpha + beta) < 1e-9 else _word(labels)
+    # The slope of the paper's example: exact inference says +1, parallel max-product the opposite.
+    start = n_alpha - 1, int(np.abs(betas + 0.95).argmin())
+    axes = (Axis("alpha (A nodes)", alphas.tolist(), start[0]), Axis("beta (B nodes)", betas.tolist(), start[1]))
+    caption = (
+        "Four nodes, neighbours tied strongly to equal labels. Alpha speaks for +1 at the two nodes A, beta at the two "
+        "nodes B."
+    )
+    return Explorer(axes, answers, WORDS, caption)
+
+
+def _word(labels: IntArray | None) -> int:
+    return 2 if labels is None or len(set(labels.tolist())) > 1 else int(labels[0])

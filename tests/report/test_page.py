@@ -1,0 +1,87 @@
+"""The report page as text: escaped, self-contained, and refusing what cannot be shown."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from intarsia.exceptions import InvalidInputError
+from intarsia.report.line_plots import Line
+from intarsia.report.page import render_page, write_page
+from intarsia.report.page_parts import Axis, Curves, Explorer, Picture, Rounded, Section, Table, Words
+
+
+def data_of(html):
+    return json.loads(re.search(r'<script type="application/json">(.*?)</script>', html, flags=re.S)[1])
+
+
+def test_text_is_escaped_everywhere():
+    hostile = "</script><script>alert(1)</script>"
+    parts = [
+        Words(hostile),
+        Table([hostile], [[hostile]], hostile),
+        Curves([Line(hostile, [1.0, 2.0], [1.0, 2.0])], hostile, hostile, hostile),
+        Explorer((Axis(hostile, [0.0]), Axis("b", [0.0])), {hostile: [[0]]}, [hostile], hostile),
+        Picture(Figure(figsize=(1, 1)), hostile, dpi=20),
+    ]
+    page = render_page(hostile, hostile, [Section("one", hostile, hostile, parts, {hostile: hostile})])
+    assert "<script>alert" not in page
+    assert page.count("<script>") == 1  # our own
+
+
+def test_nothing_is_fetched():
+    page = render_page("t", "l", [Section("one", "a", "b", [Picture(Figure(figsize=(1, 1)), "x", dpi=20)])])
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "url(" not in page
+    assert "default-src 'none'" in page
+
+
+def test_cells_of_a_table():
+    html = Table(["x"], [[None], [float("nan")], [True], [2], [np.float64(0.123456)], [Rounded(1.0893389, 7)]]).html()
+    assert re.findall(r"<td[^>]*>(.*?)</td>", html) == ["–", "–", "yes", "2", "0.1235", "1.089339"]
+    assert re.findall(r'data-value="(.*?)"', html) == ["", "", "2", "0.123456", "1.0893389"]
+
+
+def test_a_row_of_another_length_is_refused():
+    with pytest.raises(InvalidInputError, match="a row has 1 cells, but there are 2 columns"):
+        Table(["a", "b"], [[1]]).html()
+
+
+def test_curves_keep_what_can_be_drawn():
+    told = data_of(Curves([Line("a", [0, 1, 10, 100], [1, np.nan, 2, 3])], "x", "y", log_x=True).html())
+    assert told["lines"][0]["x"] == [10.0, 100.0]
+    at = told["lines"][0]["at"]
+    assert at[0] < at[1] <= told["width"]
+    assert "no points" in Curves([Line("a", [], [])], "x", "y").html()
+    with pytest.raises(InvalidInputError, match="2 positions and 1 values"):
+        Curves([Line("a", [1, 2], [1])], "x", "y").html()
+
+
+@pytest.mark.parametrize("values", [[1.0], [5.0, 5.0], [1e-12, 1e12], [-3.0, 0.0, 7.0]])
+def test_every_range_has_ticks_inside(values):
+    html = Curves([Line("a", np.arange(len(values)) + 1.0, values)], "x", "y").html()
+    heights = [float(y) for y in re.findall(r'x1="64" x2="704" y1="([-\d.]+)"', html)]
+    assert heights
+    assert all(30 <= y <= 300 for y in heights)
+
+
+def test_answers_outside_the_words_are_refused():
+    axes = Axis("a", [0.0, 1.0]), Axis("b", [0.0])
+    with pytest.raises(InvalidInputError, match=r"of shape \(2, 1\)"):
+        Explorer(axes, {"m": [[0], [2]]}, ["x", "y"]).html()
+    with pytest.raises(InvalidInputError, match=r"of shape \(2, 1\)"):
+        Explorer(axes, {"m": [[0, 0]]}, ["x", "y"]).html()
+
+
+def test_a_page_that_fails_leaves_the_old_one(tmp_path):
+    path = tmp_path / "report" / "index.html"
+    write_page(path, "old", "l", [])
+    before = path.read_text(encoding="utf-8")
+    with pytest.raises(InvalidInputError):
+        write_page(path, "new", "l", [Section("one", "a", "b", [Table(["a"], [[1, 2]])])])
+    assert path.read_text(encoding="utf-8") == before
+    assert [one.name for one in path.parent.iterdir()] == ["index.html"]
