@@ -1,0 +1,183 @@
+"""The atoms of a ground model: which one each variable is, and the values of those that are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia._validation import FloatArray, frozen
+from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.constants import ConstantTable
+from intarsia.softlogic.linear_rows import Index32
+from intarsia.softlogic.program import LATENT, OBSERVED, TARGET, TRUTH, Predicate, Program
+from intarsia.softlogic.syntax import Atom, Constant
+from intarsia.softlogic.tables import AtomRows, row_keys
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AtomTable:
+    """Which atom each variable of a ground model is.
+
+    Attributes
+    ----------
+    predicates : tuple of Predicate
+        All predicates of the program.
+    start : tuple of int
+        Variables of predicate p are those from `start[p]` to `start[p + 1]`.
+    arguments : tuple of int arrays (n_variables of p, n_arguments of p)
+        Numbers of their constants.
+    is_latent : bool array (n_variables,)
+        Whether a variable is latent, not a target.
+    truth : float array (n_variables,)
+        The true values, NaN where none was given.
+    constants : ConstantTable
+        Names of the numbers.
+
+    Examples
+    --------
+    >>> program = Program().predicate("Nice", 1).target("Nice", ["ann", "bob"]).truth("Nice", [("bob", 0.5)])
+    >>> table, _ = number_atoms(program)
+    >>> table.name(1), table.find("Nice", "bob"), table.truth.tolist()
+    ("Nice('bob')", 1, [nan, 0.5])
+    """
+
+    predicates: tuple[Predicate, ...]
+    start: tuple[int, ...]
+    arguments: tuple[Index32, ...]
+    is_latent: NDArray[np.bool_]
+    truth: FloatArray
+    constants: ConstantTable
+
+    def __len__(self) -> int:
+        return self.start[-1]
+
+    def atom(self, variable: int) -> Atom:
+        """The atom of a variable."""
+        if not 0 <= variable < len(self):
+            raise InvalidInputError(f"AtomTable: there is no variable {variable}, only {len(self)}, numbered from 0.")
+        p = int(np.searchsorted(self.start, variable, side="right")) - 1
+        numbers = self.arguments[p][variable - self.start[p]]
+        return Atom(self.predicates[p].name, tuple(Constant(self.constants.names[n]) for n in numbers))
+
+    def name(self, variable: int) -> str:
+        """The atom of a variable as a text."""
+        return str(self.atom(variable))
+
+    def find(self, predicate: str, *arguments: Any) -> int:
+        """The variable of an atom.
+
+        Raises
+        ------
+        InvalidInputError
+            The atom is neither target nor latent.
+        """
+        p = self.predicate_index(predicate)
+        numbers = np.array([[self.constants.find(str(name)) for name in arguments]], dtype=np.int32)
+        found = np.empty(0, dtype=np.int64)
+        if numbers.size == self.predicates[p].n_arguments and (numbers >= 0).all():
+            found = np.flatnonzero((self.arguments[p] == numbers).all(axis=1))
+        if not found.size:
+            atom = Atom(self.predicates[p].name, tuple(Constant(str(name)) for name in arguments))
+            n = len(self.arguments[p])
+            raise InvalidInputError(
+                f"{atom} is neither a target nor latent. There are {n} such atoms of {self.predicates[p].name}"
+                f"{f', for instance {self.name(self.start[p])}' if n else ''}."
+            )
+        return self.start[p] + int(found[0])
+
+    def predicate_index(self, predicate: str) -> int:
+        """The place of a predicate in `predicates`."""
+        names = [known.name.upper() for known in self.predicates]
+        if str(predicate).upper() not in names:
+            raise InvalidInputError(
+                f"predicate={predicate!r} is not known. Known: {', '.join(known.name for known in self.predicates)}."
+            )
+        return names.index(str(predicate).upper())
+
+    def columns(self, predicate: str) -> list[list[str]]:
+        """Names of the arguments of a predicate's variables, a list for each argument."""
+        names = self.constants.names
+        return [[names[n] for n in column] for column in self.arguments[self.predicate_index(predicate)].T.tolist()]
+
+    def variables(self, predicate: str) -> slice:
+        """Where the variables of a predicate stand."""
+        p = self.predicate_index(predicate)
+        return slice(self.start[p], self.start[p + 1])
+
+    def __repr__(self) -> str:
+        return f"AtomTable({len(self)} variables, {int(self.is_latent.sum())} of them latent)"
+
+
+def number_atoms(program: Program) -> tuple[AtomTable, list[AtomRows]]:
+    """Number the variables of a program, and gather the observed atoms of each predicate.
+
+    Raises
+    ------
+    InvalidInputError
+        An atom is given twice with different truth values, or as observed and as target.
+    """
+    start, arguments, latent, truth, observed = [0], [], [], [], []
+    for predicate in program.predicates:
+        tables = [(role, rows) for role in (OBSERVED, TARGET, LATENT) for rows in program.data(predicate.name, role)]
+        known, free, is_latent = _separated(program, predicate, tables)
+        observed.append(known)
+        arguments.append(frozen(free))
+        latent.append(is_latent)
+        truth.append(_matched(program, predicate, free))
+        start.append(start[-1] + len(free))
+    table = AtomTable(
+        tuple(program.predicates),
+        tuple(start),
+        tuple(arguments),
+        frozen(np.concatenate([np.empty(0, dtype=bool), *latent])),
+        frozen(np.concatenate([np.empty(0), *truth])),
+        program.constants,
+    )
+    return table, observed
+
+
+def _separated(
+    program: Program, predicate: Predicate, tables: list[tuple[str, AtomRows]]
+) -> tuple[AtomRows, Index32, NDArray[np.bool_]]:
+    """Observed atoms, arguments of the others and which are latent; each once, in the order given."""
+    empty = np.empty((0, predicate.n_arguments), dtype=np.int32)
+    everything = np.concatenate([empty, *(rows.arguments for _, rows in tables)])
+    number = {OBSERVED: 0, TARGET: 1, LATENT: 2}
+    role = np.concatenate([np.empty(0, np.int8), *(np.full(len(rows), number[kind], np.int8) for kind, rows in tables)])
+    value = np.concatenate([np.empty(0), *(rows.values for _, rows in tables)])
+    value[role != 0] = 0.0
+    keys = row_keys(everything, len(program.constants))
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if len(first) < len(keys):
+        other = first[inverse]
+        clash = (role[other] != role) | (value[other] != value)
+        if clash.any():
+            row = int(np.argmax(clash))
+            atom = Atom(predicate.name, tuple(Constant(program.constants.names[n]) for n in everything[row]))
+            before, now = ((OBSERVED, TARGET, LATENT)[role[k]] for k in (other[row], row))
+            values = f"with truth {value[other[row]]:g} and {value[row]:g}"
+            how = f"as {before} and as {now}" if before != now else values
+            raise InvalidInputError(f"{atom} is given twice, {how}. Say it once.")
+        keep = np.sort(first)
+        everything, role, value = everything[keep], role[keep], value[keep]
+    known = role == 0
+    return AtomRows(everything[known], value[known]), everything[~known], role[~known] == 2
+
+
+def _matched(program: Program, predicate: Predicate, free: Index32) -> FloatArray:
+    """True values of the variables of a predicate."""
+    found = np.full(len(free), np.nan)
+    tables = program.data(predicate.name, TRUTH)
+    if tables and len(free):
+        n = len(program.constants)
+        together = row_keys(np.concatenate([free, *(rows.arguments for rows in tables)]), n)
+        values = np.concatenate([rows.values for rows in tables])
+        order = np.argsort(together[: len(free)], kind="stable")
+        keys, given = together[: len(free)][order], together[len(free) :]
+        at = np.minimum(np.searchsorted(keys, given), len(keys) - 1)
+        hit = keys[at] == given
+        found[order[at[hit]]] = values[hit]
+    return found

@@ -1,0 +1,121 @@
+"""Groundings as linear rows: what is known goes into the constant, what holds anyway is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia._validation import FloatArray
+from intarsia.softlogic.linear_rows import Index32, LinearRows
+
+# A distance that rounding alone can make.
+ROUNDING = 1e-9
+
+
+def fold_known(
+    row: NDArray[np.int64], atom: Index32, coef: FloatArray, const: FloatArray, n_variables: int, values: FloatArray
+) -> LinearRows:
+    """Rows over variables from entries over atoms, sorted by row; atom `n_variables + k` has the truth `values[k]`.
+
+    Examples
+    --------
+    >>> rows = fold_known(np.array([0, 0]), np.array([0, 3]), np.array([1.0, -1.0]), np.zeros(1), 2, np.array([0, 0.5]))
+    >>> rows.idx.tolist(), rows.coef.tolist(), rows.const.tolist()
+    ([0], [1.0], [-0.5])
+    """
+    free = atom < n_variables
+    known = ~free
+    const = const + np.bincount(row[known], coef[known] * values[atom[known] - n_variables], minlength=len(const))
+    ptr = np.zeros(len(const) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(row[free], minlength=len(const)), out=ptr[1:])
+    return LinearRows(ptr, atom[free].astype(np.int32), coef[free], const)
+
+
+def largest(rows: LinearRows) -> FloatArray:
+    """The largest value of each row over the unit box.
+
+    Examples
+    --------
+    >>> largest(LinearRows([0, 2, 2], [0, 1], [2.0, -1.0], [0.5, 1.0])).tolist()
+    [2.5, 1.0]
+    """
+    row = np.repeat(np.arange(rows.n_rows), np.diff(rows.ptr))
+    return rows.const + np.bincount(row, np.maximum(rows.coef, 0.0), minlength=rows.n_rows)
+
+
+def negative(rows: LinearRows) -> LinearRows:
+    """Minus every row."""
+    return LinearRows(rows.ptr, rows.idx, -rows.coef, -rows.const)
+
+
+def select(rows: LinearRows, keep: NDArray[np.bool_]) -> LinearRows:
+    """Some of the rows."""
+    if keep.all():
+        return rows
+    lengths = np.diff(rows.ptr)
+    entries = np.repeat(keep, lengths)
+    ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
+    return LinearRows(ptr, rows.idx[entries], rows.coef[entries], rows.const[keep])
+
+
+def is_violable(rows: LinearRows) -> NDArray[np.bool_]:
+    """Which rows have a variable and can be above 0 somewhere in the unit box."""
+    found: NDArray[np.bool_] = (largest(rows) > ROUNDING) & (np.diff(rows.ptr) > 0)
+    return found
+
+
+def violable(rows: LinearRows) -> LinearRows:
+    """Rows that have a variable and can be above 0 somewhere in the unit box."""
+    return select(rows, is_violable(rows))
+
+
+def distinct(rows: LinearRows, both_signs: bool) -> LinearRows:
+    """Each row once; with `both_signs` a row and minus that row are the same.
+
+    Examples
+    --------
+    >>> rows = LinearRows([0, 2, 4], [0, 1, 0, 1], [1.0, -1.0, -1.0, 1.0], [0.0, 0.0])
+    >>> distinct(rows, both_signs=True).n_rows, distinct(rows, both_signs=False).n_rows
+    (1, 2)
+    """
+    keep = np.zeros(rows.n_rows, dtype=bool)
+    lengths = np.diff(rows.ptr)
+    for length in np.unique(lengths):
+        which = np.flatnonzero(lengths == length)
+        entries = rows.ptr[which][:, None] + np.arange(length)
+        coef, const = rows.coef[entries], rows.const[which][:, None]
+        if both_signs and length:
+            sign = np.sign(coef[:, :1])
+            coef, const = coef * sign, const * sign
+        # Adding 0 makes -0 and 0 one number.
+        table = np.concatenate([rows.idx[entries], coef, const], axis=1) + 0.0
+        _, first = np.unique(table, axis=0, return_index=True)
+        keep[which[first]] = True
+    return select(rows, keep)
+
+
+@dataclass
+class RowCollector:
+    """Rows of many rules, put together at the end."""
+
+    rows: list[LinearRows] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+
+    def add(self, rows: LinearRows, group: int) -> int:
+        """Take rows of a rule; returns how many."""
+        if rows.n_rows:
+            self.rows.append(rows)
+            self.groups.append(group)
+        return rows.n_rows
+
+    def together(self) -> tuple[LinearRows, Index32]:
+        """All rows, and the rule of each."""
+        if not self.rows:
+            return LinearRows.empty(), np.empty(0, dtype=np.int32)
+        lengths = np.concatenate([np.diff(rows.ptr) for rows in self.rows])
+        group = np.repeat(np.array(self.groups, dtype=np.int32), [rows.n_rows for rows in self.rows])
+        parts = [np.concatenate([getattr(rows, name) for rows in self.rows]) for name in ("idx", "coef", "const")]
+        self.rows.clear()
+        return LinearRows(np.concatenate([[0], np.cumsum(lengths)]), *parts), group

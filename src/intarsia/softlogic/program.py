@@ -1,0 +1,232 @@
+"""A program of soft logic: predicates, rules and data, said in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from intarsia._validation import check_choice, check_number
+from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.constants import ConstantTable
+from intarsia.softlogic.rules import read_rule
+from intarsia.softlogic.syntax import ArithmeticRule, Atom, LogicalRule, Rule
+from intarsia.softlogic.tables import AtomRows, backend_of, read_table
+
+# What data say of an atom.
+OBSERVED, TARGET, LATENT, TRUTH = "observed", "target", "latent", "truth"
+ROLES = (OBSERVED, TARGET, LATENT, TRUTH)
+_NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A relation between things.
+
+    Attributes
+    ----------
+    name : str
+        As it was declared; rules may spell it in other letters (`KNOWS`, `Knows`).
+    n_arguments : int
+        How many things it relates.
+    closed : bool or None
+        True: atoms that are not observed are false. False: atoms that are neither observed nor targets are missing.
+        None: closed unless there are targets or latent atoms.
+
+    Examples
+    --------
+    >>> Predicate("Knows", 2)
+    Predicate(name='Knows', n_arguments=2, closed=None)
+    """
+
+    name: str
+    n_arguments: int
+    closed: bool | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluator that a program asks for.
+
+    Examples
+    --------
+    >>> Evaluation("Knows", "DiscreteEvaluator").options
+    {}
+    """
+
+    predicate: str
+    evaluator: str
+    options: Mapping[str, Any]
+
+    def __init__(self, predicate: str, evaluator: str, options: Mapping[str, Any] | None = None) -> None:
+        object.__setattr__(self, "predicate", predicate)
+        object.__setattr__(self, "evaluator", evaluator)
+        object.__setattr__(self, "options", dict(options or {}))
+
+
+class Program:
+    """Predicates, rules and data of a soft-logic model; every method returns the program, so that calls can be chained.
+
+    Declare predicates before the rules and data that use them. Atoms that are observed have fixed truth values;
+    targets and latent atoms are what inference finds, and only targets have a truth to learn from. Predicate names
+    may be spelled in other letters than declared, as in PSL.
+
+    Raises
+    ------
+    InvalidInputError
+        A rule cannot be read, names an unknown predicate (the nearest is named) or gives it another number of
+        arguments; a table does not fit its predicate; a truth value is outside [0, 1].
+
+    Examples
+    --------
+    >>> program = (
+    ...     Program()
+    ...     .predicate("Likes", 2)
+    ...     .predicate("Knows", 2)
+    ...     .rule("1: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2")
+    ...     .rule("Knows(A, B) = Knows(B, A) .")
+    ...     .observe("Likes", [("ann", "chess"), ("bob", "chess", 0.8)])
+    ...     .target("Knows", [("ann", "bob"), ("bob", "ann")])
+    ... )
+    >>> program
+    Program(2 predicates, 2 rules, 2 observed atoms, 2 targets)
+    """
+
+    def __init__(self) -> None:
+        self.constants = ConstantTable()
+        self.evaluations: list[Evaluation] = []
+        self.options: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.backend: Any = None  # answers come back as tables of the kind that questions came in
+        self._predicates: dict[str, Predicate] = {}
+        self._rules: list[Rule] = []
+        self._data: dict[str, dict[str, list[AtomRows]]] = {}
+
+    # ---------------------------------------------------------------- what there is
+
+    @property
+    def predicates(self) -> list[Predicate]:
+        """Predicates in the order of their declaration."""
+        return list(self._predicates.values())
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Rules in their order; the groups of the ground model are numbered like them."""
+        return list(self._rules)
+
+    def find_predicate(self, name: str) -> Predicate:
+        """The predicate of a name, in any spelling; an unknown one raises with the nearest."""
+        key = str(name).upper()
+        if key not in self._predicates:
+            try:
+                check_choice(str(name), [known.name for known in self.predicates], "predicate")
+            except InvalidInputError as error:
+                raise InvalidInputError(str(error)) from None
+        return self._predicates[key]
+
+    def data(self, predicate: str, role: str) -> list[AtomRows]:
+        """Tables of one predicate, one for each time that data were given."""
+        return self._data[self.find_predicate(predicate).name.upper()][role]
+
+    def n_atoms(self, role: str) -> int:
+        """How many rows were given as "observed", "target", "latent" or "truth"."""
+        return sum(len(rows) for tables in self._data.values() for rows in tables[role])
+
+    def is_closed(self, predicate: Predicate) -> bool:
+        """Whether atoms of a predicate that are not observed are false."""
+        if predicate.closed is not None:
+            return predicate.closed
+        return not any(len(rows) for role in (TARGET, LATENT) for rows in self.data(predicate.name, role))
+
+    # ---------------------------------------------------------------- building
+
+    def predicate(self, name: str, n_arguments: int, closed: bool | None = None) -> Program:
+        """Declare a predicate.
+
+        Parameters
+        ----------
+        name : str
+            Letters, digits, `_` and `$`, beginning with none of the digits.
+        n_arguments : int
+            At least 1.
+        closed : bool, optional
+            See `Predicate`.
+        """
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"predicate {name!r:.60}: a name consists of letters, digits, '_' and '$' and begins with no digit. "
+                f"Choose another."
+            )
+        check_number(n_arguments, f"predicate {name}: n_arguments", low=1, high=100, integer=True)
+        key = name.upper()
+        new = Predicate(name, int(n_arguments), closed)
+        old = self._predicates.get(key)
+        if old is not None and old != new:
+            raise InvalidInputError(
+                f"predicate {name}: it is already declared with {old.n_arguments} arguments as {old.name}. Names that "
+                f"differ in capital letters only are the same."
+            )
+        self._predicates[key] = new
+        self._data.setdefault(key, {role: [] for role in ROLES})
+        return self
+
+    def rule(self, rule: str | Rule, where: str = "rule") -> Program:
+        """Add a rule, as a text in PSL's language or as `read_rule` made it."""
+        made = rule if isinstance(rule, (LogicalRule, ArithmeticRule)) else read_rule(rule, where)
+        for atom in made.atoms:
+            self._check_atom(atom, f"{where} {made.text!r:.200}")
+        self._rules.append(made)
+        return self
+
+    def observe(self, predicate: str, table: Any) -> Program:
+        """Add atoms whose truth is known; a last column has their truth values, which are 1 without it."""
+        return self._add(predicate, OBSERVED, table)
+
+    def target(self, predicate: str, table: Any) -> Program:
+        """Add atoms whose truth is asked for; a column of truth values is not looked at."""
+        return self._add(predicate, TARGET, table)
+
+    def latent(self, predicate: str, table: Any) -> Program:
+        """Add atoms that are neither known nor asked for, but whose truth takes part."""
+        return self._add(predicate, LATENT, table)
+
+    def truth(self, predicate: str, table: Any) -> Program:
+        """Add the true values of targets, to learn from and to evaluate with."""
+        return self._add(predicate, TRUTH, table)
+
+    def add_rows(self, predicate: str, role: str, rows: AtomRows) -> Program:
+        """Add atoms that were read before, with numbers from this program's constants."""
+        found = self.find_predicate(predicate)
+        if found.closed and role in (TARGET, LATENT) and len(rows):
+            raise InvalidInputError(
+                f"{found.name} is closed, so it has no {role} atoms. Declare it with closed=False, or observe them."
+            )
+        self._data[found.name.upper()][role].append(rows)
+        return self
+
+    def _add(self, predicate: str, role: str, table: Any) -> Program:
+        found = self.find_predicate(predicate)
+        method = {OBSERVED: "observe"}.get(role, role)
+        rows = read_table(table, found.n_arguments, self.constants, f"Program.{method}({found.name})")
+        if self.backend is None:
+            self.backend = backend_of(table)
+        return self.add_rows(predicate, role, rows)
+
+    def _check_atom(self, atom: Atom, where: str) -> None:
+        try:
+            found = self.find_predicate(atom.predicate)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{where}: {error}") from None
+        if len(atom.arguments) != found.n_arguments:
+            raise InvalidInputError(
+                f"{where}: {atom} has {len(atom.arguments)} arguments, but {found.name} was declared with "
+                f"{found.n_arguments}."
+            )
+
+    def __repr__(self) -> str:
+        n_latent = self.n_atoms(LATENT)
+        return (
+            f"Program({len(self._predicates)} predicates, {len(self._rules)} rules, {self.n_atoms(OBSERVED)} observed "
+            f"atoms, {self.n_atoms(TARGET)} targets{f', {n_latent} latent' if n_latent else ''})"
+        )
