@@ -4,6 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from intarsia.cli import main
+from intarsia.exceptions import MissingDataError
 from intarsia.experiments import reproduction
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 
@@ -78,3 +79,35 @@ def test_unknown_names_and_missing_data(tmp_path, capsys, monkeypatch):
     err = capsys.readouterr().err
     assert "weizmann" in err
     assert "Traceback" not in err
+
+
+def test_all_of_them_on_one_page(made, tmp_path, capsys, monkeypatch):
+    def load(name, quick, data):
+        if name == "lost":
+            raise MissingDataError("no pictures of cats here")
+        return loaded("made", quick, data)
+
+    loaded = reproduction.load_experiment
+    monkeypatch.setattr(reproduction, "load_experiment", load)
+    monkeypatch.setattr(reproduction, "EXPERIMENTS", ("made", "lost"))
+    arguments = ("--all", "--quick", "--output", str(tmp_path / "out"), "--report", str(tmp_path / "page"))
+    assert run(*arguments) == 0
+    out, err = capsys.readouterr()
+    assert "lost is left out: no pictures of cats here" in err
+    page = tmp_path / "page" / "index.html"
+    assert str(page) in out
+    text = page.read_text(encoding="utf-8")
+    assert "row a" in text
+    assert "no pictures of cats here" in text
+    assert "Small version" in text
+    assert (tmp_path / "out" / "made-quick" / "a.json").exists()
+    assert run(*arguments, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document.keys() == {"name", "experiments", "left_out"}
+    assert made == ["a"]  # the second time nothing was left to run
+
+
+@pytest.mark.parametrize("arguments", [(), ("made", "--all"), ("--all", "--only", "a")])
+def test_one_name_or_all(made, arguments, capsys):
+    assert run(*arguments) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -77,6 +77,12 @@ def check_folder_of(path: Path | None) -> None:
         raise InvalidInputError(f"{path} is a folder; give the name of a file.")
 
 
+def check_folder(path: Path | None) -> None:
+    """Raise before any work is done if a folder could not be made because a file is there."""
+    if path is not None and path.exists() and not path.is_dir():
+        raise NotADirectoryError(20, "is a file; give a folder", str(path))
+
+
 def number(value: float | None, digits: int = 6) -> str:
     """Write a number for a table."""
     if value is None or math.isnan(value):

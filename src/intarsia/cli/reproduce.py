@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.output import note, number, save_json, show_table, write_json
+from intarsia.cli.output import check_folder, note, number, save_json, show_table, write_json
+from intarsia.exceptions import InvalidInputError, MissingDataError
+
+if TYPE_CHECKING:
+    from intarsia.experiments.reproduction import Experiment, Finding
 
 
 def reproduce_command(
-    name: Annotated[str, typer.Argument(help="Which table or figure.", show_default=False)],
+    name: Annotated[str | None, typer.Argument(help="Which table or figure.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them; what has no data here is left out.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, within two minutes.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; by default $INTARSIA_DATA.")] = None,
     output: Annotated[
@@ -19,6 +25,7 @@ def reproduce_command(
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only tasks whose key or label contains this text.")] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Run nothing; rows and figures of what is there.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Folder for a page with all rows and pictures.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """A table or figure of a paper beside ours.
@@ -27,28 +34,78 @@ def reproduce_command(
     separability, margin, chunking, citations, ocr. Each row is kept as soon as it is done, so a run that was ended
     goes on where it was when the command is given again.
 
-    Example: `intarsia reproduce denoising --quick`
+    Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --quick --report report`
     """
+    from intarsia.experiments.reproduction import EXPERIMENTS
+
+    if everything == (name is not None):
+        raise InvalidInputError("reproduce: give the name of one table or figure, or --all.")
+    if everything and only is not None:
+        raise InvalidInputError("reproduce: --only chooses among the tasks of one name; leave out --all or --only.")
+    check_folder(report)
+    done, left_out = [], {}
+    for one in EXPERIMENTS if name is None else [name]:
+        beside = one + ("-quick" if quick else "")
+        folder = Path("reproduce") / beside if output is None else output / beside if everything else output
+        try:
+            done.append(_run(one, quick, data, folder, only, draw))
+        except MissingDataError as missing:
+            if not everything:
+                raise
+            note(f"{one} is left out: {missing}")
+            left_out[one] = str(missing)
+    page = None if report is None else _write_report(report, done, left_out, quick)
+    if json:
+        documents = [each.document for each in done]
+        write_json(documents[0] if not everything else {"name": "all", "experiments": documents, "left_out": left_out})
+        return
+    for each in done:
+        _show(each.experiment.title, each.document["rows"], each.experiment.data)
+        for picture in each.pictures:
+            typer.echo(f"Picture: {picture}")
+    if page is not None:
+        typer.echo(f"Report: {page}")
+
+
+@dataclass(frozen=True)
+class _Done:
+    experiment: Experiment
+    found: dict[str, Finding]
+    document: dict[str, Any]
+    pictures: list[Path]
+
+
+def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | None, draw: bool) -> _Done:
     from intarsia.experiments.reproduction import choose_tasks, load_experiment, load_findings, run_tasks
 
     experiment = load_experiment(name, quick=quick, data=data)
     tasks = choose_tasks(experiment, only)
-    folder = output if output is not None else Path("reproduce") / (name + ("-quick" if quick else ""))
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(20, "is a file; give a folder", str(folder))
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not draw:
         run_tasks(tasks, folder, report=note)
     found = load_findings(experiment.tasks, folder)
     document = {"name": name, "rows": experiment.rows(found), "data": experiment.data}
     save_json(folder / f"{name}-rows.json", document)
-    pictures = _draw(experiment.figures(found), folder)
-    if json:
-        write_json(document)
-        return
-    _show(experiment.title, document["rows"], experiment.data)
-    for picture in pictures:
-        typer.echo(f"Picture: {picture}")
+    return _Done(experiment, found, document, _draw(experiment.figures(found), folder))
+
+
+def _write_report(folder: Path, done: list[_Done], left_out: dict[str, str], quick: bool) -> Path:
+    from intarsia.experiments.diamond_explorer import diamond_section
+    from intarsia.experiments.result_pages import experiment_section, left_out_section
+    from intarsia.report.page import write_page
+
+    sections = []
+    for one in done:
+        sections.append(experiment_section(one.experiment, one.found, one.pictures, quick))
+        if one.experiment.name == "separability":
+            sections.append(diamond_section())
+    if left_out:
+        sections.append(left_out_section(left_out))
+    page = folder / "index.html"
+    lead = "Tables and figures of five papers, every row beside the paper's own; what was not run says so."
+    write_page(page, "Intarsia beside the papers", lead, sections)
+    return page
 
 
 def _draw(figures: dict[str, Any], folder: Path) -> list[Path]:

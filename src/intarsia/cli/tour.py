@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from intarsia.cli.output import (
+    check_folder,
     check_folder_of,
     difference,
     log_partition_text,
@@ -31,8 +32,7 @@ def tour_command(
     from intarsia.experiments.tour import run_tour
     from intarsia.report.plots import save_figure
 
-    if output.exists() and not output.is_dir():
-        raise NotADirectoryError(20, "is a file; give a folder", str(output))
+    check_folder(output)
     output.mkdir(parents=True, exist_ok=True)
     picture = output / "inference.png"
     check_folder_of(picture)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ from intarsia.inference import InferenceMethod, infer
 from intarsia.inference.belief_propagation import BeliefPropagation
 from intarsia.inference.brute_force import BruteForce
 from intarsia.inference.lp_relaxation import LPRelaxation
-from intarsia.report.page_parts import Axis, Explorer
+from intarsia.report.page_parts import Axis, Explorer, Section
 
 _METHODS: dict[str, InferenceMethod] = {
     "exact inference": BruteForce(),
@@ -51,6 +52,19 @@ def diamond_explorer(n_alpha: int = 11, n_beta: int = 51) -> Explorer:
         "nodes B."
     )
     return Explorer(axes, answers, WORDS, caption)
+
+
+def diamond_section() -> Section:
+    """The section of the report with the sliders."""
+    start = time.perf_counter()
+    explorer = diamond_explorer()
+    facts = {
+        "Coupling of neighbours": f"log lambda {_STRONG:g}",
+        "Seed": "none, nothing is random",
+        "Seconds": f"{time.perf_counter() - start:.1f}",
+    }
+    asked = "Three ways to the best labelling of the same four nodes: where do they part?"
+    return Section("diamond", "The diamond", asked, [explorer], facts)
 
 
 def _word(labels: IntArray | None) -> int:

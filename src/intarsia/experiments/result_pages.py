@@ -70,6 +70,18 @@ def experiment_section(
     )
 
 
+def left_out_section(reasons: Mapping[str, str]) -> Section:
+    """What could not be run, and why.
+
+    Examples
+    --------
+    >>> left_out_section({"horses": "no pictures here"}).title
+    'Left out'
+    """
+    table = Table(["experiment", "reason"], [[name, reason] for name, reason in reasons.items()])
+    return Section("left-out", "Left out", "Experiments whose data are not on this machine.", [table])
+
+
 def common_settings(settings: list[dict[str, Any]]) -> dict[str, Any]:
     """What all of them have in common.
 
