@@ -140,7 +140,7 @@ class _Reader:
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            self._source.fail(self.here.start, f"more than {_DEEPEST} parentheses inside each other.")
+            self._source.fail(self.here.start, f"nested more than {_DEEPEST} deep. Write a simpler rule.")
 
     # ---------------------------------------------------------------- a whole rule
 
@@ -355,8 +355,12 @@ class _Reader:
         if token.kind == "number":
             self._at += 1
             return Linear([], Number(float(token.text)))
-        if self._take("-"):
-            return Linear().minus(self._factor())
+        if self._is("-"):
+            self._deeper()
+            self._at += 1
+            inside = self._factor()
+            self._depth -= 1
+            return Linear().minus(inside)
         if self._take("|"):
             name = self._name("a sum variable after '|'")
             self._need("|")
