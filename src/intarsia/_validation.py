@@ -87,13 +87,14 @@ def check_choice(value: str, choices: Iterable[str], name: str) -> str:
 
 def _likeness(given: str, name: str) -> float:
     """How likely `given` is a misspelling of `name` (shared letters) or short for it ("trw", "jt")."""
+    given, name = given.lower(), name.lower()
     taken, at = 0, 0
-    for letter in given.lower():
+    for letter in given:
         at = name.find(letter, at) + 1
         if at == 0:
             break
         taken += 1
-    return 0.5 * difflib.SequenceMatcher(None, given.lower(), name).ratio() + 0.5 * taken / max(len(given), 1)
+    return 0.5 * difflib.SequenceMatcher(None, given, name).ratio() + 0.5 * taken / max(len(given), 1)
 
 
 def check_number(

@@ -108,7 +108,7 @@ def row_keys(arguments: Index32, n_constants: int) -> IntArray:
 def _columns(table: Any, n_arguments: int, where: str) -> list[Any]:
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        columns = [_column(frame[name]) for name in frame.columns]
+        columns = [_column(series) for series in frame.iter_columns()]
     elif isinstance(table, Mapping):
         columns = list(table.values())
         if len({len(column) for column in columns}) > 1:
