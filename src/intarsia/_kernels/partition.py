@@ -1,0 +1,815 @@
+"""Partitions of records: incremental statistics of clusters, proposals, walks that learn or decode, agglomeration.
+
+Everything is a sum over clusters of features of the cluster's *statistics*, a row of numbers that can be joined: for
+disjoint sets A and B, `T(A + B) = T(A) + T(B) + X(A, B)`, where X holds the pairs across (the last entries are minima
+and maxima, which join likewise). Merging, splitting and moving are one thing: some records MOVED leave cluster `a` for
+cluster `b`, or for a new one (b = -1). That touches the pairs between them and the two clusters and nothing else.
+
+Layout of a row of statistics: number of present pairs; sums of the d pair features; numbers of pairs above a level; for
+each column of codes the number of known records and of agreeing pairs; the sum of c_v^2 / t_v over the true entities v
+(c_v of its t_v records are in the cluster); then, where the model asks for them, d minima and d maxima.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from intarsia._jit import kernel
+from intarsia._validation import FloatArray, IntArray
+
+# Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
+SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL, BETWEEN = range(12)
+# Counters of a walk.
+PROPOSED, VALID, ACCEPTED, RANKED, ERRORS, UPDATES = range(6)
+# How a walk goes on, and how a ranking error is mended.
+BY_MODEL, BY_TRUTH, ALWAYS = range(3)
+PERCEPTRON, MIRA, ADAGRAD = range(3)
+PAIRWISE_F1, B_CUBED_F1, PAIR_ACCURACY = range(3)
+
+EQUAL_METRIC = 1e-12  # differences of F below this are rounding
+EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would go round in circles
+
+
+# Rows of the arrays below: with an array for each the loops took ten times as long to compile. Numba's cache keeps the
+# names of the three tuples, so a change of name needs an empty cache.
+LABEL, AFTER, BEFORE, HEAD, SIZES, SLOTS, PLACE, COUNT = range(8)  # a partition; COUNT holds one number
+MOVED, REST, ORDER, MARK, SIDE, SEEN, TAKEN = range(7)  # scratch lists; the last four are all 0 between calls
+PTR, ATOM, ATOM_PTR, ATOM_IDX, CANNOT_PTR, SOURCE = range(6)  # of each record
+KIND, ARGUMENT, LEVEL = range(3)  # of each feature
+COMPLETE, TRUTH, EXTREMES, SOURCES, LINKED = range(5)  # flags; TRUTH is a column of codes or -1
+NOW, THEN, PRESENT = range(3)  # rows of `totals`
+N_PARTITION, N_LISTS, N_OF_RECORD, N_SPARE_STATS, N_SPARE_PHI = 8, 7, 6, 4, 3
+
+
+class World(NamedTuple):
+    """What is known of the records, read only.
+
+    `rows` has the rows PTR .. SOURCE; `near` the partners of a record and the rows of those pairs; `table` the kinds,
+    arguments and levels of the features; `levels` the columns and levels whose pairs are counted.
+    """
+
+    rows: IntArray
+    near: IntArray
+    ends: IntArray
+    values: FloatArray
+    cannot: IntArray
+    codes: IntArray
+    inverse: FloatArray
+    table: FloatArray
+    levels: FloatArray
+    flags: IntArray
+
+
+class State(NamedTuple):
+    """A partition with statistics and features of its clusters by slot, and scratch.
+
+    Behind the slots `stats` has four rows (of what moves, across, left, joined) and `phi` three (left, joined, change).
+    `totals` are the sums of the metric now and after the move (agreeing pairs, joined pairs, precisions, recalls), and
+    the numbers of present pairs between what moves and what it leaves and joins.
+    """
+
+    part: IntArray
+    lists: IntArray
+    stats: FloatArray
+    phi: FloatArray
+    totals: FloatArray
+
+
+class Proposer(NamedTuple):
+    """Cumulative shares of the three kinds of proposals with the share along pairs and the score of absent pairs."""
+
+    numbers: FloatArray
+    affinity: FloatArray
+
+
+# ---------------------------------------------------------------- membership
+
+
+@kernel
+def _move_record(r, slot, part):
+    """Take a record out of its cluster and put it at the head of another; the lists of slots are not touched."""
+    old, after, before = part[LABEL, r], part[AFTER, r], part[BEFORE, r]
+    if before >= 0:
+        part[AFTER, before] = after
+    else:
+        part[HEAD, old] = after
+    if after >= 0:
+        part[BEFORE, after] = before
+    part[SIZES, old] -= 1
+    first = part[HEAD, slot]
+    part[AFTER, r] = first
+    part[BEFORE, r] = -1
+    if first >= 0:
+        part[BEFORE, first] = r
+    part[HEAD, slot] = r
+    part[LABEL, r] = slot
+    part[SIZES, slot] += 1
+
+
+@kernel
+def relocate(lists, m, b, part):
+    """Move the m records of row MOVED, all of one cluster, to cluster b or to a new one (-1); return their slot."""
+    a = part[LABEL, lists[MOVED, 0]]
+    if b < 0:
+        b = part[SLOTS, part[COUNT, 0]]
+        part[COUNT, 0] += 1
+    for t in range(m):
+        _move_record(lists[MOVED, t], b, part)
+    if part[SIZES, a] == 0:  # the empty slot changes places with the last one in use
+        part[COUNT, 0] -= 1
+        end = part[COUNT, 0]
+        last, here = part[SLOTS, end], part[PLACE, a]
+        part[SLOTS, here] = last
+        part[SLOTS, end] = a
+        part[PLACE, last] = here
+        part[PLACE, a] = end
+    return b
+
+
+@kernel
+def collect(slot, lists, row, m, part):
+    """Write the members of a cluster to a row of lists, from place m on; return the place behind them."""
+    r = part[HEAD, slot]
+    while r >= 0:
+        lists[row, m] = r
+        m += 1
+        r = part[AFTER, r]
+    return m
+
+
+# ---------------------------------------------------------------- statistics
+
+
+@kernel
+def _find_pair(i, j, world):
+    """Row of the features of a pair; -1 if it is absent."""
+    if world.flags[COMPLETE]:
+        low, high, n = min(i, j), max(i, j), world.rows.shape[1] - 1
+        return low * (2 * n - low - 1) // 2 + high - low - 1
+    first, last = world.rows[PTR, i], world.rows[PTR, i + 1]
+    end = last
+    while first < last:
+        middle = (first + last) >> 1
+        if world.near[0, middle] < j:
+            first = middle + 1
+        else:
+            last = middle
+    return world.near[1, first] if first < end and world.near[0, first] == j else -1
+
+
+@kernel
+def _add_pair(stats, out, e, values, levels, low):
+    """Add one present pair; minima begin at `low`, or are not kept (-1)."""
+    d = values.shape[1]
+    stats[out, 0] += 1.0
+    for k in range(d):
+        stats[out, 1 + k] += values[e, k]
+    if low >= 0:
+        for k in range(d):
+            value = values[e, k]
+            if value < stats[out, low + k]:
+                stats[out, low + k] = value
+            if value > stats[out, low + d + k]:
+                stats[out, low + d + k] = value
+    for c in range(levels.shape[1]):
+        if values[e, int(levels[0, c])] > levels[1, c]:
+            stats[out, 1 + d + c] += 1.0
+
+
+@kernel
+def _add_pairs(out, i, row, m, slot, token, below, low, world, state):
+    """Add the pairs of record i with m listed members of a cluster, marked by `token` (`below`: smaller ones)."""
+    first, last = world.rows[PTR, i], world.rows[PTR, i + 1]
+    if world.flags[COMPLETE] or last - first > 4 * m:
+        for t in range(m):
+            j = state.lists[row, t]
+            if not below or j < i:
+                e = _find_pair(i, j, world)
+                if e >= 0:
+                    _add_pair(state.stats, out, e, world.values, world.levels, low)
+    else:
+        for q in range(first, last):
+            j = world.near[0, q]
+            if state.part[LABEL, j] == slot and state.lists[MARK, j] == token and (not below or j < i):
+                _add_pair(state.stats, out, world.near[1, q], world.values, world.levels, low)
+
+
+@kernel
+def _n_added(world):
+    """Number of statistics that are sums."""
+    return 2 + world.values.shape[1] + world.levels.shape[1] + 2 * world.codes.shape[1]
+
+
+@kernel
+def _clear(stats, out, n_added):
+    """Statistics of nothing."""
+    d = (stats.shape[1] - n_added) // 2
+    for s in range(n_added):
+        stats[out, s] = 0.0
+    for k in range(d):
+        stats[out, n_added + k] = np.inf
+        stats[out, n_added + d + k] = -np.inf
+
+
+@kernel
+def _codes_within(out, row, m, world, state):
+    """Known records and agreeing pairs of each column of codes."""
+    base = 1 + world.values.shape[1] + world.levels.shape[1]
+    recall = base + 2 * world.codes.shape[1]
+    for c in range(world.codes.shape[1]):
+        for t in range(m):
+            v = world.codes[state.lists[row, t], c]
+            if v >= 0:
+                seen = state.lists[SEEN, v]
+                state.stats[out, base + 2 * c] += 1.0
+                state.stats[out, base + 2 * c + 1] += seen
+                if c == world.flags[TRUTH]:
+                    state.stats[out, recall] += (2 * seen + 1) * world.inverse[v]  # (c + 1)^2 - c^2
+                state.lists[SEEN, v] += 1
+        for t in range(m):
+            v = world.codes[state.lists[row, t], c]
+            if v >= 0:
+                state.lists[SEEN, v] = 0
+
+
+@kernel
+def _codes_across(out, m, n, world, state):
+    """Agreeing pairs between the m records MOVED and the n records REST, in each column of codes."""
+    base = 1 + world.values.shape[1] + world.levels.shape[1]
+    recall = base + 2 * world.codes.shape[1]
+    for c in range(world.codes.shape[1]):
+        for t in range(m):
+            v = world.codes[state.lists[MOVED, t], c]
+            if v >= 0:
+                state.lists[SEEN, v] += 1
+        for t in range(n):
+            v = world.codes[state.lists[REST, t], c]
+            if v >= 0:
+                seen = state.lists[SEEN, v]
+                state.stats[out, base + 2 * c + 1] += seen
+                if c == world.flags[TRUTH]:
+                    state.stats[out, recall] += 2 * seen * world.inverse[v]
+        for t in range(m):
+            v = world.codes[state.lists[MOVED, t], c]
+            if v >= 0:
+                state.lists[SEEN, v] = 0
+
+
+@kernel
+def _stats_within(out, row, m, slot, token, world, state):
+    """Statistics of some records of a cluster, which bear `token`, from all their pairs."""
+    n_added = _n_added(world)
+    _clear(state.stats, out, n_added)
+    low = n_added if world.flags[EXTREMES] else -1
+    for t in range(m):
+        _add_pairs(out, state.lists[row, t], row, m, slot, token, True, low, world, state)
+    _codes_within(out, row, m, world, state)
+
+
+@kernel
+def _stats_across(out, m, n, slot, world, state):
+    """Statistics of the pairs between the m records MOVED and the n unmarked records REST of a cluster."""
+    n_added = _n_added(world)
+    _clear(state.stats, out, n_added)
+    low = n_added if world.flags[EXTREMES] else -1
+    for t in range(m):
+        _add_pairs(out, state.lists[MOVED, t], REST, n, slot, 0, False, low, world, state)
+    _codes_across(out, m, n, world, state)
+
+
+@kernel
+def _copy(table, to, of):
+    """Copy a row."""
+    for s in range(table.shape[1]):
+        table[to, s] = table[of, s]
+
+
+@kernel
+def _join(stats, out, more, n_added):
+    """Add sums, and join minima and maxima."""
+    d = (stats.shape[1] - n_added) // 2
+    for s in range(n_added):
+        stats[out, s] += stats[more, s]
+    for k in range(n_added, n_added + d):
+        stats[out, k] = min(stats[out, k], stats[more, k])
+        stats[out, k + d] = max(stats[out, k + d], stats[more, k + d])
+
+
+@kernel
+def _features(phi, out, stats, of, size, world):
+    """Features of a cluster from its statistics. Absent pairs have the value 0; a single record has no pairs."""
+    d, n_levels = world.values.shape[1], world.levels.shape[1]
+    low = _n_added(world)
+    n_pairs = 0.5 * size * (size - 1.0)
+    absent = n_pairs - stats[of, 0]
+    for f in range(world.table.shape[1]):
+        kind, k = int(world.table[KIND, f]), int(world.table[ARGUMENT, f])
+        value = 0.0
+        if kind == LOG_SIZE:
+            value = np.log(size)
+        elif kind == SIZE:
+            value = 1.0 if size >= world.table[LEVEL, f] else 0.0
+        elif size < 1.5:
+            value = 0.0
+        elif kind == SUM:
+            value = stats[of, 1 + k]
+        elif kind == BETWEEN:  # what is not within is between: the constant total is added elsewhere
+            value = -stats[of, 1 + k]
+        elif kind == ABSENT:
+            value = absent
+        elif kind == MEAN:
+            value = stats[of, 1 + k] / n_pairs
+        elif kind == LEAST:
+            value = stats[of, low + k]
+            if absent > 0.5 and value > 0.0:
+                value = 0.0
+        elif kind == MOST:
+            value = stats[of, low + d + k]
+            if absent > 0.5 and value < 0.0:
+                value = 0.0
+        elif kind in (EXISTS, FOR_ALL):
+            above = stats[of, 1 + d + k] + (absent if world.levels[1, k] < 0.0 else 0.0)
+            value = 1.0 if above > (0.5 if kind == EXISTS else n_pairs - 0.5) else 0.0
+        else:
+            known, agreeing = stats[of, 1 + d + n_levels + 2 * k], stats[of, 2 + d + n_levels + 2 * k]
+            if known > 1.5:
+                value = agreeing / (0.5 * known * (known - 1.0))
+                if kind == ALL_EQUAL:
+                    value = 1.0 if value > 1.0 - 1e-12 else 0.0
+        phi[out, f] = value
+
+
+@kernel
+def _add_totals(totals, row, stats, of, sign, world):
+    """Add what a cluster gives to the sums of the metric."""
+    if world.flags[TRUTH] >= 0:
+        at = 1 + world.values.shape[1] + world.levels.shape[1] + 2 * world.flags[TRUTH]
+        known, agreeing = stats[of, at], stats[of, at + 1]
+        if known > 0.5:
+            totals[row, 0] += sign * agreeing
+            totals[row, 1] += sign * 0.5 * known * (known - 1.0)
+            totals[row, 2] += sign * (2.0 * agreeing + known) / known
+            totals[row, 3] += sign * stats[of, _n_added(world) - 1]
+
+
+@kernel
+def measure(totals, row, metric, constants):
+    """Performance F from the sums; `constants`: true pairs, known records, pairs of known records."""
+    agreeing, joined = totals[row, 0], totals[row, 1]
+    true_pairs, known, all_pairs = constants[0], constants[1], constants[2]
+    if metric == PAIRWISE_F1:
+        return 2.0 * agreeing / (joined + true_pairs) if joined + true_pairs > 0.5 else 1.0
+    if metric == B_CUBED_F1:
+        precision, recall = totals[row, 2], totals[row, 3]
+        return 2.0 * precision * recall / (known * (precision + recall)) if known > 0.5 else 1.0
+    return 1.0 - (joined + true_pairs - 2.0 * agreeing) / all_pairs if all_pairs > 0.5 else 1.0
+
+
+@kernel
+def rebuild(world, state):
+    """Statistics, features and sums of all clusters from nothing."""
+    for s in range(4):
+        state.totals[NOW, s] = 0.0
+    for c in range(state.part[COUNT, 0]):
+        slot = state.part[SLOTS, c]
+        m = collect(slot, state.lists, REST, 0, state.part)
+        _stats_within(slot, REST, m, slot, 0, world, state)
+        _features(state.phi, slot, state.stats, slot, float(m), world)
+        _add_totals(state.totals, NOW, state.stats, slot, 1.0, world)
+
+
+# ---------------------------------------------------------------- one move
+
+
+@kernel
+def is_allowed(m, b, world, state):
+    """Whether the records MOVED may join cluster b: no cannot-link between them, no source twice."""
+    part, lists = state.part, state.lists
+    good = True
+    if b >= 0 and world.cannot.shape[0] > 0:
+        for t in range(m):
+            r = lists[MOVED, t]
+            for q in range(world.rows[CANNOT_PTR, r], world.rows[CANNOT_PTR, r + 1]):
+                good = good and part[LABEL, world.cannot[q]] != b
+    if b >= 0 and world.flags[SOURCES] and good:
+        for t in range(m):
+            source = world.rows[SOURCE, lists[MOVED, t]]
+            if source >= 0:
+                lists[TAKEN, source] = 1
+        r = part[HEAD, b]
+        while r >= 0:
+            source = world.rows[SOURCE, r]
+            good = good and (source < 0 or lists[TAKEN, source] == 0)
+            r = part[AFTER, r]
+        for t in range(m):
+            source = world.rows[SOURCE, lists[MOVED, t]]
+            if source >= 0:
+                lists[TAKEN, source] = 0
+    return good
+
+
+@kernel
+def _take_away(left, within, across, n_rest, a, world, state):
+    """Statistics of the records REST that remain of cluster a."""
+    n_added, stats = _n_added(world), state.stats
+    anew = n_rest < 2
+    for s in range(n_added):
+        stats[left, s] = stats[a, s] - stats[within, s] - stats[across, s]
+    for k in range(n_added, stats.shape[1]):
+        stats[left, k] = stats[a, k]
+        # an extreme goes away with the records, or may: only then all pairs that remain are looked at
+        anew = anew or stats[within, k] == stats[a, k] or stats[across, k] == stats[a, k]
+    if anew:
+        _stats_within(left, REST, n_rest, a, 0, world, state)
+
+
+@kernel
+def evaluate(m, b, world, state):
+    """Change of features and of the metric's sums, were the records MOVED to join cluster b or a new one (-1)."""
+    part, lists, stats, phi, totals = state
+    a = part[LABEL, lists[MOVED, 0]]
+    n, n_added = part.shape[1], _n_added(world)
+    within, across, left, joined = n, n + 1, n + 2, n + 3
+    left_phi, joined_phi, change = n, n + 1, n + 2
+    n_rest = part[SIZES, a] - m
+    n_joined = part[SIZES, b] if b >= 0 else 0
+    totals[PRESENT, 0] = totals[PRESENT, 1] = 0.0
+    for s in range(4):
+        totals[THEN, s] = totals[NOW, s]
+    _add_totals(totals, THEN, stats, a, -1.0, world)
+    if n_rest == 0:
+        _copy(stats, within, a)
+    else:
+        for t in range(m):
+            lists[MARK, lists[MOVED, t]] = 1
+        rest, r = 0, part[HEAD, a]
+        while r >= 0:
+            if lists[MARK, r] == 0:
+                lists[REST, rest] = r
+                rest += 1
+            r = part[AFTER, r]
+        _stats_within(within, MOVED, m, a, 1, world, state)
+        _stats_across(across, m, n_rest, a, world, state)
+        totals[PRESENT, 0] = stats[across, 0]
+        _take_away(left, within, across, n_rest, a, world, state)
+        for t in range(m):
+            lists[MARK, lists[MOVED, t]] = 0
+        _features(phi, left_phi, stats, left, float(n_rest), world)
+        _add_totals(totals, THEN, stats, left, 1.0, world)
+    _copy(stats, joined, within)
+    if n_joined > 0:
+        collect(b, lists, REST, 0, part)
+        _stats_across(across, m, n_joined, b, world, state)
+        totals[PRESENT, 1] = stats[across, 0]
+        _join(stats, joined, b, n_added)
+        _join(stats, joined, across, n_added)
+        _add_totals(totals, THEN, stats, b, -1.0, world)
+    _features(phi, joined_phi, stats, joined, float(n_joined + m), world)
+    _add_totals(totals, THEN, stats, joined, 1.0, world)
+    for f in range(phi.shape[1]):
+        value = phi[joined_phi, f] - phi[a, f]
+        if n_rest > 0:
+            value += phi[left_phi, f]
+        if n_joined > 0:
+            value -= phi[b, f]
+        phi[change, f] = value
+
+
+@kernel
+def _gain(weights, state):
+    """Change of the score by the move that was just evaluated."""
+    gain, change = 0.0, state.phi.shape[0] - 1
+    for f in range(weights.shape[0]):
+        gain += weights[f] * state.phi[change, f]
+    return gain
+
+
+@kernel
+def commit(m, b, state):
+    """Make the move that was just evaluated; return the slot of the records."""
+    part, lists, stats, phi, totals = state
+    n = part.shape[1]
+    a = part[LABEL, lists[MOVED, 0]]
+    if part[SIZES, a] > m:
+        _copy(stats, a, n + 2)
+        _copy(phi, a, n)
+    b = relocate(lists, m, b, part)
+    _copy(stats, b, n + 3)
+    _copy(phi, b, n + 1)
+    _copy(totals, NOW, THEN)
+    return b
+
+
+# ---------------------------------------------------------------- proposals
+
+
+@kernel
+def _affinity(g, m, side, world, lists, proposer):
+    """Score of the pairs between an atom and those of the m records REST that are on a side."""
+    score = 0.0
+    for u in range(world.rows[ATOM_PTR, g], world.rows[ATOM_PTR, g + 1]):
+        for t in range(m):
+            q = lists[REST, t]
+            if lists[SIDE, world.rows[ATOM, q]] == side:
+                e = _find_pair(world.rows[ATOM_IDX, u], q, world)
+                score += proposer.affinity[e] if e >= 0 else proposer.numbers[4]
+    return score
+
+
+@kernel
+def _gather_atoms(i, j, world, state):
+    """Records of the clusters of i and j into REST, their other atoms into ORDER; i's side is 1, j's is 2."""
+    part, lists = state.part, state.lists
+    m = collect(part[LABEL, i], lists, REST, 0, part)
+    if part[LABEL, i] != part[LABEL, j]:
+        m = collect(part[LABEL, j], lists, REST, m, part)
+    lists[SIDE, world.rows[ATOM, i]] = 1
+    lists[SIDE, world.rows[ATOM, j]] = 2
+    n = 0
+    for t in range(m):
+        g = world.rows[ATOM, lists[REST, t]]
+        if lists[SIDE, g] == 0:
+            lists[SIDE, g] = -1
+            lists[ORDER, n] = g
+            n += 1
+    return m, n
+
+
+@kernel
+def allocate(rng, i, j, sequential, world, state, proposer):
+    """Allocate the atoms of the clusters of i and j to two sides, i's and j's; return the log-probability.
+
+    If they are one cluster, the sides are drawn and MOVED gets the smaller; the second result is its size. If not, the
+    probability is that of the two clusters as they are, and nothing is moved. The order of a sequential allocation is
+    uniform whichever it is, so that it cancels between a split and the merge that undoes it.
+    """
+    part, lists = state.part, state.lists
+    a, split = part[LABEL, i], part[LABEL, i] == part[LABEL, j]
+    m, n = _gather_atoms(i, j, world, state)
+    log_probability = 0.0
+    for t in range(n):
+        if sequential:
+            s = t + int(rng.random() * (n - t))
+            g = lists[ORDER, s]
+            lists[ORDER, s] = lists[ORDER, t]
+            odds = _affinity(g, m, 1, world, lists, proposer) - _affinity(g, m, 2, world, lists, proposer)
+            p = 1.0 / (1.0 + np.exp(-min(max(odds, -30.0), 30.0)))  # no allocation is impossible
+        else:
+            g, p = lists[ORDER, t], 0.5
+        if split:
+            first = rng.random() < p
+        else:
+            first = part[LABEL, world.rows[ATOM_IDX, world.rows[ATOM_PTR, g]]] == a
+        lists[SIDE, g] = 1 if first else 2
+        log_probability += np.log(p if first else 1.0 - p)
+    n_moved = 0
+    if split:
+        ones = 0
+        for t in range(m):
+            ones += lists[SIDE, world.rows[ATOM, lists[REST, t]]] == 1
+        smaller = 1 if 2 * ones <= m else 2
+        for t in range(m):
+            if lists[SIDE, world.rows[ATOM, lists[REST, t]]] == smaller:
+                lists[MOVED, n_moved] = lists[REST, t]
+                n_moved += 1
+    for t in range(m):
+        lists[SIDE, world.rows[ATOM, lists[REST, t]]] = 0
+    return log_probability, n_moved
+
+
+@kernel
+def _draw_pair(rng, proposer, world, n):
+    """Two different records, along a listed pair or any; the distribution does not depend on the partition."""
+    if rng.random() < proposer.numbers[3]:
+        e = int(rng.random() * world.ends.shape[0])
+        turn = int(rng.random() < 0.5)
+        return world.ends[e, turn], world.ends[e, 1 - turn]
+    i = int(rng.random() * n)
+    j = int(rng.random() * (n - 1))
+    return i, j + int(j >= i)
+
+
+@kernel
+def propose(rng, world, state, proposer):
+    """Draw a move into MOVED: number of records, cluster, log backward/forward so far, whether it moves one atom.
+
+    No records, if nothing can be done with the pair drawn.
+    """
+    part, lists = state.part, state.lists
+    n = part.shape[1]
+    u = rng.random()
+    kind = 0
+    while kind < 2 and u >= proposer.numbers[kind]:
+        kind += 1
+    i, j = _draw_pair(rng, proposer, world, n)
+    a, b = part[LABEL, i], part[LABEL, j]
+    m, target, log_ratio = 0, b, 0.0
+    if world.rows[ATOM, i] != world.rows[ATOM, j]:
+        if kind == 2:
+            g = world.rows[ATOM, i]
+            for q in range(world.rows[ATOM_PTR, g], world.rows[ATOM_PTR, g + 1]):
+                lists[MOVED, m] = world.rows[ATOM_IDX, q]
+                m += 1
+            target = -1 if a == b else b
+        elif a == b:
+            log_probability, m = allocate(rng, i, j, kind == 1, world, state, proposer)
+            target, log_ratio = -1, -log_probability
+        else:
+            if kind == 0 and not world.flags[LINKED]:  # every other record is an even choice
+                log_ratio = -np.log(2.0) * (part[SIZES, a] + part[SIZES, b] - 2)
+            else:
+                log_ratio, m = allocate(rng, i, j, kind == 1, world, state, proposer)
+            small = a if part[SIZES, a] <= part[SIZES, b] else b
+            target = a + b - small
+            m = collect(small, lists, MOVED, 0, part)
+    return m, target, log_ratio, kind == 2
+
+
+@kernel
+def log_ratio_of_atom(m, b, world, state, proposer):
+    """Log backward/forward probability of moving one atom, after `evaluate`.
+
+    From a cluster that others stay in to one with others: the chance to draw a partner there, now and afterwards.
+    """
+    part, totals, along_pairs = state.part, state.totals, proposer.numbers[3]
+    n, n_pairs = part.shape[1], world.ends.shape[0]
+    n_rest = part[SIZES, part[LABEL, state.lists[MOVED, 0]]] - m
+    ratio = 0.0
+    if b >= 0 and n_rest > 0:
+        along = 0.5 * along_pairs / n_pairs if n_pairs > 0 else 0.0
+        anyhow = (1.0 - along_pairs) / (n * (n - 1.0))
+        backward = along * totals[PRESENT, 0] + anyhow * m * n_rest
+        forward = along * totals[PRESENT, 1] + anyhow * m * part[SIZES, b]
+        ratio = np.log(backward / forward) if backward > 0.0 else -np.inf
+    return ratio
+
+
+# ---------------------------------------------------------------- learning and walking
+
+
+@kernel
+def mend(weights, learned, change, sign, margin, rule, rate, required, at):
+    """One step of SampleRank after a ranking error, towards the better of two neighbours; False if they look the same.
+
+    `learned` has two rows: the sums of squared changes (AdaGrad), and of the steps, each times the number of proposals
+    before it, from which the mean of the weights is found.
+    """
+    norm = 0.0
+    for f in range(change.shape[0]):
+        norm += change[f] * change[f]
+    length = rate
+    if rule == MIRA and norm > 0.0:
+        length = min(rate, (required - margin) / norm)
+    for f in range(change.shape[0]):
+        step = sign * length * change[f]
+        if rule == ADAGRAD and change[f] != 0.0:
+            learned[0, f] += change[f] * change[f]
+            step /= np.sqrt(learned[0, f])
+        weights[f] += step
+        learned[1, f] += at * step
+    return norm > 0.0
+
+
+@kernel
+def walk_partition(
+    n_steps, rng, weights, temperature, cooling, hastings, walk, learn, rule, rate, required, metric, constants,
+    learned, counters, proposer, world, state,
+):  # fmt: skip
+    """Propose, compare, learn if `learn`, and go on; return the change of the score under the weights of each step."""
+    gained = 0.0
+    now = measure(state.totals, NOW, metric, constants)
+    change = state.phi[state.phi.shape[0] - 1]
+    for _ in range(n_steps):
+        at = counters[PROPOSED]
+        counters[PROPOSED] += 1
+        temperature *= cooling
+        m, b, log_ratio, one_atom = propose(rng, world, state, proposer)
+        if m == 0 or not is_allowed(m, b, world, state):
+            continue
+        counters[VALID] += 1
+        evaluate(m, b, world, state)
+        gain = _gain(weights, state)
+        then = measure(state.totals, THEN, metric, constants)
+        if learn and abs(then - now) > EQUAL_METRIC:
+            counters[RANKED] += 1
+            sign = 1.0 if then > now else -1.0
+            margin = sign * gain
+            counters[ERRORS] += margin <= 0.0
+            if margin <= 0.0 or margin < required:
+                counters[UPDATES] += mend(weights, learned, change, sign, margin, rule, rate, required, at)
+                gain = _gain(weights, state)
+        if walk != BY_MODEL:
+            accept = walk == ALWAYS or then > now + EQUAL_METRIC
+        elif temperature > 0.0:
+            if not hastings:
+                log_ratio = 0.0
+            elif one_atom:
+                log_ratio = log_ratio_of_atom(m, b, world, state, proposer)
+            accept = np.log(rng.random()) < gain / temperature + log_ratio
+        else:
+            accept = gain > EQUAL_SCORE
+        if accept:
+            counters[ACCEPTED] += 1
+            gained += gain
+            now = then
+            commit(m, b, state)
+    return gained
+
+
+# ---------------------------------------------------------------- agglomeration
+
+
+@kernel
+def _sift(keys, entries, n, at, rising):
+    """Restore a heap of n keys (greatest first) after a change at one place, upwards or downwards."""
+    while True:
+        other = (at - 1) >> 1 if rising else 2 * at + 1
+        if rising:
+            if at == 0 or keys[other] >= keys[at]:
+                return
+        else:
+            if other + 1 < n and keys[other + 1] > keys[other]:
+                other += 1
+            if other >= n or keys[at] >= keys[other]:
+                return
+        keys[at], keys[other] = keys[other], keys[at]
+        for s in range(4):
+            entries[at, s], entries[other, s] = entries[other, s], entries[at, s]
+        at = other
+
+
+@kernel
+def find_neighbours(slot, later, world, state):
+    """Write the clusters that a listed pair leads to (`later`: those of later slots) to ORDER; return how many."""
+    part, lists = state.part, state.lists
+    n, r = 0, part[HEAD, slot]
+    while r >= 0:
+        for q in range(world.rows[PTR, r], world.rows[PTR, r + 1]):
+            other = part[LABEL, world.near[0, q]]
+            if other != slot and lists[SIDE, other] == 0 and (not later or other > slot):
+                lists[SIDE, other] = 1
+                lists[ORDER, n] = other
+                n += 1
+        r = part[AFTER, r]
+    for t in range(n):
+        lists[SIDE, lists[ORDER, t]] = 0
+    return n
+
+
+@kernel
+def merge_gain(slot, other, weights, world, state):
+    """Change of the score if two clusters were one; -inf if they may not."""
+    part = state.part
+    small = slot if part[SIZES, slot] <= part[SIZES, other] else other
+    large = slot + other - small
+    m = collect(small, state.lists, MOVED, 0, part)
+    if not is_allowed(m, large, world, state):
+        return -np.inf
+    evaluate(m, large, world, state)
+    return _gain(weights, state)
+
+
+@kernel
+def agglomerate(weights, least, world, state):
+    """Merge the two clusters whose union gains most, until none gains more than `least`; return the gain, merges."""
+    part, lists = state.part, state.lists
+    version = np.zeros(part.shape[1], dtype=np.int64)
+    keys, entries, size = np.empty(1024), np.empty((1024, 4), dtype=np.int64), 0
+    gained, merges, first = 0.0, 0, 0
+    while True:
+        # neighbours of each cluster in turn at first, of the last union afterwards
+        slot = part[SLOTS, first] if first < part[COUNT, 0] and merges == 0 else -1
+        if slot >= 0:
+            first += 1
+        else:
+            while size > 0 and (version[entries[0, 0]] != entries[0, 2] or version[entries[0, 1]] != entries[0, 3]):
+                size -= 1
+                keys[0] = keys[size]
+                for s in range(4):
+                    entries[0, s] = entries[size, s]
+                _sift(keys, entries, size, 0, False)
+            if size == 0:
+                break
+            gained += merge_gain(entries[0, 0], entries[0, 1], weights, world, state)
+            m = part[SIZES, part[LABEL, lists[MOVED, 0]]]
+            slot = entries[0, 0] + entries[0, 1] - part[LABEL, lists[MOVED, 0]]
+            version[entries[0, 0]] += 1
+            version[entries[0, 1]] += 1
+            commit(m, slot, state)
+            merges += 1
+        n = find_neighbours(slot, merges == 0, world, state)
+        for t in range(n):
+            other = lists[ORDER, t]
+            gain = merge_gain(slot, other, weights, world, state)
+            if gain > least:
+                if size == keys.shape[0]:
+                    keys = np.concatenate((keys, np.empty(size)))
+                    entries = np.concatenate((entries, np.empty((size, 4), dtype=np.int64)))
+                keys[size] = gain
+                entries[size, 0], entries[size, 1] = slot, other
+                entries[size, 2], entries[size, 3] = version[slot], version[other]
+                size += 1
+                _sift(keys, entries, size, size - 1, True)
+    return gained, merges

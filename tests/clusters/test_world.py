@@ -1,0 +1,234 @@
+"""Worlds of records: every change of score, features and performance against the definitions, and all of it undone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles.partitions import pair_table, slow_features, slow_performance
+
+from intarsia.clusters import (
+    ClusterModel,
+    ClusterWorld,
+    Move,
+    PartitionMetric,
+    SplitMerge,
+    dense_pair_features,
+    link_constraints,
+    pair_features,
+)
+from intarsia.exceptions import InvalidInputError
+
+EVERYTHING = ClusterModel(
+    within="all", between=["f1"], mean="all", minimum="all", maximum=["f0"], exists={"f0": 0.4, "f1": -0.3},
+    for_all=-0.5, sizes=(1, 2, 4), log_size=True, agreement="all", all_equal=["kind"],
+)  # fmt: skip
+METRICS = ("pairwise_f1", "b_cubed_f1", "pair_accuracy")
+
+
+def random_world(seed, n=9, share=0.6, model=EVERYTHING, **more):
+    rng = np.random.default_rng(seed)
+    first, second = np.triu_indices(n, 1)
+    kept = rng.random(first.size) < share
+    values = np.round(rng.normal(size=(int(kept.sum()), 2)), 1)  # rounded, so that extremes tie
+    pairs = pair_features(n, np.stack([first[kept], second[kept]], axis=1), values)
+    attributes = {"kind": rng.integers(-1, 2, n), "place": rng.integers(-1, 3, n)}
+    truth = rng.integers(-1, 3, n)
+    return ClusterWorld(pairs, model, attributes=attributes, truth=truth, **more), attributes, truth
+
+
+def check(world, attributes, truth, metric="pairwise_f1", model=EVERYTHING):
+    assert world.features() == pytest.approx(slow_features(world.pairs, model, world.labels, attributes), abs=1e-9)
+    assert world.performance() == pytest.approx(slow_performance(metric, truth, world.labels), abs=1e-12)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000), share=st.sampled_from([0.2, 0.6, 1.0]), metric=st.sampled_from(METRICS))
+def test_changes_equal_rescoring_and_undo_restores(seed, share, metric):
+    proposer = SplitMerge(random=1, sequential=1, move_one=1)
+    world, attributes, truth = random_world(seed, share=share, metric=metric, proposer=proposer)
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=world.n_weights)
+    states = []
+    for _ in range(20):
+        move = world.propose(rng, weights)
+        if move is None:
+            continue
+        before, f_before = world.features(), world.performance()
+        states.append((world.labels, before))
+        change, better, gain = (
+            world.feature_change(move),
+            world.performance_change(move),
+            world.score_change(move, weights),
+        )
+        world.apply(move)
+        check(world, attributes, truth, metric)
+        assert world.features() - before == pytest.approx(change, abs=1e-9)
+        assert gain == pytest.approx(weights @ change)
+        assert world.performance() - f_before == pytest.approx(better, abs=1e-12)
+    assert states
+    for labels, features in reversed(states):
+        world.undo()
+        assert world.labels.tolist() == labels.tolist()
+        assert world.features() == pytest.approx(features, abs=1e-9)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000))
+def test_walks_keep_constraints_and_statistics(seed):
+    n = 12
+    rng = np.random.default_rng(seed)
+    source = np.array([0, 1, 2, 3, 0, 1, 2, 3, -1, -1, -1, -1])
+    links = link_constraints(n, must_link=[[0, 5], [5, 10]], cannot_link=[[0, 2], [8, 9]], source=source)
+    proposer = SplitMerge(random=1, sequential=1, move_one=1)
+    world, attributes, truth = random_world(seed, n=n, constraints=links, proposer=proposer)
+    weights = rng.normal(size=world.n_weights)
+    seen = set()
+    for temperature in (5.0, 1.0, 0.0):
+        world.search(weights, 300, rng, temperature)
+        labels = world.labels
+        seen.add(tuple(labels))
+        assert labels[0] == labels[5] == labels[10]
+        assert labels[0] != labels[2]
+        assert labels[8] != labels[9]
+        for s in range(4):
+            assert len(set(labels[source == s])) == 2
+        check(world, attributes, truth)
+    world.reset()
+    world.agglomerate(weights)
+    links.check(world.labels, "here")
+    check(world, attributes, truth)
+    assert len(seen) > 1
+
+
+def test_dense_and_listed_pairs_agree():
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(8, 8, 2))
+    values += values.transpose(1, 0, 2)
+    dense = dense_pair_features(values)
+    assert dense.complete
+    assert pair_table(dense)[2, 5] == pytest.approx(values[2, 5])
+    attributes = {"kind": rng.integers(0, 2, 8)}
+    world = ClusterWorld(dense, ClusterModel(minimum="all", mean="all"), attributes=attributes)
+    world.search(rng.normal(size=world.n_weights), 200, rng, 1.0)
+    expected = slow_features(dense, ClusterModel(minimum="all", mean="all"), world.labels, attributes)
+    assert world.features() == pytest.approx(expected, abs=1e-9)
+    assert world.partition.n_clusters < 8
+
+
+def test_a_record_with_many_partners_in_small_clusters():
+    """Rows much longer than a cluster are searched, not read."""
+    rng = np.random.default_rng(0)
+    pairs = pair_features(60, [[0, j] for j in range(1, 60)], rng.normal(size=(59, 2)))
+    world = ClusterWorld(pairs, ClusterModel(minimum="all"))
+    world.apply(world.merge(0, 40))
+    world.apply(world.merge(0, 7))
+    expected = slow_features(pairs, ClusterModel(minimum="all"), world.labels, {})
+    assert world.features() == pytest.approx(expected)
+
+
+def test_agglomeration_takes_the_best_merge_first():
+    """0-1 gains 2, 1-2 gains 1, and 0-2 costs 5: the second merge no longer gains."""
+    pairs = pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0])
+    world = ClusterWorld(pairs, ClusterModel(absent=False))
+    assert world.agglomerate(np.ones(1)) == 1
+    assert world.labels.tolist() == [0, 0, 1]
+    world.reset()
+    assert world.agglomerate(np.ones(1), least_gain=2.0) == 0
+
+
+def test_one_record_and_no_pairs():
+    world = ClusterWorld(pair_features(1, [], np.zeros((0, 2))), truth=[0])
+    assert world.search(np.zeros(world.n_weights), 10, np.random.default_rng(0), 1.0)[0] == 0.0
+    assert world.labels.tolist() == [0]
+    assert world.performance() == 1.0
+    apart = ClusterWorld(pair_features(3, [], np.zeros((0, 1))))
+    apart.search(np.array([0.0, 1.0]), 50, np.random.default_rng(0), 0.0)
+    assert apart.labels.tolist() == [0, 0, 0]  # absent pairs are what this model likes
+
+
+def test_unknown_truth_does_not_count():
+    world, _, _ = random_world(0)
+    known = ClusterWorld(world.pairs, truth=[0, 0, -1, 1, -1, -1, -1, -1, -1])
+    assert known.performance_change(known.merge(0, 2)) == 0.0
+    assert known.performance_change(known.merge(0, 1)) == 1.0
+
+
+def test_own_metrics():
+    calls = []
+
+    def agreement(truth, labels):
+        calls.append(1)
+        return float(np.mean(np.asarray(truth) == labels))
+
+    world = ClusterWorld(pair_features(2, [[0, 1]], [1.0]), truth=[0, 0], metric=agreement)
+    move = world.merge(0, 1)
+    assert world.performance_change(move) == 0.5
+    assert world.labels.tolist() == [0, 1]
+    world.apply(move)
+    assert world.performance() == 1.0
+    assert calls
+
+    class Broken(PartitionMetric):
+        def value(self, truth, partition):
+            raise RuntimeError("mine")
+
+        def change(self, truth, partition, move):
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        ClusterWorld(world.pairs, truth=[0, 0], metric=Broken()).performance_change(move)
+
+
+def test_a_function_that_raises_leaves_the_clustering():
+    def fussy(truth, labels):
+        if labels[1] == 0:
+            raise ValueError("no")
+        return 0.0
+
+    world = ClusterWorld(pair_features(2, [[0, 1]], [1.0]), truth=[0, 0], metric=fussy)
+    with pytest.raises(ValueError, match="no"):
+        world.performance_change(world.merge(0, 1))
+    assert world.labels.tolist() == [0, 1]
+
+
+def test_bad_input():
+    pairs = pair_features(3, [[0, 1]], [1.0])
+    with pytest.raises(InvalidInputError, match=r"truth has shape \(2,\), but there are 3"):
+        ClusterWorld(pairs, truth=[0, 1])
+    with pytest.raises(InvalidInputError, match="Did you mean 'b_cubed_f1'"):
+        ClusterWorld(pairs, truth=[0, 1, 2], metric="b_cubed")
+    with pytest.raises(InvalidInputError, match="metric must be a name"):
+        ClusterWorld(pairs, metric=3)
+    with pytest.raises(InvalidInputError, match="Give truth="):
+        ClusterWorld(pairs).performance()
+    with pytest.raises(InvalidInputError, match="nothing to take back"):
+        ClusterWorld(pairs).undo()
+    with pytest.raises(InvalidInputError, match="expected 2 finite numbers"):
+        ClusterWorld(pairs).score([1.0, np.nan])
+    with pytest.raises(InvalidInputError, match="constraints are for 4 records"):
+        ClusterWorld(pairs, constraints=link_constraints(4))
+    with pytest.raises(InvalidInputError, match="records 0 and 1 must be together"):
+        ClusterWorld(pairs, constraints=link_constraints(3, must_link=[[0, 1]]), start=[0, 1, 2])
+    with pytest.raises(InvalidInputError, match="records 0 and 1 are together but must not"):
+        ClusterWorld(pairs, constraints=link_constraints(3, cannot_link=[[1, 0]]), start=[0, 0, 2])
+    with pytest.raises(InvalidInputError, match="records 0 and 2 are together but come from the same source"):
+        ClusterWorld(pairs, constraints=link_constraints(3, source=[5, 6, 5]), start=[0, 0, 0])
+    with pytest.raises(InvalidInputError, match="would stay where they are"):
+        ClusterWorld(pairs).apply(Move(np.array([0]), -1))
+    linked = ClusterWorld(pairs, constraints=link_constraints(3, must_link=[[0, 1]]))
+    assert not linked.is_allowed(Move(np.array([0]), -1))
+    assert linked.is_allowed(linked.merge(0, 2))
+
+
+def test_bad_models():
+    pairs = pair_features(3, [[0, 1]], [1.0], ["name"])
+    with pytest.raises(InvalidInputError, match="ClusterModel: minimum='nam' is not known"):
+        ClusterWorld(pairs, ClusterModel(minimum=["nam"]))
+    with pytest.raises(InvalidInputError, match="no features"):
+        ClusterWorld(pairs, ClusterModel(within=None, absent=False))
+    with pytest.raises(InvalidInputError, match="ClusterModel: sizes"):
+        ClusterWorld(pairs, ClusterModel(sizes=(0,)))
+    with pytest.raises(InvalidInputError, match="ClusterModel: exists"):
+        ClusterWorld(pairs, ClusterModel(exists={"name": np.nan}))
