@@ -72,6 +72,6 @@ def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: flo
 
     scale = values[known].std(axis=0)
     scale[scale == 0.0] = 1.0
-    model = LogisticRegression(C=1.0 / l2, max_iter=1000, tol=1e-6)
+    model = LogisticRegression(C=1.0 / l2, solver="newton-cholesky", tol=1e-6)
     model.fit(values[known] / scale, same)
     return PairMatcher(frozen(model.coef_[0] / scale), float(model.intercept_[0]))
