@@ -21,6 +21,13 @@ import numpy as np
 
 from intarsia._jit import kernel
 
+# Terms of a smoothed maximum that are further below the largest, in units of the temperature, do not count.
+_NEGLIGIBLE = -40.0
+# Sums of products below this may have lost terms to underflow.
+_SMALLEST = 1e-200
+# Where exp(weight / t) is larger, its product with a small exponential may have lost what matters.
+_LARGEST = 1e200
+
 
 @kernel
 def _soften(values, k, peak, t):
@@ -44,7 +51,9 @@ def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
             if t > 0.0 and peak > -np.inf:
                 total = 0.0
                 for y in range(j):
-                    total += np.exp((theta[row + y] - delta[there + y] - peak) / t)
+                    below = theta[row + y] - delta[there + y] - peak
+                    if below > _NEGLIGIBLE * t:
+                        total += np.exp(below / t)
                 peak += t * np.log(total)
             out[x] = peak
         return
@@ -60,46 +69,85 @@ def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
         for y in range(j):
             taken, row = delta[there + y], at + y * k
             for x in range(k):
-                if out[x] > -np.inf:
-                    work[x] += np.exp((theta[row + x] - taken - out[x]) / t)
+                below = theta[row + x] - taken - out[x]  # NaN where both are -inf
+                if below > _NEGLIGIBLE * t:
+                    work[x] += np.exp(below / t)
         for x in range(k):
             if out[x] > -np.inf:
                 out[x] += t * np.log(work[x])
 
 
 @kernel
+def _pair_marginal_linear(exps, top, at, k, j, row_wise, delta, there, t, unary, base, out, work):
+    """The same from exp((table - top) / t), with j exponentials and k logarithms; False where it may underflow."""
+    low = np.inf
+    for y in range(j):
+        low = min(low, delta[there + y])
+    for y in range(j):
+        work[y] = np.exp((low - delta[there + y]) / t)
+    if row_wise:
+        for x in range(k):
+            total, row = 0.0, at + x * j
+            for y in range(j):
+                total += exps[row + y] * work[y]
+            out[x] = total
+    else:
+        for x in range(k):
+            out[x] = 0.0
+        for y in range(j):
+            weight, row = work[y], at + y * k
+            for x in range(k):
+                out[x] += exps[row + x] * weight
+    for x in range(k):
+        if out[x] < _SMALLEST and unary[base + x] > -np.inf:
+            return False
+        out[x] = t * np.log(out[x]) + (top - low)
+    return True
+
+
+@kernel
+def fill_exponentials(theta, t, table_ptr, kind, tops, exps):
+    """exp((theta - top) / t) of every full table; `top` is its largest score."""
+    for c in range(kind.shape[0]):
+        if kind[c] == 0:
+            for i in range(table_ptr[c], table_ptr[c + 1]):
+                exps[i] = np.exp((theta[i] - tops[c]) / t)
+
+
+@kernel
 def _potts_marginal(weight, k, other, t, out, work):
     """The same for [x == y] times a weight, in O(k)."""
-    if t == 0.0:
-        best, second, at = -np.inf, -np.inf, -1
-        for y in range(k):
-            if -other[y] > best:
-                best, second, at = -other[y], best, y
-            elif -other[y] > second:
-                second = -other[y]
+    best, second, at = -np.inf, -np.inf, -1
+    for y in range(k):
+        if -other[y] > best:
+            best, second, at = -other[y], best, y
+        elif -other[y] > second:
+            second = -other[y]
+    if t == 0.0 or best == -np.inf:
         for x in range(k):
             out[x] = max(second if x == at else best, weight - other[x])
         return
-    peak = -np.inf
+    # Sums over the other states. All but the best state have that one among them, so that 1 is the largest term; the
+    # best state's own sum is taken relative to the second, for it may be far below.
+    all_but_best, apart = 0.0, 0.0
     for y in range(k):
-        peak = max(peak, -other[y])
-    if peak == -np.inf:
-        out[:k] = -np.inf
-        return
-    after = 0.0
-    for x in range(k - 1, -1, -1):  # sums over all other states, from both ends
-        work[x] = after
-        after += np.exp((-other[x] - peak) / t)
-    before = 0.0
+        work[y] = np.exp((-other[y] - best) / t)
+        if y != at:
+            all_but_best += work[y]
+            if second > -np.inf:
+                apart += np.exp((-other[y] - second) / t)
+    factor = np.exp(weight / t)
     for x in range(k):
-        rest = before + work[x]
-        own = np.exp((-other[x] - peak) / t)
-        before += own
-        apart = peak + t * np.log(rest) if rest > 0.0 else -np.inf
-        equal = weight - other[x]
-        high = max(apart, equal)
-        low = min(apart, equal)
-        out[x] = high if low == -np.inf else high + t * np.log1p(np.exp((low - high) / t))
+        if x == at:
+            rest, equal = second + t * np.log(apart) if second > -np.inf else -np.inf, weight + best
+            high, low = max(rest, equal), min(rest, equal)
+            out[x] = high if low == -np.inf else high + t * np.log1p(np.exp((low - high) / t))
+        elif factor < _LARGEST:
+            out[x] = best + t * np.log(1.0 + max(all_but_best - work[x], 0.0) + work[x] * factor)
+        else:
+            rest, equal = best + t * np.log(1.0 + max(all_but_best - work[x], 0.0)), weight - other[x]
+            high, low = max(rest, equal), min(rest, equal)
+            out[x] = high + t * np.log1p(np.exp((low - high) / t))
 
 
 @kernel
@@ -253,15 +301,16 @@ def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
 
 
 @kernel
-def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work, graph):
+def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digits, out, work, graph):
     """Visit every variable once; return D, a bound on the best score if t is 0, or NaN when nothing is possible.
 
-    `beliefs` receives what came together at each variable before it was shared out.
+    `beliefs` receives what came together at each variable before it was shared out. `exps` holds exp((theta - top) / t)
+    with `tops` that of each factor, or is empty.
     """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[0], graph[1], graph[2], graph[3], graph[4]
     scope_ptr, scope_idx, first, last, start, kind = graph[5], graph[6], graph[7], graph[8], graph[9], graph[10]
     message_ptr = graph[12]
-    n = n_states.shape[0]
+    n, linear = n_states.shape[0], t > 0.0 and exps.shape[0] > 0
     value = 0.0
     for step in range(n):
         v = step if forward else n - 1 - step
@@ -281,8 +330,12 @@ def sweep_dual(forward, t, theta, unary, delta, beliefs, free, digits, out, work
                 n_in += 1
                 if kind[c] == 0 and scope_ptr[c + 1] - scope_ptr[c] == 2:  # here, as calls with all arrays cost more
                     other = 2 * scope_ptr[c] + 1 - pair
-                    j, row_wise = n_states[scope_idx[other]], other > pair
-                    _pair_marginal(theta, start[c], k, j, row_wise, delta, message_ptr[other], t, out, work)
+                    j, row_wise, there = n_states[scope_idx[other]], other > pair, message_ptr[other]
+                    done = linear and _pair_marginal_linear(
+                        exps, tops[c], start[c], k, j, row_wise, delta, there, t, unary, base, out, work
+                    )
+                    if not done:
+                        _pair_marginal(theta, start[c], k, j, row_wise, delta, there, t, out, work)
                 else:
                     _marginal(c, pair, theta, delta, t, free, digits, out, work, graph)
                 top = -np.inf
@@ -344,14 +397,21 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             pair = pair_idx[q]
             c = factor_of_pair[pair]
-            if kind[c] == 0:
-                _wide_marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
-            elif kind[c] > 3:
+            if kind[c] > 3:
                 _count_marginal(c, pair, theta, delta, labels, out, graph)
+            elif scope_ptr[c + 1] - scope_ptr[c] != 2:
+                _wide_marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
             else:
-                state = labels[scope_idx[2 * scope_ptr[c] + 1 - pair]]
+                other = 2 * scope_ptr[c] + 1 - pair
+                state = labels[scope_idx[other]]
                 if state < 0:
                     _marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
+                elif kind[c] == 0:
+                    row_wise = other > pair
+                    step = n_states[scope_idx[other]] if row_wise else 1
+                    at = start[c] + (state if row_wise else state * k)
+                    for x in range(k):
+                        out[x] = theta[at + x * step]
                 elif kind[c] == 1:
                     for x in range(k):
                         out[x] = theta[start[c]] if x == state else 0.0
@@ -366,3 +426,13 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
             if field[x] > field[best]:
                 best = x
         labels[v] = best
+
+
+@kernel
+def extrapolate(delta, before, momentum):
+    """Go on in the direction of the last sweep, in place; `before` becomes what `delta` was."""
+    for i in range(delta.shape[0]):
+        now = delta[i]
+        if now < np.inf:
+            delta[i] = now + momentum * (now - before[i])
+        before[i] = now

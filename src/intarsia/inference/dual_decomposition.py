@@ -7,22 +7,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._kernels.dual_decomposition import decode_dual, sweep_dual
+from intarsia._kernels.dual_decomposition import extrapolate
 from intarsia._validation import FloatArray, IntArray, check_number
-from intarsia.inference.icm import climb
+from intarsia.inference.dual_sweeps import DualSweeps
+from intarsia.inference.icm import best_states, climb
 from intarsia.inference.iteration import iterate
 from intarsia.inference.joined_cycles import join_cycles
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
-from intarsia.inference.rounding import reaches, round_beliefs
+from intarsia.inference.rounding import largest_score, reaches, round_beliefs
 from intarsia.inference.tree_moves import improve
 
-# Hard sweeps have stalled when one gains less than this share of the gap.
-_STALLED = 1e-3
+# Hard sweeps have stalled when one gains less than this share of what the best of them gained.
+_STALLED = 0.05
 # Smoothed sweeps between two looks at the bound, and the hard sweeps of such a look.
-_BLOCK, _LOOK = 10, 3
-# At one temperature until a block gains less than this share of what smoothing still costs.
-_SETTLED = 0.01
+_BLOCK, _LOOK = 8, 2
+# At one temperature until a block gains less than this share of what smoothing still costs; then that share of it.
+_SETTLED, _COOLING = 0.03, 0.4
+# Moves without a gain after which a search is over.
+_PATIENCE = 10
+# Share of the variables that get a random state where a search begins near the best labelling.
+_SHAKEN = 0.5
 
 
 class DualDecomposition(InferenceMethod):
@@ -36,7 +41,8 @@ class DualDecomposition(InferenceMethod):
 
     which is above the score of every labelling whatever :math:`\delta` is. Sequential reweighted message passing goes
     first; it is fast and may stop short of the optimum. Where it stalls, the maxima are smoothed
-    (:math:`t \log \sum \exp(\cdot / t)`) and the temperature :math:`t` is lowered step by step, which does not stall.
+    (:math:`t \log \sum \exp(\cdot / t)`) and the temperature :math:`t` is lowered step by step, which does not stall;
+    smoothed sweeps start from messages extrapolated in the direction of the last sweep, which takes far fewer of them.
     Labellings are read off the messages and improved by exact joint moves of random forests of variables.
 
     Parameters
@@ -47,7 +53,8 @@ class DualDecomposition(InferenceMethod):
         Stop when the bound is within this share of the relaxation's optimum, as far as the smoothing tells, or of the
         labelling's score.
     max_moves : int
-        Most moves of random forests each time that a labelling is improved.
+        Most moves of random forests each time that a labelling is improved; all in all no more than there were sweeps.
+        With 0 only the bound is worked on.
     longest_cycle : int
         Tightens the relaxation: pairwise factors around cycles of up to so many variables become one table each, see
         Notes. Below 3 there are none.
@@ -69,7 +76,8 @@ class DualDecomposition(InferenceMethod):
 
     References
     ----------
-    Kolmogorov2015 for the sweeps; Savchynskyy2012 for the smoothing; Sontag2011 for the dual; Hamze2004 for forests.
+    Kolmogorov2015 for the sweeps; Savchynskyy2012 for the smoothing; ODonoghue2015 for extrapolation that begins anew
+    where the value rises; Sontag2011 for the dual; Hamze2004 for forests.
 
     Examples
     --------
@@ -140,46 +148,28 @@ class _Descent:
     def __init__(self, problem: Problem, max_moves: int) -> None:
         self.problem, self.max_moves = problem, max_moves
         graph, theta = problem.graph, problem.theta
-        sizes = graph.n_states[graph.scope_idx]
-        message_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        some = graph.n_factors > 0
-        starts = graph.scope_ptr[:-1]
-        first = np.minimum.reduceat(graph.scope_idx, starts) if some else np.empty(0, np.int64)
-        last = np.maximum.reduceat(graph.scope_idx, starts) if some else np.empty(0, np.int64)
-        table = graph.table_of_factor
-        self.graph = (
-            graph.n_states, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr,
-            graph.scope_idx, first, last, graph.table_ptr[:-1][table], graph.table_kind[table],
-            graph.table_truncation[table], message_ptr,
-        )  # fmt: skip
-        split, k = int(graph.variable_ptr[-1]), int(graph.n_states.max(initial=1))
-        self.unary, self.beliefs = theta[:split].copy(), np.empty(split)
-        self._free = np.full(graph.n_variables, -1)
-        self._work = np.empty(max(graph.max_scope, 2), np.int64), np.empty(k), np.empty(k)
-        self.delta = np.zeros(int(message_ptr[-1]))
+        self.sweeps = DualSweeps(graph, theta)
+        start = problem.start_messages
         self.known: tuple[float, float] | None = None
-        if problem.start_messages is not None and problem.start_messages.size == self.delta.size + 2:
-            self.delta[:] = problem.start_messages[:-2]
-            self.known = float(problem.start_messages[-2]), float(problem.start_messages[-1])
-        self.delta[(self.unary == -np.inf)[self._entries()]] = np.inf
-        self.best_delta = self.delta
-        self.size = float(np.abs(theta[theta > -np.inf]).max(initial=0.0))
+        if start is not None and start.size == self.sweeps.delta.size + 2:
+            self.known = float(start[-2]), float(start[-1])
+        self.sweeps.start(None if start is None or self.known is None else start[:-2])
+        self.delta = self.best_delta = self.sweeps.delta
+        self.size = largest_score(theta)
         self.upper, self.lower, self.n_sweeps = np.inf, -np.inf, 0
         self.labelling: IntArray | None = None
-        self.infeasible = False
-        self.t, self.last, self.in_block, self.settled = 0.0, np.inf, 0, np.inf
+        self.tried: IntArray = np.empty(0, np.int64)
+        self.infeasible, self.n_moves = False, 0
+        self.last, self.largest_gain = np.inf, 0.0
+        self.t, self.in_block, self.settled = 0.0, 0, np.inf
+        self.before, self.n_moved = self.delta, 0
+        self.best = self.best_before = np.inf
         self._trace: list[tuple[float, float, float]] = []
-
-    def _entries(self) -> IntArray:
-        """Position in the variables' layout of each entry of the messages."""
-        graph = self.problem.graph
-        sizes, ends = graph.n_states[graph.scope_idx], self.graph[-1][1:]
-        return np.arange(self.delta.size) + np.repeat(graph.variable_ptr[graph.scope_idx] - (ends - sizes), sizes)
 
     @property
     def closed(self) -> bool:
         """Whether the labelling is proven best."""
-        return reaches(self.lower, self.upper, self.problem.theta)
+        return reaches(self.lower, self.upper, self.size)
 
     def _relative(self, gap: float) -> float:
         scale = max(abs(self.upper), self.size)
@@ -190,103 +180,127 @@ class _Descent:
         self.n_sweeps += 1
         residual = self._hard() if self.t == 0.0 else self._smooth()
         if np.isnan(residual) or self.infeasible:
+            self.infeasible = True
             return np.nan
         self._trace.append((self.upper, self.lower, self.t))
         if self.closed:
             return 0.0
         return min(residual, self._relative(self.upper - self.lower))
 
-    def _pass(self, t: float, delta: FloatArray) -> float:
-        """Forward, then back; the value of D, a bound if t is 0."""
-        value = np.nan
-        for forward in (True, False):
-            value = sweep_dual(
-                forward, t, self.problem.theta, self.unary, delta, self.beliefs, self._free, *self._work, self.graph
-            )
-            if np.isnan(value):
-                self.infeasible = True
-                break
-        return float(value)
-
     def _take(self, bound: float, delta: FloatArray) -> None:
         if bound < self.upper:
             self.upper, self.best_delta = bound, delta
 
     def _hard(self) -> float:
-        value = self._pass(0.0, self.delta)
+        value = self.sweeps.run(0.0, self.delta)
         if np.isnan(value):
             return np.nan
         gain, self.last = self.last - value, value
         self._take(value, self.delta)
         if self.n_sweeps & (self.n_sweeps - 1) == 0:  # 1, 2, 4, 8, ...
-            self._decode()
+            self._decode(self.delta)
         if self.known is not None:  # the same model as before, so what was found out then still holds
             bound, residual = self.known
             self.known = None
             if self._relative(abs(value - bound)) <= max(residual, 1e-9):
                 return residual
-        if gain <= _STALLED * (self.upper - self.lower) or gain <= 1e-9 * max(abs(value), self.size):
-            self._decode()
-            if not self.closed:
-                self.polish()
+        if gain < np.inf:
+            self.largest_gain = max(self.largest_gain, gain)
+        if gain <= _STALLED * self.largest_gain or gain <= 1e-9 * max(abs(value), self.size):
+            self._decode(self.delta)
+            self.find()
             self._warm()
         return np.inf
 
     def _warm(self) -> None:
         """Choose the first temperature: smoothing then costs about as much as the gap."""
+        graph = self.problem.graph
         gap = self.upper - self.lower if self.lower > -np.inf else max(abs(self.upper), self.size)
-        capacity = float(np.log(self.problem.graph.n_states).sum())
-        self.t = max(4.0 * gap, 1e-9 * self.size) / capacity
+        capacity = float(np.log(graph.n_states).sum() + np.log(graph.n_states[graph.scope_idx]).sum())
+        self._smooth_at(max(gap, 1e-9 * self.size) / max(capacity, 1e-300))
         self.delta = self.delta.copy()
-        self.last, self.in_block = np.inf, 0
+        self.before = self.delta.copy()
+
+    def _smooth_at(self, t: float) -> None:
+        self.t, self.in_block = t, 0
+        self.last = self.best = self.best_before = np.inf
 
     def _smooth(self) -> float:
-        value = self._pass(self.t, self.delta)
+        extrapolate(self.delta, self.before, self.n_moved / (self.n_moved + 3.0))
+        self.n_moved += 1
+        value = self.sweeps.run(self.t, self.delta)
         if np.isnan(value):
             return np.nan
+        if value > self.last:  # too far: begin to gather momentum anew
+            self.n_moved = 0
+        self.last, self.best = value, min(value, self.best)
         self.in_block += 1
-        if self.in_block < _BLOCK:
-            return self.settled
+        return self._look() if self.in_block == _BLOCK else self.settled
+
+    def _look(self) -> float:
+        """A few hard sweeps tell how good a bound the messages give; lower the temperature where it gains no more."""
         delta = self.delta.copy()
+        bound = np.inf
         for _ in range(_LOOK):
-            bound = self._pass(0.0, delta)
+            bound = self.sweeps.run(0.0, delta)
         if np.isnan(bound):
             return np.nan
         self._take(bound, delta)
-        self._decode(delta)
-        cost, gain = value - bound, self.last - value
-        self.last, self.in_block = value, 0
+        labels = self._decode(delta)
+        cost, gain = self.best - bound, self.best_before - self.best
+        self.in_block, self.best_before = 0, self.best
         if gain <= _SETTLED * cost:
             self.settled = self._relative(cost)
-            self.t, self.last = 0.5 * self.t, np.inf
+            self._smooth_at(_COOLING * self.t)
+            if not np.array_equal(labels, self.tried):  # not the best one: another start may lead further
+                self.tried = labels
+                self._improve(labels.copy(), self._earned() // 2)
         return self.settled
 
-    def _decode(self, delta: FloatArray | None = None) -> None:
+    def _decode(self, delta: FloatArray) -> IntArray:
         """Read a labelling off the messages and climb."""
-        graph, theta = self.problem.graph, self.problem.theta
-        labels = np.full(graph.n_variables, -1)
-        decode_dual(True, theta, self.unary, self.delta if delta is None else delta, labels, *self._work, self.graph)
-        climb(graph, theta, labels)
+        labels = self.sweeps.decode(delta)
+        climb(self.problem.graph, self.problem.theta, labels)
         self._offer(labels)
+        return labels
+
+    def _earned(self) -> int:
+        """Moves of forests that may be made now: each takes as long as a few sweeps, so a sweep earns one."""
+        return min(self.max_moves, max(self.n_sweeps - self.n_moves, 0))
+
+    def _improve(self, labels: IntArray, max_moves: int) -> int:
+        problem = self.problem
+        graph, theta = problem.graph, problem.theta
+        n = improve(graph, theta, labels, problem.rng, problem.clock, max_moves=max_moves, patience=_PATIENCE)
+        self.n_moves += n
+        self._offer(labels)
+        return n
 
     def _offer(self, labels: IntArray) -> None:
         score = float(self.problem.graph.score(self.problem.theta, labels))
         if self.labelling is None or score > self.lower:
             self.labelling, self.lower = labels, score
 
-    def polish(self) -> None:
-        """Find a labelling of finite score if there was none, and improve the best one."""
-        problem = self.problem
-        if self.labelling is None or self.lower == -np.inf:
-            found = round_beliefs(problem, np.where(self.unary > -np.inf, self.beliefs, -np.inf))
-            self.infeasible = found.infeasible
-            if found.infeasible or found.labelling is None:
-                return
+    def find(self) -> None:
+        """Search for a labelling of finite score if there was none, or a proof that there is none."""
+        if self.labelling is not None and self.lower > -np.inf:
+            return
+        unary, beliefs = self.sweeps.unary, self.sweeps.beliefs
+        found = round_beliefs(self.problem, np.where(unary > -np.inf, beliefs, -np.inf))
+        self.infeasible = found.infeasible
+        if found.labelling is not None and not found.infeasible:
             self._offer(found.labelling)
-        if self.lower > -np.inf and self.labelling is not None:
-            labels = self.labelling.copy()
-            improve(problem.graph, problem.theta, labels, problem.rng, problem.clock, max_moves=self.max_moves)
-            self._offer(labels)
+
+    def polish(self) -> None:
+        """Improve the best labelling, and where moves are left others that begin near it."""
+        self.find()
+        if self.lower == -np.inf or self.labelling is None:
+            return
+        labels, rng, unary = self.labelling.copy(), self.problem.rng, self.sweeps.unary
+        while not self.closed and self._improve(labels, self._earned()) > 0:
+            shaken = rng.random(labels.size) < _SHAKEN
+            random = best_states(self.problem.graph, np.where(unary > -np.inf, rng.random(unary.size), -1.0))
+            labels = np.where(shaken, random, self.labelling)
 
     def history(self, residuals: FloatArray) -> dict[str, FloatArray]:
         """Residual, bounds and temperature of each sweep."""

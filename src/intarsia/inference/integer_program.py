@@ -12,7 +12,7 @@ from intarsia.inference.local_polytope import LocalPolytope
 from intarsia.inference.lp_relaxation import contradiction
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
-from intarsia.inference.rounding import block_bound, reaches, round_beliefs
+from intarsia.inference.rounding import block_bound, largest_score, reaches, round_beliefs
 
 
 class IntegerProgram(InferenceMethod):
@@ -82,7 +82,7 @@ class IntegerProgram(InferenceMethod):
         answer.upper_bound = max(score, min(block_bound(graph, theta), solution.bound))
         if solution.status is Status.CONVERGED and score > -np.inf:
             answer.status, answer.upper_bound = Status.EXACT, score
-        elif reaches(score, answer.upper_bound, theta):
+        elif reaches(score, answer.upper_bound, largest_score(theta)):
             answer.status = Status.EXACT
         if score == -np.inf:
             answer.note = "No labelling of finite score was found in time."

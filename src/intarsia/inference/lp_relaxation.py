@@ -11,7 +11,7 @@ from intarsia.inference.highs import Program, Solution, prove_infeasible, solve_
 from intarsia.inference.local_polytope import LocalPolytope
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.result import Status
-from intarsia.inference.rounding import block_bound, is_labelling, reaches, round_beliefs
+from intarsia.inference.rounding import block_bound, is_labelling, largest_score, reaches, round_beliefs
 
 _MOST_NAMED = 8
 
@@ -96,7 +96,7 @@ class LPRelaxation(InferenceMethod):
             return Answer(Status.INFEASIBLE, note="The relaxation has a solution, but no labelling satisfies all.")
         answer.assignment = found.labelling
         score = float(graph.score(theta, found.labelling))  # type: ignore[arg-type]
-        if reaches(score, answer.upper_bound, theta):
+        if reaches(score, answer.upper_bound, largest_score(theta)):
             answer.status = Status.EXACT
         elif solution.status is Status.CONVERGED and full is not None:
             answer.integral = is_labelling(full[:split])

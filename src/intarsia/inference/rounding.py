@@ -59,7 +59,23 @@ def is_labelling(beliefs: FloatArray, tol: float = 1e-6) -> bool:
     return bool((np.minimum(np.abs(beliefs), np.abs(beliefs - 1.0)) <= tol).all())
 
 
-def reaches(score: float, bound: float, theta: FloatArray) -> bool:
-    """Whether a score is as high as its upper bound, up to what sums of these scores in double precision can tell."""
-    size = max(abs(score), float(np.abs(theta[theta > -np.inf]).max(initial=0.0)))
-    return bool(score > -np.inf and bound - score <= 1e-9 * size)
+def largest_score(theta: FloatArray) -> float:
+    """Largest finite entry in size.
+
+    Examples
+    --------
+    >>> largest_score(np.array([1.0, -np.inf, -3.0]))
+    3.0
+    """
+    return float(np.abs(theta[theta > -np.inf]).max(initial=0.0))
+
+
+def reaches(score: float, bound: float, largest: float) -> bool:
+    """Whether a score is as high as its upper bound, up to what sums of scores up to `largest` can tell.
+
+    Examples
+    --------
+    >>> reaches(2.0, 2.0 + 1e-12, 1.0), reaches(2.0, 2.1, 1.0)
+    (True, False)
+    """
+    return bool(score > -np.inf and bound - score <= 1e-9 * max(abs(score), largest))

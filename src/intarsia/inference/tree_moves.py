@@ -20,10 +20,10 @@ def improve(
     *,
     max_moves: int,
     patience: int = 20,
-) -> None:
+) -> int:
     """Improve `labelling` in place by at most `max_moves` moves of random forests, each exact given the rest.
 
-    Ends early after `patience` moves in a row without a gain, or when the clock is up.
+    Ends early after `patience` moves in a row without a gain, or when the clock is up. Returns the number of moves.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def improve(
     >>> from intarsia.graph import chain_graph
     >>> graph, labelling = chain_graph(4, 2), np.array([0, 0, 0, 0])
     >>> theta = graph.pack(variables=[[0, 0.5]] * 4, tables=[[[1, 0], [0, 1]]] * 3)
-    >>> improve(graph, theta, labelling, np.random.default_rng(0), Clock(), max_moves=50)
+    >>> n_moves = improve(graph, theta, labelling, np.random.default_rng(0), Clock(), max_moves=50)
     >>> labelling                                    # no single change would have helped
     array([1, 1, 1, 1])
     """
@@ -40,12 +40,12 @@ def improve(
     group, seen, queue, parent, link = (np.empty(n, np.int64) for _ in range(5))
     fields, choice = np.empty((n, k)), np.empty((n, k), np.int64)
     arrays = update_arrays(graph)
-    score, idle = float(graph.score(theta, labelling)), 0
-    for _ in range(max_moves):
-        if idle >= patience or clock.expired:
-            break
+    score, idle, n_moves = float(graph.score(theta, labelling)), 0, 0
+    while n_moves < max_moves and idle < patience and not clock.expired:
+        n_moves += 1
         order = rng.permutation(n)
         move_forest(theta, labelling, order, chosen, group, held, seen, fields, choice, queue, parent, link, arrays)
         now = float(graph.score(theta, labelling))
         idle = 0 if now > score else idle + 1
         score = now
+    return n_moves
