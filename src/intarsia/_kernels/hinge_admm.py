@@ -1,0 +1,186 @@
+"""Consensus ADMM for hinge-loss Markov random fields, block by block.
+
+Every row j (a hinge or a constraint) has its own copy x_e of each of its variables, with a multiplier; the copies of
+variable i must agree with z_i. With step rho, scaled multipliers u and over-relaxation alpha, one iteration is
+(Boyd2011 sections 3.4.3 and 7.1)
+
+    x <- argmin f_j(x) + rho/2 |x - (z - u)|^2,      xh = alpha x + (1 - alpha) z,
+    z <- clip(mean of xh + u over the copies),       u <- u + xh - z.
+
+The first line moves the copies of a row along its coefficients only: x = z - u - t a / rho with one number t per row.
+So by induction u_e = base_i - z_i - y_j a_e / rho for all entries, and neither copies nor multipliers need to be
+stored: y_j of each row and base_i of each variable are the whole state. In these terms, with q = |a|^2 / rho,
+
+    ahead = 2 z - base,      t = (a.ahead + b + y q) / (q + curve) within [0, top],
+    y <- y + alpha (t - y),      base <- base + alpha (z - base),      z = clip(base - sum_j y_j a_e / (rho degree))
+
+where a linear hinge of weight w has curve 0 and top w, a squared one curve 1 / 2w and top inf, an inequality curve 0
+and top inf, and for an equality t may also be negative. The copies are x_e = ahead_i + (y_j - t_j) a_e / rho.
+
+One iteration maps (base, y) to a point that is no farther from any solution, in the metric in which the residual is
+rho times the squared distance of the copies from z. Such a map may be anchored (Halpern): the k-th point since a
+restart is drawn to the point of the restart by 1 / (k + 2) of the way, and a restart comes when the residual has
+fallen enough. On models of linear hinges this takes far fewer iterations (Lu2024).
+
+y within its bounds is a point of the Lagrangian dual
+
+    min over x of sum_j hinge_j(x)  >=  sum_j (y_j b_j - curve_j y_j^2 / 2) + sum_i min(0, (A^T y)_i),
+
+so that every check has a proven lower bound beside the objective.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from intarsia._jit import inline_kernel, kernel, parallel_kernel
+
+LINEAR, SQUARED, INEQUALITY, EQUALITY = 0, 1, 2, 3  # kinds of rows
+RUNNING = 0  # as in `hinge_checks`
+
+_CHUNK = 2048  # rows or variables that a thread takes at a time
+
+
+@kernel
+def weigh_rows(row_of, kind, weight):
+    """The `curve` and `top` of every row."""
+    curve, top = np.zeros(kind.size), np.full(kind.size, np.inf)
+    for j in range(kind.size):
+        if kind[j] == LINEAR:
+            top[j] = weight[row_of[j]]
+        elif kind[j] == SQUARED:
+            curve[j] = 0.5 / weight[row_of[j]]  # infinite for a weight of 0: no force at all
+    return curve, top
+
+
+@inline_kernel
+def _multiplier(j, rows, ahead, old, inverse):
+    """The t of row j."""
+    ptr, idx, coef, const, curve, top, kind = rows
+    s, q = const[j], 0.0
+    for e in range(ptr[j], ptr[j + 1]):
+        s += coef[e] * ahead[idx[e]]
+        q += coef[e] * coef[e]
+    q *= inverse
+    t = (s + old * q) / (q + curve[j])
+    if t < 0.0 and kind[j] != EQUALITY:
+        t = 0.0
+    return min(t, top[j])
+
+
+@kernel
+def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha, since, n_iter):
+    """Make `n_iter` iterations; `ahead` and `change` of the last one tell its local copies.
+
+    `since` counts the iterations since the last restart; -1 means that nothing is anchored. Returns the sum over the
+    copies of the squared last change of z.
+    """
+    ptr, idx, coef, _, _, _, _ = rows
+    z, base, y, ahead, change = state
+    base_anchor, y_anchor = anchor
+    inverse = 1.0 / rho
+    moved = 0.0
+    for k in range(n_iter):
+        pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
+        for i in range(v0, v1):
+            ahead[i] = 2.0 * z[i] - base[i]
+            work[i] = 0.0
+        for j in range(r0, r1):
+            old = y[j]
+            t = _multiplier(j, rows, ahead, old, inverse)
+            new = old + alpha * (t - old)
+            if pull > 0.0:
+                new += pull * (y_anchor[j] - new)
+            y[j] = new
+            if k == n_iter - 1:
+                change[j] = old - t
+            if new != 0.0:
+                for e in range(ptr[j], ptr[j + 1]):
+                    work[idx[e]] += coef[e] * new
+        moved = 0.0
+        for i in range(v0, v1):
+            new_base = base[i] + alpha * (z[i] - base[i])
+            if pull > 0.0:
+                new_base += pull * (base_anchor[i] - new_base)
+            new_z = min(max(new_base - work[i] * inverse / degree[i], 0.0), 1.0)
+            moved += degree[i] * (new_z - z[i]) * (new_z - z[i])
+            base[i] = new_base
+            z[i] = new_z
+    return moved
+
+
+@kernel
+def advance_blocks(first, last, n_iter, max_iter, alpha, blocks, rows, degree, state, anchor, work, control):
+    """Advance every running block by `n_iter` iterations; by one where it was just restarted."""
+    step, done, since, code, anchored, moved = control
+    variable_start, row_start, _, _ = blocks
+    for b in range(first, last):
+        if code[b] != RUNNING:
+            continue
+        now = min(1 if since[b] == 0 else n_iter, max_iter - done[b])
+        if now <= 0:
+            continue
+        moved[b] = advance_block(
+            variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1], rows, degree, state, anchor, work,
+            step[b], alpha, since[b] if anchored[b] else -1, now,
+        )  # fmt: skip
+        done[b] += now
+        since[b] += now
+
+
+@parallel_kernel
+def advance_block_in_parallel(v0, v1, r0, r1, rows, columns, degree, state, anchor, rho, alpha, since, n_iter):
+    """The same for one large block by all threads: they share out the rows, then the variables.
+
+    Sums over the rows of a variable run in the order of the rows, as above, so that both give the same numbers.
+    """
+    z, base, y, ahead, change = state
+    base_anchor, y_anchor = anchor
+    col_ptr, col_row, col_coef = columns
+    inverse = 1.0 / rho
+    row_chunks, variable_chunks = (r1 - r0 + _CHUNK - 1) // _CHUNK, (v1 - v0 + _CHUNK - 1) // _CHUNK
+    parts = np.zeros(variable_chunks)
+    for i in range(v0, v1):
+        ahead[i] = 2.0 * z[i] - base[i]
+    for k in range(n_iter):
+        pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
+        last = k == n_iter - 1
+        for c in numba.prange(row_chunks):
+            for j in range(r0 + c * _CHUNK, min(r0 + (c + 1) * _CHUNK, r1)):
+                old = y[j]
+                t = _multiplier(j, rows, ahead, old, inverse)
+                new = old + alpha * (t - old)
+                if pull > 0.0:
+                    new += pull * (y_anchor[j] - new)
+                y[j] = new
+                if last:
+                    change[j] = old - t
+        for c in numba.prange(variable_chunks):
+            part = 0.0
+            for i in range(v0 + c * _CHUNK, min(v0 + (c + 1) * _CHUNK, v1)):
+                force = 0.0
+                for f in range(col_ptr[i], col_ptr[i + 1]):
+                    force += col_coef[f] * y[col_row[f]]
+                new_base = base[i] + alpha * (z[i] - base[i])
+                if pull > 0.0:
+                    new_base += pull * (base_anchor[i] - new_base)
+                new_z = min(max(new_base - force * inverse / degree[i], 0.0), 1.0)
+                part += degree[i] * (new_z - z[i]) * (new_z - z[i])
+                base[i] = new_base
+                z[i] = new_z
+                if not last:
+                    ahead[i] = 2.0 * new_z - new_base
+            parts[c] = part
+    return parts.sum()
+
+
+@kernel
+def local_rows(rows, ahead, change, rho_of_row, out):
+    """Value of each row at its own copies."""
+    ptr, idx, coef, const, _, _, _ = rows
+    for j in range(const.size):
+        value = const[j]
+        for e in range(ptr[j], ptr[j + 1]):
+            value += coef[e] * (ahead[idx[e]] + change[j] * coef[e] / rho_of_row[j])
+        out[j] = value

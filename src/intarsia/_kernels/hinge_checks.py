@@ -1,0 +1,210 @@
+"""What is known of each block after some iterations: objective, proven bound, violation, residuals.
+
+Rows are those of `hinge_admm`; its notes tell what the bound is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+SQUARED, INEQUALITY, EQUALITY = 1, 2, 3  # kinds of rows, as in `hinge_admm`
+RUNNING, CONVERGED, SUSPECT = 0, 1, 2
+OBJECTIVE, BOUND, VIOLATION, PRIMAL, DUAL = 0, 1, 2, 3, 4  # columns of `figures`
+
+_FEASIBLE = 1e-10  # polishing ends here
+_PROOF = 1e-7  # a proof of infeasibility must hold by this much, per unit of its multipliers
+
+
+@kernel
+def _project_row(e0, e1, idx, coef, const, equality, x):
+    """Move x to the nearest point of the box with `coef.x + const = 0` (or <= 0); returns how far off it was.
+
+    The value falls with the multiplier, piecewise linearly: Newton steps between the two ends of a bracket.
+    """
+    value = const
+    for e in range(e0, e1):
+        value += coef[e] * x[idx[e]]
+    off = abs(value) if equality else max(value, 0.0)
+    if off <= _FEASIBLE:
+        return off
+    low, high = -np.inf, np.inf
+    shift = 0.0
+    for _ in range(200):
+        total, slope = const, 0.0
+        for e in range(e0, e1):
+            at = x[idx[e]] - shift * coef[e]
+            if at <= 0.0:
+                at = 0.0
+            elif at >= 1.0:
+                at = 1.0
+            else:
+                slope += coef[e] * coef[e]
+            total += coef[e] * at
+        if abs(total) <= 0.1 * _FEASIBLE:
+            break
+        if total > 0.0:
+            low = shift
+        else:
+            high = shift
+        if slope > 0.0 and low < shift + total / slope < high:
+            shift += total / slope
+        elif low > -np.inf and high < np.inf:
+            shift = 0.5 * (low + high)
+        else:  # every variable stands at an end of the box: find the next one that leaves it
+            best = np.inf
+            for e in range(e0, e1):
+                at = x[idx[e]] - shift * coef[e]
+                if total > 0.0 and coef[e] < 0.0 and at < 0.0:
+                    best = min(best, at / coef[e])
+                if total > 0.0 and coef[e] > 0.0 and at > 1.0:
+                    best = min(best, (at - 1.0) / coef[e])
+                if total < 0.0 and coef[e] > 0.0 and at < 0.0:
+                    best = min(best, -at / coef[e])
+                if total < 0.0 and coef[e] < 0.0 and at > 1.0:
+                    best = min(best, (1.0 - at) / coef[e])
+            if best == np.inf:
+                break  # no point of the box satisfies this row
+            step = best * (1.0 + 1e-9) + 1e-12
+            shift += step if total > 0.0 else -step
+    for e in range(e0, e1):
+        x[idx[e]] = min(max(x[idx[e]] - shift * coef[e], 0.0), 1.0)
+    return off
+
+
+@kernel
+def polish_block(c0, c1, constraints, rows, x, n_sweeps):
+    """Project x onto the constraints of a block in turns; exact at once where they share no variable."""
+    ptr, idx, coef, const, _, _, kind = rows
+    for _ in range(n_sweeps):
+        worst = 0.0
+        for c in range(c0, c1):
+            j = constraints[c]
+            off = _project_row(ptr[j], ptr[j + 1], idx, coef, const[j], kind[j] == EQUALITY, x)
+            worst = max(worst, off)
+        if worst <= _FEASIBLE:
+            break
+
+
+@kernel
+def copies_apart(r0, r1, rows, z, ahead, change, rho):
+    """Sum over the local copies of their squared distance from z."""
+    ptr, idx, coef, _, _, _, _ = rows
+    inverse = 1.0 / rho
+    apart = 0.0
+    for j in range(r0, r1):
+        push = change[j] * inverse
+        for e in range(ptr[j], ptr[j + 1]):
+            distance = ahead[idx[e]] + push * coef[e] - z[idx[e]]
+            apart += distance * distance
+    return apart
+
+
+@kernel
+def objective_and_violation(r0, r1, rows, x):
+    """Sum of the hinges of a block at x, and by how much its worst constraint is broken."""
+    ptr, idx, coef, const, curve, top, kind = rows
+    total, worst = 0.0, 0.0
+    for j in range(r0, r1):
+        s = const[j]
+        for e in range(ptr[j], ptr[j + 1]):
+            s += coef[e] * x[idx[e]]
+        if kind[j] == EQUALITY:
+            worst = max(worst, abs(s))
+        elif kind[j] == INEQUALITY:
+            worst = max(worst, s)
+        elif s > 0.0:
+            total += 0.5 * s * s / curve[j] if kind[j] == SQUARED else s * top[j]
+    return total, worst
+
+
+@kernel
+def dual_bound(v0, v1, r0, r1, rows, y, work):
+    """Value of the Lagrangian dual of a block at y, brought within its bounds."""
+    ptr, idx, coef, const, curve, top, kind = rows
+    for i in range(v0, v1):
+        work[i] = 0.0
+    total = 0.0
+    for j in range(r0, r1):
+        t = min(y[j], top[j])
+        if t < 0.0 and kind[j] != EQUALITY:
+            t = 0.0
+        if t != 0.0 and curve[j] < np.inf:
+            total += t * const[j] - 0.5 * curve[j] * t * t
+            for e in range(ptr[j], ptr[j + 1]):
+                work[idx[e]] += coef[e] * t
+    for i in range(v0, v1):
+        total += min(work[i], 0.0)
+    return total
+
+
+@kernel
+def proves_infeasible(c0, c1, constraints, v0, v1, rows, y, work):
+    """Whether the multipliers of the constraints alone prove that no point of the box satisfies them (Farkas)."""
+    ptr, idx, coef, const, _, _, kind = rows
+    for i in range(v0, v1):
+        work[i] = 0.0
+    total, size = 0.0, 0.0
+    for c in range(c0, c1):
+        j = constraints[c]
+        t = y[j]
+        if t < 0.0 and kind[j] != EQUALITY:
+            t = 0.0
+        total += t * const[j]
+        square = 0.0
+        for e in range(ptr[j], ptr[j + 1]):
+            work[idx[e]] += coef[e] * t
+            square += coef[e] * coef[e]
+        size += abs(t) * np.sqrt(square)
+    for i in range(v0, v1):
+        total += min(work[i], 0.0)
+    return size > 0.0 and total > _PROOF * size
+
+
+@kernel
+def keep_if_better(b, v0, v1, x, objective, violation, feasible, figures, best):
+    """Keep x if it satisfies the constraints at a lower objective, or none did and it breaks them less."""
+    kept = figures[b, VIOLATION]
+    better = violation < kept
+    if kept <= feasible:
+        better = violation <= feasible and objective < figures[b, OBJECTIVE]
+    if better:
+        figures[b, OBJECTIVE] = objective
+        figures[b, VIOLATION] = violation
+        for i in range(v0, v1):
+            best[i] = x[i]
+
+
+@kernel
+def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control, best, work):
+    """Compare objective and bound of every running block, keep the better point, and say which blocks are done.
+
+    A block is done when its gap is at most `tol` times its objective plus its share of `floor`, at a point that
+    satisfies its constraints.
+    """
+    variable_start, row_start, constraint_start, constraints = blocks
+    z, _, y, ahead, change = state
+    step, code, moved, figures, cleared = control
+    for b in range(first, last):
+        if code[b] != RUNNING:
+            continue
+        v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
+        c0, c1 = constraint_start[b], constraint_start[b + 1]
+        n_copies = np.float64(rows[0][r1] - rows[0][r0])
+        apart = copies_apart(r0, r1, rows, z, ahead, change, step[b])
+        figures[b, PRIMAL] = np.sqrt(apart / n_copies)
+        figures[b, DUAL] = step[b] * np.sqrt(moved[b] / n_copies)
+        for i in range(v0, v1):
+            work[i] = z[i]
+        if c1 > c0:
+            polish_block(c0, c1, constraints, rows, work, n_sweeps)
+        objective, violation = objective_and_violation(r0, r1, rows, work)
+        keep_if_better(b, v0, v1, work, objective, violation, tol, figures, best)
+        figures[b, BOUND] = max(figures[b, BOUND], dual_bound(v0, v1, r0, r1, rows, y, work))
+        gap = figures[b, OBJECTIVE] - figures[b, BOUND]
+        if figures[b, VIOLATION] <= tol:
+            if gap <= tol * (abs(figures[b, OBJECTIVE]) + floor * (r1 - r0)):
+                code[b] = CONVERGED
+        elif not cleared[b] and proves_infeasible(c0, c1, constraints, v0, v1, rows, y, work):
+            code[b] = SUSPECT

@@ -1,0 +1,94 @@
+"""Independent blocks of variables and rows, in an order in which what is used together lies together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+
+@kernel
+def transpose_rows(ptr, idx, n_variables):
+    """Rows of each variable, in rising order, as `col_ptr` and `col_row`."""
+    col_ptr = np.zeros(n_variables + 1, np.int64)
+    for e in range(idx.size):
+        col_ptr[idx[e] + 1] += 1
+    for i in range(n_variables):
+        col_ptr[i + 1] += col_ptr[i]
+    at = col_ptr[:-1].copy()
+    col_row = np.empty(idx.size, np.uint32)
+    for j in range(ptr.size - 1):
+        for e in range(ptr[j], ptr[j + 1]):
+            col_row[at[idx[e]]] = j
+            at[idx[e]] += 1
+    return col_ptr, col_row
+
+
+@kernel
+def transpose_coefficients(ptr, idx, coef, col_ptr):
+    """Coefficients in the order of `transpose_rows`."""
+    at = col_ptr[:-1].copy()
+    out = np.empty(coef.size)
+    for j in range(ptr.size - 1):
+        for e in range(ptr[j], ptr[j + 1]):
+            out[at[idx[e]]] = coef[e]
+            at[idx[e]] += 1
+    return out
+
+
+@kernel
+def search_blocks(ptr, idx, col_ptr, col_row):
+    """Breadth-first search from variable to row to variable; what it reaches from one start is a block.
+
+    Returns the variables and the rows in the order in which they are reached and where each block begins in both. Rows
+    without variables and variables without rows are in no block.
+    """
+    n, m = col_ptr.size - 1, ptr.size - 1
+    variables, rows = np.empty(n, np.int32), np.empty(m, np.int32)
+    known, taken = np.zeros(n, np.bool_), np.zeros(m, np.bool_)
+    variable_start, row_start = [np.int64(0)], [np.int64(0)]
+    head = tail = n_rows = 0
+    for start in range(n):
+        if known[start] or col_ptr[start] == col_ptr[start + 1]:
+            continue
+        known[start] = True
+        variables[tail] = start
+        tail += 1
+        while head < tail:
+            i = variables[head]
+            head += 1
+            for f in range(col_ptr[i], col_ptr[i + 1]):
+                j = col_row[f]
+                if taken[j]:
+                    continue
+                taken[j] = True
+                rows[n_rows] = j
+                n_rows += 1
+                for e in range(ptr[j], ptr[j + 1]):
+                    if not known[idx[e]]:
+                        known[idx[e]] = True
+                        variables[tail] = idx[e]
+                        tail += 1
+        variable_start.append(tail)
+        row_start.append(n_rows)
+    return variables[:tail].copy(), rows[:n_rows].copy(), np.array(variable_start), np.array(row_start)
+
+
+@kernel
+def permute_rows(ptr, idx, coef, rows, place):
+    """The chosen rows in their new order, with variables renumbered by `place`."""
+    n_entries = 0
+    for j in rows:
+        n_entries += ptr[j + 1] - ptr[j]
+    new_ptr = np.empty(rows.size + 1, np.uint64)
+    new_idx, new_coef = np.empty(n_entries, np.uint32), np.empty(n_entries)
+    at = 0
+    new_ptr[0] = 0
+    for k in range(rows.size):
+        j = rows[k]
+        for e in range(ptr[j], ptr[j + 1]):
+            new_idx[at] = place[idx[e]]
+            new_coef[at] = coef[e]
+            at += 1
+        new_ptr[k + 1] = at
+    return new_ptr, new_idx, new_coef

@@ -1,0 +1,90 @@
+"""When ADMM restarts, and with which step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._jit import kernel
+
+RUNNING, PRIMAL, DUAL = 0, 3, 4  # as in `hinge_checks`
+
+# A restart comes when the residual has fallen so far since the last one; or less far, but it rises again; or when so
+# large a share of all iterations was made since (Lu2024).
+_SUFFICIENT, _NECESSARY, _LONG = 0.2, 0.8, 0.36
+
+
+@kernel
+def consensus(v0, v1, r0, r1, rows, degree, z, base, y, work, rho):
+    """Compute z anew, after base, y or the step were changed."""
+    ptr, idx, coef, _, _, _, _ = rows
+    for i in range(v0, v1):
+        work[i] = 0.0
+    for j in range(r0, r1):
+        if y[j] != 0.0:
+            for e in range(ptr[j], ptr[j + 1]):
+                work[idx[e]] += coef[e] * y[j]
+    for i in range(v0, v1):
+        z[i] = min(max(base[i] - work[i] / (rho * degree[i]), 0.0), 1.0)
+
+
+@kernel
+def consensus_blocks(blocks, rows, degree, state, work, step):
+    """Compute z of all blocks anew."""
+    variable_start, row_start, _, _ = blocks
+    z, base, y, _, _ = state
+    for b in range(step.size):
+        v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
+        consensus(v0, v1, r0, r1, rows, degree, z, base, y, work, step[b])
+
+
+@kernel
+def balanced_step(v0, v1, r0, r1, rows, degree, base, y, anchor):
+    """How far the multipliers have come since the last restart over how far `base` has, both over all copies.
+
+    With this step the distance to a solution that bounds the number of iterations is least, if the next way is like
+    the last one. 0 where either has not moved.
+    """
+    ptr, _, coef, _, _, _, _ = rows
+    base_anchor, y_anchor = anchor
+    force, way = 0.0, 0.0
+    for j in range(r0, r1):
+        if y[j] != y_anchor[j]:
+            q = 0.0
+            for e in range(ptr[j], ptr[j + 1]):
+                q += coef[e] * coef[e]
+            force += (y[j] - y_anchor[j]) ** 2 * q
+    for i in range(v0, v1):
+        way += degree[i] * (base[i] - base_anchor[i]) ** 2
+    return np.sqrt(force / way) if force > 0.0 and way > 0.0 else 0.0
+
+
+@kernel
+def restart_blocks(first, last, adapt_until, low, high, blocks, rows, degree, state, control, anchor, work):
+    """Restart the blocks whose residual asks for it: here the anchor moves, and the step may change."""
+    variable_start, row_start, _, _ = blocks
+    z, base, y, _, _ = state
+    base_anchor, y_anchor = anchor
+    step, done, since, code, figures, residuals = control
+    for b in range(first, last):
+        if code[b] != RUNNING:
+            continue
+        residual = np.sqrt(step[b] * figures[b, PRIMAL] ** 2 + figures[b, DUAL] ** 2 / step[b])
+        if since[b] == 1:
+            residuals[b, 0] = residuals[b, 1] = residual
+            continue
+        fallen = residual <= _SUFFICIENT * residuals[b, 0]
+        rises = residual <= _NECESSARY * residuals[b, 0] and residual > residuals[b, 1]
+        residuals[b, 1] = residual
+        if not (fallen or rises or since[b] >= _LONG * done[b]):
+            continue
+        v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
+        if done[b] <= adapt_until:
+            target = balanced_step(v0, v1, r0, r1, rows, degree, base, y, anchor)
+            if target > 0.0:
+                step[b] = min(max(np.sqrt(step[b] * target), low[b]), high[b])
+                consensus(v0, v1, r0, r1, rows, degree, z, base, y, work, step[b])
+        for i in range(v0, v1):
+            base_anchor[i] = base[i]
+        for j in range(r0, r1):
+            y_anchor[j] = y[j]
+        since[b] = 0

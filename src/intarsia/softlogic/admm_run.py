@@ -1,0 +1,291 @@
+"""One run of consensus ADMM: all blocks, round by round, until each is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+import numba
+import numpy as np
+from joblib import cpu_count, effective_n_jobs
+from numpy.typing import NDArray
+
+from intarsia._jit import PARALLEL_LOCK
+from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_block_in_parallel, advance_blocks
+from intarsia._kernels.hinge_checks import (
+    BOUND,
+    DUAL,
+    OBJECTIVE,
+    PRIMAL,
+    RUNNING,
+    SUSPECT,
+    VIOLATION,
+    judge_blocks,
+    polish_block,
+)
+from intarsia._kernels.hinge_order import transpose_coefficients, transpose_rows
+from intarsia._kernels.hinge_steps import restart_blocks
+from intarsia._validation import FloatArray, IntArray
+from intarsia.inference.method import Clock
+from intarsia.inference.result import Status
+from intarsia.learning.worker_threads import run_in_threads
+from intarsia.softlogic.admm_state import MIDDLE, AdmmState
+from intarsia.softlogic.feasibility import BlockConstraints, describe_constraints
+from intarsia.softlogic.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.hinge_result import HingeResult
+
+_LARGE = 200_000  # entries from which on threads share one block
+_CHECKS_PER_ROUND = 5  # where threads take blocks: so that starting them does not count
+_SWEEPS, _LAST_SWEEPS = 50, 2000  # of polishing, at a check and at the end
+_EXACT = 1e-9  # a smaller violation is not polished any further
+_FAR = 100.0  # the step stays within this factor of its start
+_LITTLE_SQUARED = 0.25
+_KEYS = ("n_iter", "objective", "lower_bound", "max_violation", "primal_residual", "dual_residual", "seconds")
+
+
+@dataclass(frozen=True)
+class BlockRules:
+    """The settings of `ConsensusADMM`, checked."""
+
+    max_iter: int
+    tol: float
+    alpha: float
+    adaptive: bool
+    anchored: bool | None
+    check_every: int
+    n_jobs: int | None
+
+
+@dataclass
+class AdmmRun:
+    """Runs every block of a model from a state until it is done, or until the run must end.
+
+    Arrays named here have an entry per block: the iterations made, those since the last restart, how the block stands,
+    the last change of z, what is known of it (columns of `hinge_checks`), and residuals since the restart.
+    """
+
+    model: HingeLossMRF
+    state: AdmmState
+    rules: BlockRules
+    clock: Clock
+    note: str = ""
+    history: list[tuple[float, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        plan = self.state.plan
+        n_blocks = plan.n_blocks
+        self.rows = plan.weighted_rows(self.model)
+        self.done, self.since = np.zeros(n_blocks, dtype=np.int64), np.zeros(n_blocks, dtype=np.int64)
+        self.code, self.cleared = np.zeros(n_blocks, dtype=np.int8), np.zeros(n_blocks, dtype=np.bool_)
+        self.moved, self.residuals = np.zeros(n_blocks), np.zeros((n_blocks, 2))
+        self.figures = np.full((n_blocks, 5), np.inf)
+        self.figures[:, BOUND] = 0.0  # hinges are never negative
+        self.low, self.high = self.state.step / _FAR, self.state.step * _FAR
+        self.best, self.work = self.state.z.copy(), np.empty(plan.variables.size)
+        self.anchor = self.state.base.copy(), self.state.y.copy()
+        self.anchored = self._choose_anchored()
+        self.constant = _cost_of_constants(self.model)
+        n_rows = max(plan.const.size, 1)
+        self.floor = float(self.model.weight.mean()) / n_rows if self.model.n_terms else 0.0
+
+    def result(self, report: Callable[[int, float], None] | None) -> HingeResult:
+        """Run, polish, and tell what was found."""
+        status = self._contradictory_constants()
+        if status is None:
+            try:
+                status = self._run(report)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+        if status is not Status.INFEASIBLE:
+            status = self._finish(status)
+        whole = self.state.plan.to_model(self.best, MIDDLE)
+        self.state.n_iter += int(self.done.max(initial=0))
+        bound = float(self.figures[:, BOUND].sum()) + self.constant
+        primal, dual = self._residuals()
+        return HingeResult(
+            whole,
+            self.model.objective(whole),
+            np.inf if status is Status.INFEASIBLE else bound,
+            self.model.max_violation(whole),
+            status,
+            int(self.done.max(initial=0)),
+            primal,
+            dual,
+            self.state,
+            {key: np.array(values) for key, values in zip(_KEYS, zip(*self.history, strict=True), strict=False)},
+            self.clock.seconds,
+            self.note,
+        )
+
+    # ---------------------------------------------------------------- rounds
+
+    def _run(self, report: Callable[[int, float], None] | None) -> Status:
+        n_threads = min(effective_n_jobs(self.rules.n_jobs), cpu_count())
+        calls = self._shares(n_threads)
+        large = self._large_blocks() if n_threads > 1 else []
+        columns = self._columns() if large else None
+        n_checks = _CHECKS_PER_ROUND if len(calls) > 1 else 1
+        while (self.code == RUNNING).any():
+            if self.done[self.code == RUNNING].min() >= self.rules.max_iter:
+                return Status.MAX_ITER
+            if self.clock.expired:
+                return Status.TIME_LIMIT
+            run_in_threads([partial(call, n_checks) for call in calls], n_threads)
+            for block in large:
+                if self.code[block] == RUNNING:
+                    self._advance_large(block, columns, n_threads)
+            self._record(report)
+            for suspect in np.flatnonzero(self.code == SUSPECT):
+                if self._proven(int(suspect)):
+                    return Status.INFEASIBLE
+                self.code[suspect] = RUNNING
+        return Status.CONVERGED
+
+    def _shares(self, n_threads: int) -> list[Callable[[int], None]]:
+        """Ranges of blocks of about as many entries; large blocks are left out where threads share them."""
+        plan = self.state.plan
+        entries = plan.ptr[plan.row_start].astype(np.int64)
+        if n_threads == 1:
+            return [partial(self._rounds, 0, plan.n_blocks)]
+        cuts = {0, plan.n_blocks}
+        cuts |= {int(np.searchsorted(entries, entries[-1] * k / n_threads)) for k in range(1, n_threads)}
+        for block in self._large_blocks():
+            cuts |= {block, block + 1}
+        edges, large = sorted(cuts), set(self._large_blocks())
+        return [partial(self._rounds, first, last) for first, last in pairwise(edges) if first not in large]
+
+    def _rounds(self, first: int, last: int, n_checks: int) -> None:
+        """Iterations and checks of a range of blocks."""
+        plan, state, rules = self.state.plan, self.state, self.rules
+        control = state.step, self.done, self.since, self.code, self.anchored, self.moved
+        for _ in range(n_checks):
+            advance_blocks(
+                first, last, rules.check_every, rules.max_iter, rules.alpha, plan.blocks, self.rows, plan.degree,
+                state.arrays, self.anchor, self.work, control,
+            )  # fmt: skip
+            self._judge(first, last)
+
+    def _judge(self, first: int, last: int) -> None:
+        plan, state, rules = self.state.plan, self.state, self.rules
+        control = state.step, self.code, self.moved, self.figures, self.cleared
+        judge_blocks(
+            first, last, _SWEEPS, rules.tol, self.floor, plan.blocks, self.rows, state.arrays, control, self.best,
+            self.work,
+        )  # fmt: skip
+        adapt_until = rules.max_iter // 2 if rules.adaptive else -1
+        kept = state.step, self.done, self.since, self.code, self.figures, self.residuals
+        restart_blocks(
+            first, last, adapt_until, self.low, self.high, plan.blocks, self.rows, plan.degree, state.arrays, kept,
+            self.anchor, self.work,
+        )  # fmt: skip
+
+    def _advance_large(self, block: int, columns: tuple[IntArray, IntArray, FloatArray] | None, n_threads: int) -> None:
+        plan, state = self.state.plan, self.state
+        (v0, v1), (r0, r1) = plan.variable_start[block : block + 2], plan.row_start[block : block + 2]
+        now = min(1 if self.since[block] == 0 else self.rules.check_every, self.rules.max_iter - int(self.done[block]))
+        since = int(self.since[block]) if self.anchored[block] else -1
+        with PARALLEL_LOCK:
+            before = numba.get_num_threads()
+            numba.set_num_threads(min(n_threads, before))
+            try:
+                self.moved[block] = advance_block_in_parallel(
+                    v0, v1, r0, r1, self.rows, columns, plan.degree, state.arrays, self.anchor, state.step[block],
+                    self.rules.alpha, since, now,
+                )  # fmt: skip
+            finally:
+                numba.set_num_threads(before)
+        self.done[block] += now
+        self.since[block] += now
+        self._judge(block, block + 1)
+
+    def _large_blocks(self) -> list[int]:
+        plan = self.state.plan
+        entries = np.diff(plan.ptr[plan.row_start].astype(np.int64))
+        return [int(block) for block in np.flatnonzero(entries >= _LARGE)]
+
+    def _columns(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """The rows by variable, for threads that share out the variables."""
+        plan = self.state.plan
+        col_ptr, col_row = transpose_rows(plan.ptr, plan.idx, plan.variables.size)
+        return col_ptr, col_row, transpose_coefficients(plan.ptr, plan.idx, plan.coef, col_ptr)
+
+    # ---------------------------------------------------------------- what is known
+
+    def _choose_anchored(self) -> NDArray[np.bool_]:
+        plan = self.state.plan
+        if self.rules.anchored is not None:
+            return np.full(plan.n_blocks, self.rules.anchored)
+        starts, ends = plan.row_start[:-1], plan.row_start[1:]
+        squared = np.concatenate([[0], np.cumsum(plan.kind == SQUARED)])
+        hinges = np.concatenate([[0], np.cumsum(plan.kind < INEQUALITY)])
+        return (squared[ends] - squared[starts]) < _LITTLE_SQUARED * np.maximum(hinges[ends] - hinges[starts], 1)
+
+    def _record(self, report: Callable[[int, float], None] | None) -> None:
+        objective = float(self.figures[:, OBJECTIVE].sum()) + self.constant
+        bound = float(self.figures[:, BOUND].sum()) + self.constant
+        n_iter = int(self.done.max())
+        violation = float(self.figures[:, VIOLATION].max())
+        self.history.append((n_iter, objective, bound, violation, *self._residuals(), self.clock.seconds))
+        if report is not None:
+            report(n_iter, (objective - bound) / max(abs(objective), 1e-300))
+
+    def _residuals(self) -> tuple[float, float]:
+        """Root mean squares over all copies, from those of the blocks."""
+        plan = self.state.plan
+        entries = np.diff(plan.ptr[plan.row_start].astype(np.int64))
+        if entries.size == 0:
+            return 0.0, 0.0
+        squares = entries @ self.figures[:, [PRIMAL, DUAL]] ** 2 / entries.sum()
+        return float(np.sqrt(squares[0])), float(np.sqrt(squares[1]))
+
+    # ---------------------------------------------------------------- constraints
+
+    def _contradictory_constants(self) -> Status | None:
+        """A constraint without variables holds or does not."""
+        model, at = self.model, self.model.n_terms
+        for rows, equal in ((model.equalities, True), (model.inequalities, False)):
+            if rows is None:
+                continue
+            off = np.abs(rows.const) if equal else rows.const
+            bad = np.flatnonzero((np.diff(rows.ptr) == 0) & (off > self.rules.tol))
+            if bad.size:
+                self.note = f"Cannot hold: {describe_constraints(model, at + bad)}."
+                return Status.INFEASIBLE
+            at += rows.n_rows
+        return None
+
+    def _proven(self, block: int) -> bool:
+        """Whether the constraints of a block contradict each other for sure; the note then names them."""
+        rows = BlockConstraints(self.state.plan, block).contradiction(self.clock)
+        self.cleared[block] = True
+        if rows is None:
+            return False
+        named = describe_constraints(self.model, self.state.plan.row_of[rows])
+        self.note = f"Cannot hold together: {named}."
+        return True
+
+    def _finish(self, status: Status) -> Status:
+        """Bring the best points onto the constraints."""
+        plan = self.state.plan
+        for block in np.flatnonzero(self.figures[:, VIOLATION] > _EXACT):
+            c0, c1 = plan.constraint_start[block : block + 2]
+            polish_block(c0, c1, plan.constraints, self.rows, self.best, _LAST_SWEEPS)
+            constraints = BlockConstraints(plan, int(block))
+            at = constraints.variables
+            if constraints.violation(self.best[at]) <= self.rules.tol:
+                continue
+            if not self.cleared[block] and self._proven(int(block)):
+                return Status.INFEASIBLE
+            nearest = constraints.nearest(self.best[at], self.clock)
+            if nearest is not None:
+                self.best[at] = nearest
+        return status
+
+
+def _cost_of_constants(model: HingeLossMRF) -> float:
+    """What the terms without variables cost."""
+    empty = np.diff(model.terms.ptr) == 0
+    excess = np.maximum(model.terms.const[empty], 0.0)
+    return float(model.weight[empty] @ np.where(model.power[empty] == 2, excess * excess, excess))
