@@ -1,8 +1,8 @@
 """The one decorator through which every Numba kernel is compiled.
 
-Kernels are serial (but for a few that work on one huge problem), release the GIL, follow IEEE division (no exception at x / 0) and are cached on disk. They are
-compiled at their first call, never at import. A kernel and its private helpers share a file, because
-Numba's cache does not notice an edit in another file.
+Kernels are serial (but for those of one huge problem), release the GIL, follow IEEE division (no exception at x / 0)
+and are cached on disk. They are compiled at their first call, never at import. A kernel and its private helpers share
+a file, because Numba's cache does not notice an edit in another file.
 """
 
 from __future__ import annotations
