@@ -19,6 +19,8 @@ from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
 from intarsia.cli.reproduce import reproduce_command
+from intarsia.cli.softlogic import explain_command as explain_atom_command
+from intarsia.cli.softlogic import infer_command as infer_program_command
 from intarsia.cli.tag import evaluate_command, predict_command, train_command
 from intarsia.cli.tour import tour_command
 from intarsia.exceptions import IntarsiaError
@@ -88,6 +90,11 @@ tag.command("train", cls=_Command)(train_command)
 tag.command("predict", cls=_Command)(predict_command)
 tag.command("evaluate", cls=_Command)(evaluate_command)
 app.add_typer(tag, name="tag", no_args_is_help=True)
+
+softlogic = typer.Typer(cls=_Group, help="Rules with weights: infer what a PSL program asks for, and tell why.")
+softlogic.command("infer", cls=_Command)(infer_program_command)
+softlogic.command("explain", cls=_Command)(explain_atom_command)
+app.add_typer(softlogic, name="softlogic", no_args_is_help=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

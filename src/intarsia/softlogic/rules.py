@@ -87,6 +87,22 @@ def read_rules(text: str, where: str = "rules") -> list[Rule]:
     return found
 
 
+def read_ground_atom(text: str) -> Atom:
+    """One atom without variables; constants may be quoted or not.
+
+    Raises
+    ------
+    InvalidInputError
+        The text is no atom.
+
+    Examples
+    --------
+    >>> str(read_ground_atom("Knows(0, 'Ann B.')"))
+    "Knows('0', 'Ann B.')"
+    """
+    return _Reader(_checked(text, "atom"), "atom").ground_atom()
+
+
 def _checked(text: str, where: str) -> str:
     if not isinstance(text, str):
         raise InvalidInputError(f"{where} must be a text, got {type(text).__name__}.")
@@ -303,6 +319,22 @@ class _Reader:
         while self._take(","):
             arguments.append(self._term(sums))
         self._need(")", "',' or ")
+        return Atom(predicate, tuple(arguments))
+
+    def ground_atom(self) -> Atom:
+        """An atom in which every name is a constant."""
+        predicate = self._name("a predicate")
+        self._need("(")
+        arguments = []
+        while True:
+            if self.here.kind not in ("name", "number", "string"):
+                self.expected("a constant")
+            arguments.append(Constant(self._step().text))
+            if not self._take(","):
+                break
+        self._need(")", "',' or ")
+        if self.here.kind != END:
+            self.expected("the end")
         return Atom(predicate, tuple(arguments))
 
     def _term(self, sums: bool) -> Term:

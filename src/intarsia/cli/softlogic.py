@@ -1,0 +1,171 @@
+"""`intarsia softlogic`: infer what a program of rules asks for, and tell why an atom has its value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intarsia.cli.output import check_folder, console, note, number, warnings_on_stderr, write_json
+from intarsia.cli.running import parse_settings
+from intarsia.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from intarsia.softlogic.explain import Explanation
+    from intarsia.softlogic.inferred import InferredAtoms
+
+_Program = Annotated[Path, typer.Argument(help="PSL 3 program, JSON.", show_default=False)]
+_Data = Annotated[
+    Path | None, typer.Option(help="Folder of the data files, by file name; by default their paths in the program.")
+]
+_Missing = Annotated[
+    str, typer.Option(help="An atom that a rule needs and that is neither observed nor target: error, or zero.")
+]
+_Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of ConsensusADMM, such as tol=1e-6; may be repeated."),
+]
+_TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the minimisation.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def infer_command(
+    program: _Program,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the inferred atoms, a file for each predicate.")
+    ] = Path("inferred-predicates"),
+    data: _Data = None,
+    missing: _Missing = "error",
+    setting: _Setting = None,
+    time_limit: _TimeLimit = None,
+    json: _Json = False,
+) -> None:
+    """Infer the targets of a PSL program; atoms are written as PSL writes them: arguments and value, by tabs.
+
+    Example: `intarsia softlogic infer simple-acquaintances.json --json`
+    """
+    check_folder(output)
+    found = _inferred(program, data, missing, setting, time_limit)
+    scores = found.evaluate()
+    files = found.write(output)
+    result, grounding = found.result, found.grounding
+    document = {
+        "objective": result.objective,
+        "n_atoms": grounding.mrf.n_variables,
+        "n_terms": grounding.mrf.n_terms,
+        "n_constraints": grounding.mrf.n_constraints,
+        "max_violation": result.max_violation,
+        "evaluations": scores,
+        "converged": result.converged,
+        "n_iter": result.n_iter,
+        "ground_seconds": grounding.seconds,
+        "solve_seconds": result.seconds,
+        # With several predicates the folder, in which each has its file.
+        "atoms_file": str(files[0] if len(files) == 1 else output),
+    }
+    if json:
+        write_json(document)
+        return
+    _show_rules(found)
+    typer.echo(
+        f"\n{document['n_atoms']} atoms, {document['n_terms']} terms, {document['n_constraints']} constraints in "
+        f"{grounding.seconds:.2f} s. Objective {number(result.objective, 8)}; {result.status.name} after "
+        f"{result.n_iter} iterations, {result.seconds:.2f} s; constraints hold to {result.max_violation:.1g}."
+    )
+    for predicate, by_evaluator in scores.items():
+        for evaluator, values in by_evaluator.items():
+            told = ", ".join(f"{name} {number(value, 4)}" for name, value in values.items())
+            typer.echo(f"{predicate}, {evaluator}: {told}")
+    for file in files:
+        typer.echo(f"Atoms: {file}")
+
+
+def explain_command(
+    program: _Program,
+    atom: Annotated[
+        str,
+        typer.Argument(help="Target or latent atom, such as \"Knows('0', '7')\" or Knows(0,7).", show_default=False),
+    ],
+    terms: Annotated[int, typer.Option(help="How many single terms to list for each rule.")] = 3,
+    data: _Data = None,
+    missing: _Missing = "error",
+    setting: _Setting = None,
+    time_limit: _TimeLimit = None,
+    json: _Json = False,
+) -> None:
+    """Infer a PSL program and tell which ground terms pull an atom, by rule, and how hard.
+
+    The pull is the weight times the slope of the hinge: above 0 it pulls the atom up, below 0 down.
+
+    Example: `intarsia softlogic explain simple-acquaintances.json "Knows(0, 7)"`
+    """
+    from intarsia._validation import check_number
+    from intarsia.softlogic.rules import read_ground_atom
+    from intarsia.softlogic.syntax import Constant
+
+    check_number(terms, "--terms", low=0, integer=True)
+    wanted = read_ground_atom(atom)
+    found = _inferred(program, data, missing, setting, time_limit)
+    explanation = found.explain(
+        wanted.predicate, *(term.value for term in wanted.arguments if isinstance(term, Constant)), n_terms=terms
+    )
+    if json:
+        write_json(explanation.as_dict())
+        return
+    _show_explanation(explanation)
+
+
+def _inferred(
+    path: Path, data: Path | None, missing: str, setting: list[str] | None, time_limit: float | None
+) -> InferredAtoms:
+    from intarsia._validation import check_choice
+    from intarsia.softlogic.admm import ConsensusADMM
+    from intarsia.softlogic.psl_files import read_psl
+    from intarsia.softlogic.soft_logic import SoftLogic
+
+    settings = parse_settings(setting or [])
+    for key in settings:
+        check_choice(key, ConsensusADMM._get_param_names(), "ConsensusADMM: setting")
+    if data is not None and not data.is_dir():
+        raise InvalidInputError(f"--data {data} is not a folder. Give the folder that holds the data files.")
+    loaded = read_psl(path, data=data)
+    with warnings_on_stderr():
+        found = SoftLogic(loaded, inference=ConsensusADMM(**settings), missing=missing).infer(time_limit)
+    for line in [*loaded.notes, *found.grounding.notes()]:
+        note(line)
+    if not found.result.converged and found.result.note:
+        note(found.result.note)
+    return found
+
+
+def _show_rules(found: InferredAtoms) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("groundings", "settled", "terms", "constraints", "rule"):
+        table.add_column(title, justify="left" if title == "rule" else "right", overflow="fold")
+    for report in found.grounding.reports:
+        counts = (report.n_groundings, report.n_known + report.n_satisfied, report.n_terms, report.n_constraints)
+        table.add_row(*map(str, counts), escape(report.rule))
+    console().print(table)
+
+
+def _show_explanation(explanation: Explanation) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    typer.echo(f"{explanation.atom} = {number(explanation.value, 4)}\n")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("pull", "reserve", "terms", "active", "rule and its hardest terms"):
+        table.add_column(title, justify="left" if title.startswith("rule") else "right", overflow="fold")
+    for rule in explanation.rules:
+        cells: list[Any] = [f"{rule.pull:+.4g}", f"{rule.reserve:.4g}", rule.n_terms, rule.n_active, rule.rule]
+        table.add_row(*(escape(str(cell)) for cell in cells), style="bold")
+        for term in rule.terms:
+            if term.pull:
+                table.add_row(f"{term.pull:+.4g}", "", "", "", escape(f"{term.text} = {term.value:.4g}"))
+    console().print(table)
+    for constraint in explanation.constraints:
+        typer.echo(f"Constraint: {constraint.text} (left side {constraint.value:.2g})")

@@ -1,0 +1,117 @@
+"""What inference found for the atoms of a program: tables, files, scores, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+
+from intarsia._validation import FloatArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.evaluation import evaluate
+from intarsia.softlogic.explain import Explanation, explain
+from intarsia.softlogic.grounding import Grounding
+from intarsia.softlogic.program import Evaluation
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InferredAtoms:
+    """Values of the targets and latent atoms of a program.
+
+    Attributes
+    ----------
+    grounding : Grounding
+        The ground program.
+    result : HingeResult
+        What inference tells of its run.
+    backend
+        The kind of data frame for tables; None for dicts of columns.
+
+    Examples
+    --------
+    See `SoftLogic`.
+    """
+
+    grounding: Grounding
+    result: Any
+    evaluations: tuple[Evaluation, ...] = ()
+    backend: Any = field(default=None)
+
+    @property
+    def x(self) -> FloatArray:
+        """Values of the variables, in the order of `grounding.atoms`."""
+        found: FloatArray = self.result.x
+        return found
+
+    def value(self, predicate: str, *arguments: Any) -> float:
+        """The value of one atom."""
+        return float(self.x[self.grounding.atoms.find(predicate, *arguments)])
+
+    def table(self, predicate: str) -> Any:
+        """Targets and latent atoms of a predicate: columns `argument1`, ... and `value`.
+
+        A data frame of the kind in which data came, or a dict of columns if they came in none.
+        """
+        atoms = self.grounding.atoms
+        columns: dict[str, Any] = {f"argument{k}": column for k, column in enumerate(atoms.columns(predicate), 1)}
+        columns["value"] = self.x[atoms.variables(predicate)]
+        return columns if self.backend is None else nw.from_dict(columns, backend=self.backend).to_native()
+
+    def tables(self) -> dict[str, Any]:
+        """`table` of every predicate that has targets or latent atoms."""
+        return {name: self.table(name) for name in self.predicates}
+
+    @property
+    def predicates(self) -> list[str]:
+        """Predicates that have targets or latent atoms."""
+        atoms = self.grounding.atoms
+        return [p.name for p, arguments in zip(atoms.predicates, atoms.arguments, strict=True) if len(arguments)]
+
+    def evaluate(self, evaluations: Iterable[Evaluation] | None = None) -> dict[str, dict[str, Any]]:
+        """Scores by predicate and evaluator: those that the program asks for, or those given (see `evaluate`)."""
+        return evaluate(self.evaluations if evaluations is None else evaluations, self.grounding.atoms, self.x)
+
+    def explain(self, predicate: str, *arguments: Any, n_terms: int = 3) -> Explanation:
+        """Which terms pull an atom, and how hard (see `explain`)."""
+        return explain(self.grounding, self.x, self.grounding.atoms.find(predicate, *arguments), n_terms)
+
+    def write(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the atoms as PSL does: a file for each predicate, named like it in capitals; arguments, tab, value.
+
+        The folder is made if needed; a file appears when it is complete.
+
+        Raises
+        ------
+        InvalidInputError
+            A constant holds a tab or an end of line, which such files cannot have.
+        """
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        files = []
+        for name in self.predicates:
+            atoms = self.grounding.atoms
+            columns = atoms.columns(name)
+            for column in columns:
+                for constant in column:
+                    if "\t" in constant or "\n" in constant:
+                        raise InvalidInputError(
+                            f"{name}: the constant {constant!r:.60} holds a tab or an end of line, which a file of "
+                            f"atoms cannot have. Take the table instead."
+                        )
+            values = map(repr, self.x[atoms.variables(name)].tolist())
+            path = place / f"{name.upper()}.txt"
+            part = path.with_name(path.name + ".part")
+            with open(part, "w", encoding="utf-8", newline="\n") as file:
+                file.writelines("\t".join(fields) + "\n" for fields in zip(*columns, values, strict=True))
+            os.replace(part, path)
+            files.append(path)
+        return files
+
+    def __repr__(self) -> str:
+        return (
+            f"InferredAtoms({self.grounding.mrf.n_variables} atoms of {', '.join(self.predicates) or 'no predicate'})"
+        )

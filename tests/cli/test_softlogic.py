@@ -1,0 +1,173 @@
+"""`intarsia softlogic`: programs from the command line, and one clear line for each refusal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from intarsia.cli import main
+
+MODEL = """{
+    "rules": [
+        "2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2",   // pulls up
+        "1: !Knows(A, B) ^2"
+    ],
+    "predicates": {
+        "Likes/2": {"observations": ["likes.txt"]},
+        "Knows/2": {"targets": ["targets.txt"], "truth": ["truth.txt"], "evaluations": ["DiscreteEvaluator"]}
+    }
+}"""
+KEYS = [
+    "objective", "n_atoms", "n_terms", "n_constraints", "max_violation", "evaluations", "converged", "n_iter",
+    "ground_seconds", "solve_seconds", "atoms_file",
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(capsys):
+    """Run `intarsia softlogic`: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main(["softlogic", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "likes.txt").write_text("ann\tchess\nbob\tchess\n")
+    (tmp_path / "targets.txt").write_text("ann\tbob\nbob\tann\n")
+    (tmp_path / "truth.txt").write_text("ann\tbob\t1\nbob\tann\t0\n")
+    path = tmp_path / "model.json"
+    path.write_text(MODEL)
+    return path
+
+
+def test_infer_prints_one_document_and_writes_the_atoms(run, model, tmp_path):
+    code, out, err = run("infer", model, "--output", tmp_path / "found", "--set", "tol=1e-8", "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    document = json.loads(out)
+    assert list(document) == KEYS
+    # 2 (1 - x)^2 + x^2 at x = 2/3, twice.
+    assert document["objective"] == pytest.approx(4 / 3, abs=1e-5)
+    assert [document[key] for key in ("n_atoms", "n_terms", "n_constraints", "converged")] == [2, 4, 0, True]
+    assert document["evaluations"]["Knows"]["DiscreteEvaluator"]["accuracy"] == 0.5
+    lines = [line.split("\t") for line in Path(document["atoms_file"]).read_text().splitlines()]
+    assert [line[:2] for line in lines] == [["ann", "bob"], ["bob", "ann"]]
+    assert float(lines[0][2]) == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_atoms_of_several_predicates_are_a_folder(run, model, tmp_path):
+    text = MODEL.replace('"Likes/2"', '"Nice/1": {"targets": [["ann"]]}, "Likes/2"')
+    model.write_text(text)
+    code, out, _ = run("infer", model, "--output", tmp_path / "found", "--json")
+    assert code == 0
+    assert json.loads(out)["atoms_file"] == str(tmp_path / "found")
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["KNOWS.txt", "NICE.txt"]
+
+
+def test_tables_for_people(run, model, tmp_path):
+    code, out, _ = run("infer", model, "-o", tmp_path / "found")
+    assert code == 0
+    assert "2 atoms, 4 terms, 0 constraints" in out
+    assert "Knows, DiscreteEvaluator: accuracy 0.5" in out
+    assert "KNOWS.txt" in out
+    code, out, _ = run("explain", model, "Knows(ann, 'bob')")
+    assert code == 0
+    assert out.startswith("Knows('ann', 'bob') = 0.66")
+    assert "1 - Knows('ann', 'bob')" in out
+
+
+def test_explain_prints_one_document(run, model):
+    code, out, err = run("explain", model, "KNOWS(ann, bob)", "--json", "--terms", 1, "--set", "tol=1e-8")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    document = json.loads(out)
+    assert list(document) == ["atom", "value", "rules", "constraints"]
+    assert sorted(round(rule["pull"], 3) for rule in document["rules"]) == pytest.approx([-4 / 3, 4 / 3], abs=0.01)
+
+
+def test_a_folder_for_the_data(run, model, tmp_path):
+    (tmp_path / "moved").mkdir()
+    for name in ("likes.txt", "targets.txt", "truth.txt"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    code, _, err = run("infer", model, "-o", tmp_path / "found")
+    assert code == 2
+    assert "likes.txt does not exist" in err
+    assert run("infer", model, "--data", tmp_path / "moved", "-o", tmp_path / "found", "--json")[0] == 0
+
+
+def test_what_may_not_have_been_meant_is_told_on_stderr(run, model, tmp_path):
+    (tmp_path / "likes.txt").write_text("")
+    code, out, err = run("infer", model, "-o", tmp_path / "found", "--json")
+    assert code == 0
+    assert json.loads(out)["n_terms"] == 2
+    assert "grounds to nothing" in err
+
+
+def test_a_hard_contradiction_is_told_and_is_no_failure(run, model, tmp_path):
+    model.write_text(MODEL.replace('"1: !Knows(A, B) ^2"', '"Knows(A, B) <= 0.2 .", "Knows(A, B) >= 0.4 ."'))
+    code, out, err = run("infer", model, "-o", tmp_path / "found", "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert not document["converged"]
+    assert document["max_violation"] > 0.01
+    assert "Knows(A, B) >= 0.4" in err or "Knows(A, B) <= 0.2" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace("-> Knows", "-> Knosw"), "Did you mean 'Knows'"),
+        (lambda t: t.replace("Knows(A, B) ^2", "Knows(A B) ^2"), "line 1, column 52: expected ',' or ')', got 'B'"),
+        (lambda t: t.replace("-> Knows(A, B)", "-> Knows(A, C)"), "variable C is unsafe"),
+        (lambda t: t.replace("Likes/2", 'x\\"; drop table/2'), "a name consists of letters, digits"),
+        (lambda t: t.replace("DiscreteEvaluator", "Discreet"), "evaluator='Discreet' is not known"),
+        (lambda t: t[:-1], "no JSON"),
+    ],
+)
+def test_bad_programs_give_one_line(run, model, tmp_path, change, message):
+    model.write_text(change(MODEL))
+    code, out, err = run("infer", model, "-o", tmp_path / "found", "--json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not (tmp_path / "found").exists()
+
+
+@pytest.mark.parametrize(
+    ("likes", "message"),
+    [
+        ("ann\tchess\nbob\n", "likes.txt, line 2: 1 fields; expected 2 arguments"),
+        ("ann\tchess\t1.5\n", "likes.txt, line 1: the truth value 1.5 is outside [0, 1]"),
+        ("ann\tgo\ncy\tgo\n", "Knows('ann', 'cy')"),
+    ],
+)
+def test_bad_data_give_one_line(run, model, tmp_path, likes, message):
+    (tmp_path / "likes.txt").write_text(likes)
+    code, out, err = run("infer", model, "-o", tmp_path / "found", "--json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain", "MODEL", "Knows(ann"], "atom, line 1, column 10: expected ',' or ')', got the end"),
+        (["explain", "MODEL", "Knows(ann, cy)"], "Knows('ann', 'cy') is neither a target nor latent"),
+        (["explain", "MODEL", "Knows(ann, bob) & x"], "expected the end, got '&'"),
+        (["explain", "MODEL", "Knows(,)"], "expected a constant, got ','"),
+        (["infer", "MODEL", "--set", "tolerance=1"], "Did you mean 'tol'"),
+        (["infer", "MODEL", "--missing", "ignore"], "missing='ignore' is not known"),
+        (["infer", "MODEL", "--data", "nowhere"], "--data nowhere is not a folder"),
+        (["infer", "nothing.json"], "nothing.json: No such file or directory"),
+    ],
+)
+def test_bad_arguments_give_one_line(run, model, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*[model if word == "MODEL" else word for word in arguments])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err

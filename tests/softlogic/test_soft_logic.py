@@ -1,0 +1,192 @@
+"""From a program to values: against the conformance answers, by hand, and what tables, files and explanations say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, f1_score
+
+from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic import ConsensusADMM, Program, SoftLogic, explain, ground, read_psl
+from intarsia.softlogic.evaluation import evaluate, evaluator_names
+from intarsia.softlogic.program import Evaluation
+
+
+def likes_and_knows():
+    return (
+        Program()
+        .predicate("Likes", 2)
+        .predicate("Knows", 2)
+        .rule("2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2")
+        .rule("1: !Knows(A, B) ^2")
+        .rule("Knows(A, B) = Knows(B, A) .")
+    )
+
+
+@pytest.mark.data
+def test_simple_acquaintances_has_the_optimum_of_an_independent_solver(data, conformance):
+    expected = json.loads((conformance / "softlogic" / "simple_acquaintances.json").read_text())
+    program = read_psl(data / "simple_acquaintances" / "model.json")
+    found = SoftLogic(program).infer()
+    assert found.result.converged
+    assert found.result.objective == pytest.approx(expected["objective"], rel=1e-5)
+    scores = found.evaluate([*program.evaluations, Evaluation("Knows", "ContinuousEvaluator")])["Knows"]
+    assert scores["DiscreteEvaluator"]["accuracy"] == pytest.approx(expected["accuracy_at_0.5"], abs=1e-4)
+    assert scores["ContinuousEvaluator"]["mae"] == pytest.approx(expected["mean_absolute_error"], abs=1e-3)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_in_frames_out(frame):
+    program = likes_and_knows()
+    program.observe("Likes", frame({"who": ["ann", "bob"], "what": ["chess", "chess"], "how": [1.0, 0.5]}))
+    program.target("Knows", frame({"a": ["ann", "bob"], "b": ["bob", "ann"]}))
+    table = SoftLogic(program, inference=ConsensusADMM(tol=1e-8)).predict("Knows")
+    assert isinstance(table, frame)
+    assert list(table.columns) == ["argument1", "argument2", "value"]
+    assert list(table["argument1"]) == ["ann", "bob"]
+    # 2 (1/2 - x)^2 + x^2 for both directions, which are equal: x = 1/3.
+    np.testing.assert_allclose(table["value"].to_numpy(), 1 / 3, atol=1e-4)
+
+
+def test_rows_in_columns_out():
+    program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
+    program.target("Knows", [("ann", "bob"), ("bob", "ann")])
+    tables = SoftLogic(program).predict()
+    assert list(tables) == ["Knows"]
+    assert tables["Knows"]["argument2"] == ["bob", "ann"]
+
+
+def test_a_program_without_targets_has_no_answers():
+    found = SoftLogic(likes_and_knows().observe("Likes", [("ann", "go")])).infer()
+    assert found.tables() == {}
+    assert found.x.size == 0
+
+
+def test_settings_are_those_of_scikit_learn():
+    model = SoftLogic(likes_and_knows(), inference=ConsensusADMM(tol=1e-3))
+    assert clone(model).set_params(inference__tol=1e-4).inference.tol == 1e-4
+    with pytest.raises(InvalidInputError, match="program must be a Program, got str"):
+        SoftLogic("model.json").infer()
+
+
+def test_files_as_psl_writes_them(tmp_path):
+    program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
+    program.target("Knows", [("ann", "bob"), ("bob", "ann")])
+    found = SoftLogic(program).infer()
+    (path,) = found.write(tmp_path / "out" / "here")
+    assert path.name == "KNOWS.txt"
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    assert [line[:2] for line in lines] == [["ann", "bob"], ["bob", "ann"]]
+    assert [float(line[2]) for line in lines] == found.x.tolist()
+    assert [file.name for file in path.parent.iterdir()] == ["KNOWS.txt"]
+
+
+def test_constants_that_files_cannot_hold(tmp_path):
+    found = SoftLogic(Program().predicate("P", 1).target("P", ["a\tb"])).infer()
+    with pytest.raises(InvalidInputError, match="holds a tab or an end of line"):
+        found.write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- why
+
+
+def pulled():
+    program = (
+        Program().predicate("P", 1).predicate("Q", 1).target("P", ["a", "b"]).observe("Q", [("a", 0.7), ("b", 1.0)])
+    )
+    program.rule("3: Q(X) -> P(X)").rule("1: P(X) & P(Y) & (X != Y) -> Q('none') ^2").rule("0.5: !P(X) ^2")
+    return ground(program.rule("P(X) <= 0.9 ."))
+
+
+def test_pulls_are_minus_the_slopes_of_the_objective():
+    grounding = pulled()
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        x = rng.random(2)
+        for variable in range(2):
+            step = np.zeros(2)
+            step[variable] = 1e-6
+            slope = (grounding.mrf.objective(x + step) - grounding.mrf.objective(x - step)) / 2e-6
+            found = explain(grounding, x, variable)
+            assert sum(rule.pull for rule in found.rules) == pytest.approx(-slope, abs=1e-5)
+
+
+def test_an_explanation_in_words():
+    found = explain(pulled(), [0.2, 0.9], 0)
+    assert (found.atom, found.value) == ("P('a')", 0.2)
+    first, second, third = found.rules
+    # Q('a') = 0.7 pulls by its whole weight; P('a') + P('b') - 1 = 0.1 twice, squared; P('a') by 2 x 0.5 x 0.2.
+    assert (first.rule, first.pull, first.terms[0].text) == ("3: Q(X) -> P(X)", 3.0, "0.7 - P('a')")
+    assert second.pull == pytest.approx(-0.4)
+    assert (second.n_terms, second.n_active, second.terms[0].text) == (2, 2, "-1 + P('a') + P('b')")
+    assert third.pull == pytest.approx(-0.2)
+    assert [c.text for c in found.constraints] == ["-0.9 + P('a') <= 0"]
+    assert json.dumps(found.as_dict())
+
+
+def test_a_linear_hinge_at_its_corner_has_a_reserve():
+    found = explain(pulled(), [0.7, 0.0], 0)
+    rule = next(rule for rule in found.rules if rule.rule.startswith("3"))
+    assert (rule.pull, rule.reserve, rule.n_active) == (0.0, 3.0, 0)
+
+
+def test_pulls_balance_at_the_optimum():
+    program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
+    program.target("Knows", [("ann", "bob"), ("bob", "ann")])
+    found = SoftLogic(program, inference=ConsensusADMM(tol=1e-10)).infer()
+    assert sum(rule.pull for rule in found.explain("Knows", "ann", "bob").rules) == pytest.approx(0.0, abs=1e-3)
+    with pytest.raises(InvalidInputError, match="neither a target nor latent"):
+        found.explain("Knows", "ann", "ann")
+
+
+def test_explain_refuses_other_points():
+    with pytest.raises(InvalidInputError, match=r"x has shape \(3,\), expected \(2,\)"):
+        explain(pulled(), [0.0, 0.0, 0.0], 0)
+
+
+# ---------------------------------------------------------------- how well
+
+
+def labelled():
+    rng = np.random.default_rng(4)
+    names = [(f"u{i}", label) for i in range(15) for label in "abc"]
+    truth = [(*name, float(rng.random() < 0.4)) for name in names]
+    program = Program().predicate("Is", 2).target("Is", [*names, ("nobody knows", "a")]).truth("Is", truth)
+    x = np.append(rng.random(45), 0.0)
+    return ground(program).atoms, x, np.array([t[2] for t in truth]) > 0.5
+
+
+def test_evaluators_agree_with_scikit_learn():
+    atoms, x, truth = labelled()
+    scores = evaluate([Evaluation("IS", name) for name in evaluator_names()], atoms, x)["Is"]
+    predicted = x[:45] >= 0.5
+    assert scores["DiscreteEvaluator"]["accuracy"] == pytest.approx(accuracy_score(truth, predicted))
+    assert scores["DiscreteEvaluator"]["f1"] == pytest.approx(f1_score(truth, predicted))
+    assert scores["ContinuousEvaluator"]["mse"] == pytest.approx(((x[:45] - truth) ** 2).mean())
+    assert scores["AUCEvaluator"] == scores["RankingEvaluator"]
+    right = [bool(truth[3 * i + np.argmax(x[3 * i : 3 * i + 3])]) for i in range(15) if truth[3 * i : 3 * i + 3].any()]
+    assert scores["CategoricalEvaluator"]["accuracy"] == pytest.approx(np.mean(right))
+    assert {value["n"] for value in scores.values()} == {45}
+
+
+def test_thresholds_are_options():
+    atoms, x, truth = labelled()
+    given = Evaluation("Is", "DiscreteEvaluator", {"discreteevaluator.threshold": "0.9"})
+    found = evaluate([given], atoms, x)["Is"]["DiscreteEvaluator"]
+    assert found["accuracy"] == pytest.approx(accuracy_score(truth, x[:45] >= 0.9))
+    with pytest.raises(InvalidInputError, match="threshold must be a number, got 'high'"):
+        evaluate([Evaluation("Is", "DiscreteEvaluator", {"threshold": "high"})], atoms, x)
+
+
+def test_unknown_evaluators_and_no_truth():
+    atoms, x, _ = labelled()
+    with pytest.raises(InvalidInputError, match=r"'DiscretEvaluator' is not known.*Did you mean 'DiscreteEvaluator'"):
+        evaluate([Evaluation("Is", "DiscretEvaluator")], atoms, x)
+    bare = ground(Program().predicate("P", 1).target("P", ["a"])).atoms
+    assert evaluate([Evaluation("P", "AUCEvaluator")], bare, np.zeros(1)) == {"P": {"AUCEvaluator": {"n": 0}}}
