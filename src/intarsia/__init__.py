@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         MaximumLikelihood,
         PassiveAggressive,
         RiskMinimizer,
+        SampleRank,
         StructuredPerceptron,
         StructuredSVM,
     )
@@ -158,7 +159,7 @@ _WHERE = {
     "intarsia.learning": (
         "AROW", "LBFGS", "SGD", "Adam", "AveragedPerceptron", "ChainCRF", "DoubleLoop", "DoublyStochastic",
         "Factors", "GraphCRF", "GraphInstance", "GridCRF", "Incremental", "MaximumLikelihood", "PassiveAggressive",
-        "RiskMinimizer", "StructuredPerceptron", "StructuredSVM",
+        "RiskMinimizer", "SampleRank", "StructuredPerceptron", "StructuredSVM",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}

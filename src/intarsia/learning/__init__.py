@@ -20,6 +20,7 @@ from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.owl_qn import OWLQN
 from intarsia.learning.passive_aggressive import PassiveAggressive
+from intarsia.learning.ranking_world import RankingWorld
 from intarsia.learning.registry import (
     chain_learner_names,
     energy_learner_names,
@@ -32,6 +33,7 @@ from intarsia.learning.registry import (
 )
 from intarsia.learning.risk import Risk
 from intarsia.learning.risk_minimizer import RiskMinimizer
+from intarsia.learning.sample_rank import SampleRank
 from intarsia.learning.sgd import SGD
 from intarsia.learning.structured_perceptron import StructuredPerceptron
 from intarsia.learning.structured_svm import StructuredSVM
@@ -59,8 +61,10 @@ __all__ = [
     "Minimum",
     "Optimizer",
     "PassiveAggressive",
+    "RankingWorld",
     "Risk",
     "RiskMinimizer",
+    "SampleRank",
     "StructuredPerceptron",
     "StructuredSVM",
     "chain_learner_names",

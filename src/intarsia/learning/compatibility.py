@@ -58,6 +58,12 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     """
     if method.only_for == FOREST and model == LOOPS:
         return Judgement(REFUSED, "it takes only graphs without loops")
+    if not learner.asks_inference:
+        if not method.gives_map:
+            return Judgement(REFUSED, "it finds no best labelling")
+        return Judgement(
+            HEURISTIC, "the weights are learned without it: they rank neighbours, which need not be its own"
+        )
     if learner.learns_from == "best labelling":
         return _judge_margin(method, model)
     return _judge_risk(method)

@@ -26,6 +26,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     """When to choose it, in one line."""
     learns_from: ClassVar[str] = "marginals"
     """What it reads of the inference, and what estimators therefore predict: "marginals" or "best labelling"."""
+    asks_inference: ClassVar[bool] = True
+    """Whether it asks the inference while learning; otherwise only predictions do."""
     starts_independent: ClassVar[bool] = True
     """Whether estimators begin at the weights of single variables; otherwise at 0."""
 

@@ -25,6 +25,7 @@ LEARNERS: Registry[Learner] = Registry(
         "risk_minimizer": "RiskMinimizer",
         "structured_perceptron": "StructuredPerceptron",
         "structured_svm": "StructuredSVM",
+        "sample_rank": "SampleRank",
     },
     Learner,  # type: ignore[type-abstract]
 )
@@ -92,7 +93,7 @@ def learner_names() -> list[str]:
     Examples
     --------
     >>> learner_names()
-    ['risk_minimizer', 'structured_perceptron', 'structured_svm']
+    ['risk_minimizer', 'structured_perceptron', 'structured_svm', 'sample_rank']
     """
     return LEARNERS.names
 
