@@ -19,7 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Top to bottom; each may import from itself and from those before it.
 ORDER = [
     "graph", "_kernels", "models", "energies", "inference", "losses", "metrics", "gradients", "learning", "collective",
-    "clusters", "softlogic", "diagnostics", "datasets", "report", "experiments", "cli",
+    "clusters", "softlogic", "_loading", "diagnostics", "datasets", "report", "experiments", "cli",
 ]  # fmt: skip
 SERVE_ALL = {"exceptions", "_validation", "_jit", "_progress", "_registry", "_version"}
 # The kernels of a room belong to the room: graph/ calls its own statistics although _kernels stands below it.
