@@ -17,7 +17,7 @@ def some_records(n=60, n_pairs=40, seed=0):
     rng = np.random.default_rng(seed)
     pairs = np.unique(np.sort(rng.integers(0, n, (n_pairs, 2)), axis=1), axis=0)
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    return RecordPairs([f"r{k}" for k in range(n)], pairs, rng.normal(size=(len(pairs), 2)), ("f", "g"))
+    return RecordPairs([f"r{k}" for k in range(n)], np.arange(n), pairs, rng.normal(size=(len(pairs), 2)), ("f", "g"))
 
 
 @pytest.mark.parametrize("most", [1, 10, 1000])
@@ -45,7 +45,7 @@ def test_every_record_and_every_pair_once(most):
 
 
 def test_no_records():
-    assert split_into_batches(RecordPairs([], NONE, np.empty((0, 1)), ("f",)), Links(NONE, NONE)) == []
+    assert split_into_batches(RecordPairs([], np.arange(0), NONE, np.empty((0, 1)), ("f",)), Links(NONE, NONE)) == []
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_no_records():
     ],
 )
 def test_bad_links(must, cannot, sources, message):
-    three = RecordPairs(["r0", "r1", "r2"], NONE, np.empty((0, 1)), ("f",))
+    three = RecordPairs(["r0", "r1", "r2"], np.arange(3), NONE, np.empty((0, 1)), ("f",))
     with pytest.raises(InvalidInputError, match=message):
         read_links(three, must, cannot, sources, "predict")
 
 
 def test_sources_become_numbers():
-    three = RecordPairs(["r0", "r1", "r2"], NONE, np.empty((0, 1)), ("f",))
+    three = RecordPairs(["r0", "r1", "r2"], np.arange(3), NONE, np.empty((0, 1)), ("f",))
     links = read_links(three, [], [["r0", "r1"]], ["shop", None, "web"], "predict")
     assert links.source.tolist() == [0, -1, 1]
     assert links.cannot.tolist() == [[0, 1]]

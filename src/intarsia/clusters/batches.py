@@ -42,7 +42,7 @@ def read_links(
 
     Examples
     --------
-    >>> abc = RecordPairs(["a", "b", "c"], np.empty((0, 2), int), np.empty((0, 0)), ())
+    >>> abc = RecordPairs(["a", "b", "c"], np.arange(3), np.empty((0, 2), int), np.empty((0, 0)), ())
     >>> read_links(abc, [("a", "c")], [], None, "predict").must.tolist()
     [[0, 2]]
     >>> read_links(abc, [("a", "b"), ("b", "c")], [("a", "c")], None, "predict")
@@ -55,22 +55,23 @@ one of the links.
     for one, other in ends[1]:
         if joined[one] == joined[other]:
             raise InvalidInputError(
-                f"{where}: {records.ids[one]!r} and {records.ids[other]!r} must not be together, but must-links join "
+                f"{where}: {records.name(one)!r} and {records.name(other)!r} must not be together, but must-links join "
                 f"them. Drop one of the links."
             )
     if sources is None:
         return Links(ends[0], ends[1])
     number: dict[Any, int] = {}
-    codes = np.array([-1 if name is None else number.setdefault(name, len(number)) for name in sources], dtype=np.int64)
+    firsts = [sources[int(row)] for row in records.first_row]
+    codes = np.array([-1 if name is None else number.setdefault(name, len(number)) for name in firsts], dtype=np.int64)
     seen: dict[tuple[int, int], int] = {}
-    for row in np.flatnonzero(codes >= 0):
-        key = (int(joined[row]), int(codes[row]))
+    for record in np.flatnonzero(codes >= 0):
+        key = (int(joined[record]), int(codes[record]))
         if key in seen:
             raise InvalidInputError(
-                f"{where}: {records.ids[seen[key]]!r} and {records.ids[row]!r} come from the same source "
-                f"{sources[int(row)]!r}, but must-links join them. Drop a link, or give no sources."
+                f"{where}: {records.name(seen[key])!r} and {records.name(int(record))!r} come from the same source "
+                f"{firsts[int(record)]!r}, but must-links join them. Drop a link, or give no sources."
             )
-        seen[key] = int(row)
+        seen[key] = int(record)
     return Links(ends[0], ends[1], codes)
 
 
@@ -79,8 +80,8 @@ def _rows(records: RecordPairs, given: Sequence[Any], where: str) -> IntArray:
     for k, pair in enumerate(pairs):
         if len(pair) != 2 or pair[0] == pair[1]:
             raise InvalidInputError(f"{where}, row {k}: {pair!r:.60}; expected the ids of two different records.")
-    found = [records.rows_of([pair[end] for pair in pairs], where) for end in (0, 1)]
-    return np.column_stack(found).reshape(-1, 2)
+    found = np.column_stack([records.find([pair[end] for pair in pairs], where) for end in (0, 1)]).reshape(-1, 2)
+    return found[found[:, 0] != found[:, 1]]  # rows of one record are together anyway
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ def split_into_batches(records: RecordPairs, links: Links, most: int = RECORDS_I
     Examples
     --------
     >>> from intarsia.clusters.record_pairs import RecordPairs
-    >>> some = RecordPairs(list("abcd"), np.array([[0, 2]]), np.ones((1, 1)), ("f",))
+    >>> some = RecordPairs(list("abcd"), np.arange(4), np.array([[0, 2]]), np.ones((1, 1)), ("f",))
     >>> none = np.empty((0, 2), np.int64)
     >>> [batch.records.tolist() for batch in split_into_batches(some, Links(none, none), most=2)]
     [[0, 2], [1, 3]]

@@ -23,6 +23,11 @@ class Blocking(BaseEstimator, ABC):  # type: ignore[misc]
 
     name: ClassVar[str]
 
+    def named(self) -> list[str]:
+        """Columns that it names; none where it takes all."""
+        columns = getattr(self, "columns", None)
+        return [columns] if isinstance(columns, str) else list(columns or ())
+
     @abstractmethod
     def pairs(self, table: Table, where: str) -> IntArray:
         """Candidate pairs of a table.
@@ -99,7 +104,7 @@ class SharedValues(Blocking):
     def pairs(self, table: Table, where: str) -> IntArray:
         """See `Blocking.pairs`."""
         check_number(self.max_block, f"{where}: SharedValues: max_block", low=2, integer=True)
-        columns = [table.column(name, where) for name in _listed(self.columns, table)]
+        columns = [table.column(name, where) for name in self.named() or table.columns]
         blocks: dict[tuple[str, ...], list[int]] = {}
         for row, values in enumerate(zip(*columns, strict=True)):
             if all(value is not None for value in values):
@@ -152,7 +157,7 @@ class SharedTokens(Blocking):
         """See `Blocking.pairs`."""
         check_number(self.max_records, f"{where}: SharedTokens: max_records", low=2, integer=True)
         check_number(self.min_shared, f"{where}: SharedTokens: min_shared", low=1, integer=True)
-        names = _listed(self.columns, table)
+        names = self.named() or list(table.columns)
         columns = [table.column(name, where) for name in names]
         sets: list[list[str]] = []
         same: dict[tuple[Any, ...], list[int]] = {}
@@ -209,7 +214,7 @@ class SortedNeighbourhood(Blocking):
     def pairs(self, table: Table, where: str) -> IntArray:
         """See `Blocking.pairs`."""
         check_number(self.window, f"{where}: SortedNeighbourhood: window", low=1, integer=True)
-        columns = [table.column(name, where) for name in _listed(self.columns, table)]
+        columns = [table.column(name, where) for name in self.named() or table.columns]
         keys = [
             (tuple("" if value is None else plain_text(value) for value in values), row)
             for row, values in enumerate(zip(*columns, strict=True))
@@ -244,12 +249,6 @@ def candidate_pairs(table: Table, blocking: str | Blocking | Sequence[str | Bloc
     """
     several = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
     return _united([BLOCKINGS.resolve(one).pairs(table, where) for one in several])
-
-
-def _listed(columns: str | Sequence[str] | None, table: Table) -> list[str]:
-    if columns is None or (not isinstance(columns, str) and len(columns) == 0):
-        return list(table.columns)
-    return [columns] if isinstance(columns, str) else list(columns)
 
 
 def _text_order(table: Table) -> IntArray:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from intarsia._validation import FloatArray, IntArray
-from intarsia.clusters.blocking import AllPairs, Blocking, SharedTokens, candidate_pairs
+from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, candidate_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
 from intarsia.clusters.tables import Table, check_ids, read_table, record_ids
 from intarsia.clusters.words import tokens
@@ -23,17 +24,20 @@ _KNOWN_ENDS = (
 )  # fmt: skip
 
 
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _KNOWN_SCORES = ("match_weight", "match_probability", "probability", "confidence_score", "confidence", "score")
 
 
 @dataclass(frozen=True, eq=False)
 class RecordPairs:
-    """Records by their ids, and the pairs of them that may belong together.
+    """Rows of the input, the different records among them, and the pairs of records that may belong together.
 
     Attributes
     ----------
     ids : list
-        Name of each record, in the order of the input.
+        Name of each row, in the order of the input.
+    record_of : (n_rows,) int array
+        Number of the record that a row is; rows that are the same in all that is compared are one record.
     pairs : (n_pairs, 2) int array
         Numbers of records, the smaller first, each pair once, in order.
     values : (n_pairs, n_features) array
@@ -43,6 +47,7 @@ class RecordPairs:
     """
 
     ids: list[Any]
+    record_of: IntArray
     pairs: IntArray
     values: FloatArray
     names: tuple[str, ...]
@@ -50,27 +55,39 @@ class RecordPairs:
     @property
     def n_records(self) -> int:
         """Number of records."""
-        return len(self.ids)
+        return int(self.record_of.max(initial=-1)) + 1
 
-    def rows_of(self, ids: Sequence[Any], where: str) -> IntArray:
+    @cached_property
+    def first_row(self) -> IntArray:
+        """First row of each record."""
+        return np.unique(self.record_of, return_index=True)[1].astype(np.int64)
+
+    def name(self, record: int) -> Any:
+        """Id of the first row of a record."""
+        return self.ids[int(self.first_row[record])]
+
+    def find(self, ids: Sequence[Any], where: str) -> IntArray:
         """Numbers of the records with these ids; one that is missing is named.
 
         Examples
         --------
-        >>> records = RecordPairs(["a", "b"], np.empty((0, 2), int), np.empty((0, 0)), ())
-        >>> records.rows_of(["b"], "must_link")
+        >>> records = RecordPairs(["a", "b"], np.array([0, 1]), np.empty((0, 2), int), np.empty((0, 0)), ())
+        >>> records.find(["b"], "must_link")
         array([1])
         """
-        row_of = {name: row for row, name in enumerate(self.ids)}
         found = np.empty(len(ids), dtype=np.int64)
         for k, given in enumerate(ids):
             name = given.item() if hasattr(given, "item") else given
-            if name not in row_of:
+            if name not in self._row_of:
                 raise InvalidInputError(
                     f"{where}, row {k}: there is no record {name!r}. Name records of the table, by their ids."
                 )
-            found[k] = row_of[name]
+            found[k] = self.record_of[self._row_of[name]]
         return found
+
+    @cached_property
+    def _row_of(self) -> dict[Any, int]:
+        return {name: row for row, name in enumerate(self.ids)}
 
 
 def compared_records(
@@ -79,32 +96,71 @@ def compared_records(
     blocking: str | Blocking | Sequence[str | Blocking] | None,
     id_column: str | None,
     where: str,
+    apart: Sequence[Any] | None = None,
 ) -> RecordPairs:
     """Candidate pairs of a table, compared column by column.
 
     Without `blocking`, pairs must share a rare word in a column that is compared as text; where none is, all pairs
-    are candidates.
+    are candidates. Rows that agree in every column that is compared, or that blocking names, are one record: nothing
+    could tell them apart, and a hundred copies of a row would make its words look common.
+
+    Parameters
+    ----------
+    records : table
+        See `read_table`.
+    comparisons : list of (column, comparison)
+        What is compared.
+    blocking : blocking, or list of them, optional
+        Candidate pairs.
+    id_column : str, optional
+        See `record_ids`.
+    where : str
+        How messages begin.
+    apart : sequence, optional
+        One thing for each row; rows for which it differs are never one record.
 
     Examples
     --------
     >>> from intarsia.clusters.comparisons import Exact
-    >>> found = compared_records({"name": ["Ann", "ann", "Bob"]}, [("name", Exact())], None, None, "fit")
+    >>> found = compared_records({"name": ["Ann", "ann", "Bob", "Ann"]}, [("name", Exact())], None, None, "fit")
     >>> found.pairs.tolist(), found.values.tolist(), found.names
     ([[0, 1]], [[1.0, 0.0]], ('name exact', 'name exact missing'))
+    >>> found.record_of
+    array([0, 1, 2, 0])
     """
     table = read_table(records, where)
     ids = record_ids(table, id_column, where)
-    for column, _ in comparisons:
-        if table.n_rows or table.columns:
-            table.column(column, where)
+    texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
     if blocking is None:
-        texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
         blocking = SharedTokens(texts) if texts else AllPairs()
+    several = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
+    rules = [BLOCKINGS.resolve(one) for one in several]
+    used = dict.fromkeys([column for column, _ in comparisons] + [name for rule in rules for name in rule.named()])
     names = tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
-    if table.n_rows < 2:
-        return RecordPairs(ids, np.empty((0, 2), np.int64), np.empty((0, len(names))), names)
-    pairs = candidate_pairs(table, blocking, where)
-    return RecordPairs(ids, pairs, compare_pairs(table, comparisons, pairs[:, 0], pairs[:, 1], where), names)
+    if table.n_rows == 0:
+        return RecordPairs(ids, np.empty(0, np.int64), np.empty((0, 2), np.int64), np.empty((0, len(names))), names)
+    columns = {name: table.column(name, where) for name in used}
+    record_of = _distinct_rows(list(columns.values()), apart, table.n_rows)
+    first = np.unique(record_of, return_index=True)[1]
+    kept = Table({name: [values[row] for row in first] for name, values in columns.items()}, len(first))
+    pairs = candidate_pairs(kept, rules, where)
+    return RecordPairs(ids, record_of, pairs, compare_pairs(kept, comparisons, pairs[:, 0], pairs[:, 1], where), names)
+
+
+def _distinct_rows(columns: list[list[Any]], apart: Sequence[Any] | None, n_rows: int) -> IntArray:
+    """Number of the record of each row, by first occurrence; rows without any value are records of their own."""
+    number: dict[Any, int] = {}
+    found = np.empty(n_rows, dtype=np.int64)
+    for row, values in enumerate(zip(*columns, strict=True)):
+        key: Any = (None if apart is None else apart[row], *map(_hashable, values))
+        found[row] = number.setdefault(row if all(value is None for value in values) else key, len(number))
+    return found
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    return tuple(value) if isinstance(value, list) else value
 
 
 def scored_records(
@@ -151,8 +207,9 @@ def scored_records(
     if not scores:
         raise InvalidInputError(f"{where}: edges has no column of numbers besides {ends}. Name one by edge_scores.")
     values = np.column_stack([_numbers(table.column(name, where), f"{where}: edges, {name!r}") for name in scores])
-    empty = RecordPairs(ids, np.empty((0, 2), np.int64), values, ())
-    pairs = np.column_stack([empty.rows_of(table.column(end, where), f"{where}: edges") for end in ends])
+    numbers = np.arange(len(ids), dtype=np.int64)
+    empty = RecordPairs(ids, numbers, np.empty((0, 2), np.int64), values, ())
+    pairs = np.column_stack([empty.find(table.column(end, where), f"{where}: edges") for end in ends])
     loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
     if loops.size:
         raise InvalidInputError(
@@ -164,7 +221,7 @@ def scored_records(
     if twice.size:
         one, other = pairs[order[twice[0]]]
         raise InvalidInputError(f"{where}: edges has the pair {ids[one]!r}, {ids[other]!r} twice. Give each pair once.")
-    return RecordPairs(ids, pairs[order], values[order], tuple(scores))
+    return RecordPairs(ids, numbers, pairs[order], values[order], tuple(scores))
 
 
 def guess_comparisons(table: Table, without: Sequence[str] = ()) -> dict[str, str]:
@@ -183,7 +240,7 @@ def guess_comparisons(table: Table, without: Sequence[str] = ()) -> dict[str, st
             continue
         if all(isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str) for value in known):
             found[name] = "embedding"
-        elif all(hasattr(value, "year") or re.fullmatch(r"\d{4}-\d{2}-\d{2}.*", str(value)) for value in known):
+        elif np.mean([hasattr(value, "year") or _ISO_DATE.match(str(value)) is not None for value in known]) > 0.8:
             found[name] = "date"
         elif all(isinstance(value, (int, float, np.number)) and not isinstance(value, bool) for value in known):
             found[name] = "numeric"

@@ -1,0 +1,88 @@
+"""The estimator that others end with: log odds of pairs, and connected components at the best threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from intarsia._validation import IntArray
+from intarsia.clusters.blocking import Blocking
+from intarsia.clusters.comparisons import Declared, resolve_comparisons
+from intarsia.clusters.components import best_threshold, connected_components
+from intarsia.clusters.entity_labels import cluster_codes
+from intarsia.clusters.matcher import fit_matcher
+from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons
+from intarsia.clusters.tables import read_table
+
+
+class ThresholdClusterer(BaseEstimator):  # type: ignore[misc]
+    """Connected components of the pairs whose log odds reach a threshold: the one that did best where it was learned.
+
+    Comparisons, candidate pairs and log odds are those of `EntityClusterer`, so that the two differ in nothing but how
+    pairs become entities: this is the bar it must pass. Components take every link at its word, and one wrong link
+    joins two entities.
+
+    Parameters
+    ----------
+    comparisons, blocking, l2
+        As in `EntityClusterer`.
+    metric : {"b_cubed", "pairwise"}
+        F1 by which the threshold is chosen.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Log odds from which a pair is a link.
+    comparisons_, matcher_
+        As in `EntityClusterer`.
+
+    Examples
+    --------
+    >>> records = {"name": ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays"]}
+    >>> baseline = ThresholdClusterer({"name": "jaro_winkler"}, "all_pairs").fit(records, [0, 0, 1, 1])
+    >>> baseline.predict({"name": ["Tom Poe", "Eva Fox", "Tom Po"]})
+    array([0, 1, 0])
+    """
+
+    def __init__(
+        self,
+        comparisons: Declared | None = None,
+        blocking: str | Blocking | Sequence[str | Blocking] | None = None,
+        *,
+        metric: str = "b_cubed",
+        l2: float = 1.0,
+    ) -> None:
+        self.comparisons = comparisons
+        self.blocking = blocking
+        self.metric = metric
+        self.l2 = l2
+
+    def fit(self, records: Any, clusters: Any) -> ThresholdClusterer:
+        """Learn log odds and threshold from records whose entities are known (None and -1: not known)."""
+        here = "ThresholdClusterer.fit"
+        table = read_table(records, here)
+        truth = cluster_codes(clusters, table.n_rows, here)
+        declared = guess_comparisons(table) if self.comparisons is None else self.comparisons
+        self.comparisons_ = resolve_comparisons(declared, here)
+        found = self._pairs_of(table, here)
+        self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
+        odds = self.matcher_.log_odds(found.values)
+        self.threshold_ = best_threshold(found.n_records, found.pairs, odds, truth, self.metric)[0]
+        return self
+
+    def predict(self, records: Any) -> IntArray:
+        """Number of the component of each record, in the order of the input."""
+        check_is_fitted(self, "threshold_")
+        found = self._pairs_of(records, "ThresholdClusterer.predict")
+        odds = self.matcher_.log_odds(found.values)
+        return connected_components(found.n_records, found.pairs, odds, self.threshold_)
+
+    def _pairs_of(self, records: Any, where: str) -> RecordPairs:
+        """Every row is a record, so that the threshold is chosen by what is counted."""
+        table = read_table(records, where)
+        rows = np.arange(table.n_rows).tolist()
+        return compared_records(table, self.comparisons_, self.blocking, None, where, rows)
