@@ -2,6 +2,8 @@
 
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.constraints import Constraints, link_constraints
+from intarsia.clusters.coreference import sample_coreference
+from intarsia.clusters.decoding import Agglomeration, Clustering, Decoder, HillClimbing, MetropolisHastings, decode
 from intarsia.clusters.metric import PartitionMetric
 from intarsia.clusters.pair_features import PairFeatures, dense_pair_features, pair_features
 from intarsia.clusters.partition import Move, Partition
@@ -9,15 +11,22 @@ from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
+    "Agglomeration",
     "ClusterModel",
     "ClusterWorld",
+    "Clustering",
     "Constraints",
+    "Decoder",
+    "HillClimbing",
+    "MetropolisHastings",
     "Move",
     "PairFeatures",
     "Partition",
     "PartitionMetric",
     "SplitMerge",
+    "decode",
     "dense_pair_features",
     "link_constraints",
     "pair_features",
+    "sample_coreference",
 ]

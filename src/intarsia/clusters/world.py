@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,15 @@ class ClusterWorld(RankingWorld):
         """Merge the best pair of clusters joined by a listed pair, while it gains more than this; number of merges."""
         self._past, self._pending = [], None
         return int(kernels.agglomerate(weights, float(least_gain), self._world, self._state)[1])
+
+    @contextmanager
+    def proposing(self, proposer: SplitMerge) -> Iterator[None]:
+        """Use another proposer for a while."""
+        own, self.proposer = self.proposer, proposer
+        try:
+            yield
+        finally:
+            self.proposer = own
 
     def check_weights(self, weights: ArrayLike) -> FloatArray:
         """Weights as an array; raises where they do not fit."""
