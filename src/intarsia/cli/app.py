@@ -14,6 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from intarsia._version import __version__
 from intarsia.cli.bench import bench_command
+from intarsia.cli.cluster import evaluate_command as cluster_evaluate
+from intarsia.cli.cluster import predict_command as cluster_predict
+from intarsia.cli.cluster import train_command as cluster_train
 from intarsia.cli.data import data_command
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
@@ -90,6 +93,12 @@ tag.command("train", cls=_Command)(train_command)
 tag.command("predict", cls=_Command)(predict_command)
 tag.command("evaluate", cls=_Command)(evaluate_command)
 app.add_typer(tag, name="tag", no_args_is_help=True)
+
+cluster = typer.Typer(cls=_Group, help="Records into entities: learn from known ones, resolve files, count how well.")
+cluster.command("train", cls=_Command)(cluster_train)
+cluster.command("predict", cls=_Command)(cluster_predict)
+cluster.command("evaluate", cls=_Command)(cluster_evaluate)
+app.add_typer(cluster, name="cluster", no_args_is_help=True)
 
 softlogic = typer.Typer(cls=_Group, help="Rules with weights: infer what a PSL program asks for, and tell why.")
 softlogic.command("infer", cls=_Command)(infer_program_command)
