@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from intarsia.models.chain_scores import ChainLayout, StateFeatures, observed_pairs
+from intarsia.models.chain_scores import ChainLayout, observed_pairs
+from intarsia.models.state_features import StateFeatures
 
 
 def make(n_labels, seed, weights="observed"):
@@ -22,15 +23,18 @@ def make(n_labels, seed, weights="observed"):
 
 def kinds(layout):
     """Number of features that are worked by whole rows, and of others that have weights."""
-    return layout.split.n_wide, int((layout.split.end > layout.split.begin)[layout.split.n_wide :].sum())
+    return layout.split.n_wide, int(((layout.split.number < 0) & (np.diff(layout.pair_ptr) > 0)).sum())
 
 
 @pytest.mark.parametrize("weights", ["observed", "all"])
-@pytest.mark.parametrize("n_labels", [1, 3, 40])
-@pytest.mark.parametrize("given", ["sparse", "dense"])
+@pytest.mark.parametrize("n_labels", [1, 3, 9, 40])
+@pytest.mark.parametrize("given", ["sparse", "indicators", "dense"])
 def test_scores_and_gradient_are_products_with_the_whole_matrix(given, n_labels, weights):
     rows, full, layout = make(n_labels, 3 * n_labels, weights)
-    features = StateFeatures(rows if given == "sparse" else full, layout)
+    if given == "indicators":  # all values are the same
+        rows.data[:] = 0.5
+        full = rows.toarray()
+    features = StateFeatures(full if given == "dense" else rows, layout)
     rng = np.random.default_rng(1)
     vector = rng.standard_normal(layout.n_weights)
     states, table = layout.unpack(vector).states, features.spread(layout.unpack(vector).states)
@@ -45,7 +49,7 @@ def test_scores_and_gradient_are_products_with_the_whole_matrix(given, n_labels,
         gradient = np.ones(layout.n_states)  # it is added to what is there
         features.pull_back(residual, gradient, first, last)
         np.testing.assert_allclose(gradient, 1.0 + each, atol=1e-13)
-        gradient, gathered = np.zeros(layout.n_states), np.zeros(table.shape)
+        gradient, gathered = np.zeros(layout.n_states), features.zeros()
         middle = (first + last) // 2
         features.pull_back(residual[: middle - first], gradient, first, middle, gathered)
         features.pull_back(residual[middle - first :], gradient, middle, last, gathered)
@@ -63,7 +67,8 @@ def test_what_is_forbidden_stays_so():
     rows, full, layout = make(40, 120)
     features = StateFeatures(rows, layout)
     vector = np.random.default_rng(2).standard_normal(layout.n_weights)
-    slots = [layout.split.begin[0], layout.split.begin[layout.split.n_wide]]  # of a wide feature, and of another
+    one = [int(np.argmax(layout.split.number == 0)), int(np.argmax(layout.split.number < 0))]
+    slots = layout.pair_ptr[one]  # of a wide feature, and of another
     vector[slots] = -np.inf
     features_of = np.repeat(np.arange(30), np.diff(layout.pair_ptr))[slots]
     found = features.scores(layout.unpack(vector).states, 0, 40)

@@ -1,8 +1,11 @@
 """Scores of labels from sparse features, and the way back.
 
 Features come in two kinds: *wide* ones have a row of weights with all labels, in a table, and are worked by whole
-rows; the others have weights for few labels, `weights[begin[f]:end[f]]` for the labels
-`pair_label[begin[f]:end[f]]`. In every row of features the wide ones come first, up to `row_mid`.
+rows; the others have weights for few labels and are there as pairs, one for each weight, of its slot in the vector and
+its label. Rows of the table may be longer than there are labels, and are zeros there: loops of a whole number of
+vector registers are several times faster than those which leave a rest.
+
+Where all values are the same, the array of values may be one number that is read again and again (stride 0).
 """
 
 from __future__ import annotations
@@ -11,44 +14,52 @@ from intarsia._jit import fast_kernel
 
 
 @fast_kernel
-def add_state_scores(row_ptr, row_mid, columns, values, table, begin, end, pair_label, weights, first, last, scores):
-    """Add to row r - first of `scores` the weights of the features of row r, for r from `first` to `last` - 1."""
-    k = scores.shape[1]
+def add_state_scores(
+    ptr, columns, values, table, pair_ptr, pair_slot, pair_label, pair_value, weights, first, last, room, scores
+):  # fmt: skip
+    """Put into row r - first of `scores` the weights of the features of row r, for r from `first` to `last` - 1.
+
+    `room` is as long as a row of the table.
+    """
+    width = table.shape[1]
     for r in range(first, last):
-        own = scores[r - first]
-        a, b = row_ptr[r], row_mid[r]
+        for y in range(width):
+            room[y] = 0.0
+        a, b = ptr[r], ptr[r + 1]
         whole = b - (b - a) % 4
-        for e in range(a, whole, 4):  # four at a time, so that `own` is read and written less often
+        for e in range(a, whole, 4):  # four at a time, so that `room` is read and written less often
             x0, x1, x2, x3 = values[e], values[e + 1], values[e + 2], values[e + 3]
             w0, w1, w2, w3 = table[columns[e]], table[columns[e + 1]], table[columns[e + 2]], table[columns[e + 3]]
-            for y in range(k):
-                own[y] += x0 * w0[y] + x1 * w1[y] + x2 * w2[y] + x3 * w3[y]
+            for y in range(width):
+                room[y] += x0 * w0[y] + x1 * w1[y] + x2 * w2[y] + x3 * w3[y]
         for e in range(whole, b):
             x, w = values[e], table[columns[e]]
-            for y in range(k):
-                own[y] += x * w[y]
-        for e in range(b, row_ptr[r + 1]):
-            f, x = columns[e], values[e]
-            for p in range(begin[f], end[f]):
-                own[pair_label[p]] += x * weights[p]
+            for y in range(width):
+                room[y] += x * w[y]
+        for e in range(pair_ptr[r], pair_ptr[r + 1]):
+            room[pair_label[e]] += pair_value[e] * weights[pair_slot[e]]
+        own = scores[r - first]
+        for y in range(own.shape[0]):
+            own[y] = room[y]
 
 
 @fast_kernel
 def add_state_gradient(
-    row_ptr, row_mid, columns, values, residual, begin, end, pair_label, first, last, table, gradient
+    ptr, columns, values, pair_ptr, pair_slot, pair_label, pair_value, residual, first, last, room, table, gradient
 ):  # fmt: skip
     """Add what rows `first` .. `last` - 1 say to `table` for wide features, and to `gradient` for the others.
 
-    Row r - first of `residual` is the gradient in the scores of row r.
+    Row r - first of `residual` is the gradient in the scores of row r. `room` is as long as a row of the table, and
+    zero where there is no label.
     """
-    k = residual.shape[1]
+    width = table.shape[1]
     for r in range(first, last):
         own = residual[r - first]
-        for e in range(row_ptr[r], row_mid[r]):
+        for y in range(own.shape[0]):
+            room[y] = own[y]
+        for e in range(ptr[r], ptr[r + 1]):
             x, into = values[e], table[columns[e]]
-            for y in range(k):
-                into[y] += x * own[y]
-        for e in range(row_mid[r], row_ptr[r + 1]):
-            f, x = columns[e], values[e]
-            for p in range(begin[f], end[f]):
-                gradient[p] += x * own[pair_label[p]]
+            for y in range(width):
+                into[y] += x * room[y]
+        for e in range(pair_ptr[r], pair_ptr[r + 1]):
+            gradient[pair_slot[e]] += pair_value[e] * room[pair_label[e]]

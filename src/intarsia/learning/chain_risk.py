@@ -14,11 +14,14 @@ from intarsia.inference.chains import chain_marginals
 from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.learning.chain_prediction import log_probabilities
 from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.search import largest
 from intarsia.learning.worker_threads import run_in_threads
 from intarsia.models.chain_scores import ChainWeights
 
 # Each group of chunks has a gradient of its own, whatever the number of workers.
 MOST_GROUPS = 8
+# Features for each weight that are worth a group, lest the sum of gradients take longer than they do.
+GROUP_WORTH = 3
 
 
 class ChainRisk(SummedObjective):
@@ -62,8 +65,7 @@ class ChainRisk(SummedObjective):
         self._scores = ChainScores(examples.data, examples.layout, examples.constraints)
         self._row_weight = np.repeat(examples.truth.weight, examples.data.lengths)
         self._chunks = cut_in_chunks(examples.data.ptr)
-        # Fewer where the data are few for so many weights, lest the sum of gradients take longer than they do.
-        n_groups = min(MOST_GROUPS, max(2, examples.data.matrix.size // self.n_weights))
+        n_groups = min(MOST_GROUPS, max(2, examples.data.matrix.size // (GROUP_WORTH * self.n_weights)))
         groups = np.array_split(np.arange(len(self._chunks)), min(n_groups, max(1, len(self._chunks))))
         self._groups = [group.tolist() for group in groups]
         states, ptr = examples.truth.states, examples.data.ptr
@@ -81,7 +83,7 @@ class ChainRisk(SummedObjective):
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights; infinite where they are beyond all reason."""
-        if not np.abs(weights).max(initial=0.0) < LARGEST_WEIGHT:
+        if not largest(weights) < LARGEST_WEIGHT:
             return np.inf, np.zeros(self.n_weights)
         table = self._scores.features.spread(self.examples.layout.unpack(weights).states)
         parts = run_in_threads([partial(self._group, weights, table, group) for group in self._groups], self.n_jobs)
@@ -91,12 +93,15 @@ class ChainRisk(SummedObjective):
             gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
         value = (value - float(weights @ self._observed)) / mass + self.ridge * float(weights @ weights)
-        return value, (gradient - self._observed) / mass + 2.0 * self.ridge * weights
+        gradient -= self._observed
+        gradient /= mass
+        gradient += 2.0 * self.ridge * weights
+        return value, gradient
 
     def _group(self, weights: FloatArray, table: FloatArray, group: list[int]) -> tuple[float, FloatArray]:
         """What some chunks add to the value and to the gradient."""
         layout, features = self.examples.layout, self._scores.features
-        gradient, own_table, value = np.zeros(self.n_weights), np.zeros(table.shape), 0.0
+        gradient, own_table, value = np.zeros(self.n_weights), features.zeros(), 0.0
         into = layout.unpack(gradient)  # views
         for i in group:
             first, last = self._chunks[i]

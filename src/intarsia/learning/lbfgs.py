@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import daxpy
 
 from intarsia._validation import FloatArray, check_number
 from intarsia.learning.line_search import Trial, wolfe_step
@@ -86,25 +87,46 @@ class LBFGS(Optimizer):
 
     def _step(self, search: Search) -> Trial | None:
         scale = precondition_of(search.objective)
-        down = -scale(search.gradient)
-        length = -float(search.gradient @ down)  # the square of the gradient, in the metric of the preconditioner
+        scaled = scale(search.gradient)
+        length = float(search.gradient @ scaled)  # the square of the gradient, in the metric of the preconditioner
         if not np.isfinite(length) or length <= 0.0:
             return None
-        if "steps" not in search.memory:
-            return wolfe_step(search, down, 1.0 / np.sqrt(length))
+        if not has_pairs(search.memory):
+            return wolfe_step(search, -scaled, 1.0 / np.sqrt(length))
         return wolfe_step(search, lbfgs_direction(search.gradient, search.memory, scale), 1.0)
 
     def _remember(self, search: Search, found: Trial) -> None:
-        remember_pair(search.memory, found.point - search.point, found.gradient - search.gradient, int(self.memory))
+        remember_pair(search.memory, (found.point, search.point), (found.gradient, search.gradient), int(self.memory))
 
 
-def remember_pair(memory: dict[str, NDArray[Any]], step: FloatArray, change: FloatArray, most: int) -> None:
-    """Add a step and the change of gradient along it to the `most` latest ones."""
-    if step @ change <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
-        return  # no curvature to learn from
-    for name, new in (("steps", step), ("changes", change)):
-        old = memory.get(name, np.empty((0, new.size)))
-        memory[name] = np.concatenate([old[max(0, len(old) + 1 - most) :], new[None]])
+def remember_pair(
+    memory: dict[str, NDArray[Any]],
+    points: tuple[FloatArray, FloatArray],
+    gradients: tuple[FloatArray, FloatArray],
+    most: int,
+) -> None:
+    """Add a step and the change of gradient along it, each from new to old, to the `most` latest ones.
+
+    They take turns in the rows of a ring, of which one is free: to move them would take longer than to use them.
+    "curvature" are their products, "count" is how many there have been.
+    """
+    if "ring" not in memory:
+        shape = (most + 1, points[0].size)
+        memory |= {"ring": np.empty((2, *shape)), "curvature": np.ones(shape[0]), "count": np.array(0)}
+    count = int(memory["count"])
+    at = count % (most + 1)
+    step, change = memory["ring"][:, at]
+    np.subtract(*points, out=step)
+    np.subtract(*gradients, out=change)
+    curvature = float(step @ change)
+    if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+        return  # nothing to learn from
+    memory["curvature"][at], memory["count"] = curvature, np.array(count + 1)
+
+
+def has_pairs(memory: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether there is a pair that shapes the direction."""
+    return "count" in memory and int(memory["count"]) > 0
 
 
 def precondition_of(objective: Objective) -> Callable[[FloatArray], FloatArray]:
@@ -121,14 +143,16 @@ def lbfgs_direction(
 
     The recursion begins with `scale`, times the number that fits the last pair.
     """
-    steps, changes = memory["steps"], memory["changes"]
-    weight = 1.0 / np.einsum("ij,ij->i", steps, changes)
+    (steps, changes), curvature = memory["ring"], memory["curvature"]
+    count, n_rows = int(memory["count"]), len(curvature)
+    rows = [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]  # from the oldest to the latest
     turned = -gradient
-    along = np.zeros(len(steps))
-    for i in range(len(steps) - 1, -1, -1):
-        along[i] = weight[i] * (steps[i] @ turned)
-        turned -= along[i] * changes[i]
-    turned = scale(turned) / (weight[-1] * (changes[-1] @ scale(changes[-1])))
-    for i in range(len(steps)):
-        turned += (along[i] - weight[i] * (changes[i] @ turned)) * steps[i]
+    along = np.zeros(n_rows)
+    for i in reversed(rows):
+        along[i] = (steps[i] @ turned) / curvature[i]
+        turned = daxpy(changes[i], turned, a=-along[i])  # in place, and without an array in between
+    last = changes[rows[-1]]
+    turned = scale(turned) * (curvature[rows[-1]] / (last @ scale(last)))
+    for i in rows:
+        turned = daxpy(steps[i], turned, a=along[i] - (changes[i] @ turned) / curvature[i])
     return turned

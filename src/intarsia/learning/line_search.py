@@ -68,7 +68,8 @@ def wolfe_step(search: Search, direction: FloatArray, first: float) -> Trial | N
 
 
 def _try(search: Search, direction: FloatArray, step: float) -> Trial:
-    point = search.point + step * direction
+    point = step * direction
+    point += search.point
     value, gradient = search.evaluate(point)
     return Trial(step, value, float(gradient @ direction), point, gradient)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intarsia._validation import FloatArray, check_number
-from intarsia.learning.lbfgs import MAX_IDLE, lbfgs_direction, remember_pair
+from intarsia.learning.lbfgs import MAX_IDLE, has_pairs, lbfgs_direction, remember_pair
 from intarsia.learning.minimum import Minimum, Objective
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.search import Search, largest, rounding
@@ -70,7 +70,7 @@ class OWLQN(Optimizer):
         """One step; where none can be found, once more without the curvature that was gathered."""
         slope = self._slope(search)
         found = self._step(search)
-        if found is None and "steps" in search.memory:
+        if found is None and has_pairs(search.memory):
             search.n_restarts += 1
             search.memory = {}
             found = self._step(search)
@@ -78,7 +78,7 @@ class OWLQN(Optimizer):
             search.stalled = True
             return
         point, value, gradient, new_slope = found
-        remember_pair(search.memory, point - search.point, new_slope - slope, int(self.memory))
+        remember_pair(search.memory, (point, search.point), (new_slope, slope), int(self.memory))
         gained = search.value - value > rounding(value) or largest(gradient) < search.best_norm
         idle = 0 if gained else int(search.memory.get("idle", np.array(0))) + 1
         search.memory["idle"], search.memory["slope"] = np.array(idle), new_slope
@@ -99,7 +99,7 @@ class OWLQN(Optimizer):
         length = float(np.linalg.norm(down))
         if not np.isfinite(length) or length == 0.0:
             return None
-        curved = "steps" in search.memory
+        curved = has_pairs(search.memory)
         direction = lbfgs_direction(search.gradient, search.memory) if curved else down
         direction = np.where(direction * down > 0.0, direction, 0.0)
         orthant = np.where(search.point != 0.0, np.sign(search.point), np.sign(down))

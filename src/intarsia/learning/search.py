@@ -64,16 +64,16 @@ class Search:
         self.add_row()
 
     def evaluate(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Value and gradient of the objective; the best point is kept."""
+        """Value and gradient of the objective; the best point is kept, so nobody may change it afterwards."""
         value, gradient = self.objective(point)
         self.n_evaluations += 1
         if self.by_value and value < self.best_value and np.isfinite(value) and np.isfinite(gradient).all():
-            self.best_point, self.best_value, self.best_norm = np.array(point), float(value), largest(gradient)
+            self.best_point, self.best_value, self.best_norm = point, float(value), largest(gradient)
         return float(value), gradient
 
     def accept(self, point: FloatArray, value: float, gradient: FloatArray) -> None:
         """Move there. Of points that differ by rounding only, the last is the best."""
-        self.point, self.value, self.gradient = np.array(point), value, np.array(gradient)
+        self.point, self.value, self.gradient = point, value, np.array(gradient)
         if not self.by_value or value <= self.best_value + rounding(value):
             self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
 
@@ -87,7 +87,7 @@ class Search:
         """Everything that `restore` needs."""
         kept = {name: np.asarray(getattr(self, name)) for name in (*_COUNTS, *_SHARED)}
         kept["rows"] = np.array(self.rows)
-        return kept | {f"memory_{name}": array for name, array in self.memory.items()}
+        return kept | {f"memory_{name}": array.copy() for name, array in self.memory.items()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from where `arrays` were taken."""
@@ -114,7 +114,7 @@ class Search:
 
 def largest(gradient: FloatArray) -> float:
     """Largest entry, in absolute value."""
-    return float(np.abs(gradient).max(initial=0.0))
+    return float(np.maximum(gradient.max(initial=0.0), -gradient.min(initial=0.0)))  # no array in between
 
 
 def rounding(value: float) -> float:
