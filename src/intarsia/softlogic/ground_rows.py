@@ -28,9 +28,16 @@ def fold_known(
     free = atom < n_variables
     known = ~free
     const = const + np.bincount(row[known], coef[known] * values[atom[known] - n_variables], minlength=len(const))
-    ptr = np.zeros(len(const) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row[free], minlength=len(const)), out=ptr[1:])
-    return LinearRows(ptr, atom[free].astype(np.int32), coef[free], const)
+    return owned_rows(np.bincount(row[free], minlength=len(const)), atom[free].astype(np.int32), coef[free], const)
+
+
+def owned_rows(length: NDArray[np.int64], idx: Index32, coef: FloatArray, const: FloatArray) -> LinearRows:
+    """Rows from arrays that nobody else holds, which are not copied again."""
+    ptr = np.zeros(len(length) + 1, dtype=np.int64)
+    np.cumsum(length, out=ptr[1:])
+    for array in (ptr, idx, coef, const):
+        array.flags.writeable = False
+    return LinearRows(ptr, idx, coef, const)
 
 
 def largest(rows: LinearRows) -> FloatArray:
@@ -41,13 +48,16 @@ def largest(rows: LinearRows) -> FloatArray:
     >>> largest(LinearRows([0, 2, 2], [0, 1], [2.0, -1.0], [0.5, 1.0])).tolist()
     [2.5, 1.0]
     """
-    row = np.repeat(np.arange(rows.n_rows), np.diff(rows.ptr))
-    return rows.const + np.bincount(row, np.maximum(rows.coef, 0.0), minlength=rows.n_rows)
+    lengths = np.diff(rows.ptr)
+    above = np.maximum(rows.coef, 0.0)
+    if rows.n_rows and lengths.all():
+        return rows.const + np.add.reduceat(above, rows.ptr[:-1])
+    return rows.const + np.bincount(np.repeat(np.arange(rows.n_rows), lengths), above, minlength=rows.n_rows)
 
 
 def negative(rows: LinearRows) -> LinearRows:
     """Minus every row."""
-    return LinearRows(rows.ptr, rows.idx, -rows.coef, -rows.const)
+    return owned_rows(np.diff(rows.ptr), rows.idx, -rows.coef, -rows.const)
 
 
 def select(rows: LinearRows, keep: NDArray[np.bool_]) -> LinearRows:
@@ -56,8 +66,7 @@ def select(rows: LinearRows, keep: NDArray[np.bool_]) -> LinearRows:
         return rows
     lengths = np.diff(rows.ptr)
     entries = np.repeat(keep, lengths)
-    ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
-    return LinearRows(ptr, rows.idx[entries], rows.coef[entries], rows.const[keep])
+    return owned_rows(lengths[keep], rows.idx[entries], rows.coef[entries], rows.const[keep])
 
 
 def is_violable(rows: LinearRows) -> NDArray[np.bool_]:
@@ -118,4 +127,4 @@ class RowCollector:
         group = np.repeat(np.array(self.groups, dtype=np.int32), [rows.n_rows for rows in self.rows])
         parts = [np.concatenate([getattr(rows, name) for rows in self.rows]) for name in ("idx", "coef", "const")]
         self.rows.clear()
-        return LinearRows(np.concatenate([[0], np.cumsum(lengths)]), *parts), group
+        return owned_rows(lengths, *parts), group

@@ -238,13 +238,17 @@ def _assembled(
     weights = np.array([0.0 if rule.weight is None else rule.weight for rule in rules])
     powers = np.array([2 if rule.squared else 1 for rule in rules], dtype=np.int8)
     rows, group = terms.together()
+    weight, power = weights[group], powers[group]
+    for array in (weight, power, group):
+        # Nobody else holds them, so the model need not copy them.
+        array.flags.writeable = False
     equal, equal_group = equalities.together()
     below, below_group = inequalities.together()
     return HingeLossMRF(
         n_variables,
         rows,
-        weights[group],
-        powers[group],
+        weight,
+        power,
         group,
         equal if equal.n_rows else None,
         below if below.n_rows else None,

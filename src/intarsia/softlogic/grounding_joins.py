@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from intarsia._validation import FloatArray
+from intarsia._kernels.ground_rows import fold_groundings
+from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.ground_rows import ROUNDING, fold_known
+from intarsia.softlogic.ground_rows import ROUNDING, owned_rows
 from intarsia.softlogic.grounding_database import GroundingDatabase
 from intarsia.softlogic.grounding_query import JoinQuery
 from intarsia.softlogic.linear_rows import Index32, LinearRows
@@ -139,57 +140,65 @@ class RuleJoin:
 
     def rows(self) -> Iterator[LinearRows]:
         """Groundings with a variable that are not satisfied whatever its value, as linear rows; `counts` is filled."""
-        first, last = self._count()
         columns = [f"{alias}.atom" for _, _, alias in self._joined]
         columns += [f"coalesce({alias}.atom, -1)" for _, _, alias in self._looked_up]
         chosen = ", ".join(f"{column} AS x{k}" for k, column in enumerate(columns))
         coef = np.array([c for c, *_ in self._joined + self._looked_up])
-        for low, high in zip(first, last, strict=True):
+        # One query is enough for most rules; a larger join is counted first, so that it can be cut.
+        whole = self._database.fetch(
+            f"SELECT {chosen}, {self._free} AS free, {self._violable} AS violable, {self._is_missing()} AS missing "
+            f"{self._query.source} LIMIT {PIECE + 1}",
+            self._query.bound,
+        )
+        if len(whole["free"]) <= PIECE:
+            free, violable = whole["free"].astype(bool), whole["violable"].astype(bool)
+            self._report(len(free), (~free).sum(), (~free & violable).sum(), whole["missing"].sum())
+            kept = free & violable
+            yield self._as_rows(np.stack([whole[f"x{k}"][kept] for k in range(len(columns))]), coef)
+            return
+        del whole
+        for low, high in self._pieces():
             found = self._database.fetch(
                 f"SELECT {chosen} {self._query.source} AND {self._free} AND {self._violable} "
                 f"AND {self._driver}.atom BETWEEN $low AND $high",
-                {**self._query.bound, "low": int(low), "high": int(high)},
+                {**self._query.bound, "low": low, "high": high},
             )
-            atoms = np.stack([found[f"x{k}"] for k in range(len(columns))], axis=1)
-            yield self._as_rows(atoms, coef)
+            yield self._as_rows(np.stack([found[f"x{k}"] for k in range(len(columns))]), coef)
 
     def _as_rows(self, atoms: Index32, coef: FloatArray) -> LinearRows:
-        present = atoms >= 0
-        row = np.nonzero(present)[0]
-        return fold_known(
-            row,
-            atoms[present],
-            np.broadcast_to(coef, atoms.shape)[present],
-            np.full(len(atoms), self._pattern.constant),
-            self._database.n_variables,
-            self._database.values,
-        )
+        idx, row_coef = np.empty(atoms.size, dtype=np.int32), np.empty(atoms.size)
+        const = np.empty(atoms.shape[1])
+        n_rows, n_entries, length = fold_groundings(
+            read_only(atoms), read_only(coef), self._pattern.constant, read_only(self._database.values),
+            self._database.n_variables, self._pattern.relation != "<=", self._pattern.relation != ">=", ROUNDING,
+            idx, row_coef, const,
+        )  # fmt: skip
+        return owned_rows(length[:n_rows], idx[:n_entries].copy(), row_coef[:n_entries].copy(), const[:n_rows].copy())
 
-    def _count(self) -> tuple[list[int], list[int]]:
+    def _pieces(self) -> list[tuple[int, int]]:
         """Fill the counts; return the ranges of the driving table's atoms that give a piece each."""
-        driver, missing = self._driver, self._is_missing()
+        driver = self._driver
         found = self._database.fetch(
             f"SELECT {driver}.atom AS driver, count(*) AS n, "
             f"count(*) FILTER (WHERE {self._free} AND {self._violable}) AS kept, "
             f"count(*) FILTER (WHERE NOT {self._free}) AS known, "
             f"count(*) FILTER (WHERE NOT {self._free} AND {self._violable}) AS broken, "
-            f"count(*) FILTER (WHERE {missing}) AS missing "
+            f"count(*) FILTER (WHERE {self._is_missing()}) AS missing "
             f"{self._query.source} GROUP BY {driver}.atom ORDER BY driver",
             self._query.bound,
         )
-        counts = self.counts
-        counts.n_groundings, counts.n_known, counts.n_broken, counts.n_missing = (
-            int(found[name].sum()) for name in ("n", "known", "broken", "missing")
-        )
-        if counts.n_missing:
-            counts.missing = self._missing_atoms()
-            if self._missing == "error":
-                self._refuse_missing()
+        self._report(*(found[name].sum() for name in ("n", "known", "broken", "missing")))
         kept = found["kept"] > 0
         atom, total = found["driver"][kept], np.cumsum(found["kept"][kept])
-        piece = (total - 1) // PIECE
-        begins = np.flatnonzero(np.diff(piece, prepend=-1))
-        return atom[begins].tolist(), [*(atom[begins[1:] - 1].tolist()), *atom[-1:].tolist()]
+        begins = np.flatnonzero(np.diff((total - 1) // PIECE, prepend=-1))
+        ends = np.append(begins, len(atom))[1:] - 1
+        return [(int(atom[i]), int(atom[j])) for i, j in zip(begins, ends, strict=True)]
+
+    def _report(self, n: int, n_known: int, n_broken: int, n_missing: int) -> None:
+        missing = self._missing_atoms() if n_missing else []
+        self.counts = GroundingCounts(int(n), int(n_known), int(n_broken), int(n_missing), missing)
+        if n_missing and self._missing == "error":
+            self._refuse_missing()
 
     # ---------------------------------------------------------------- conditions
 
@@ -224,22 +233,23 @@ class RuleJoin:
 
     def _missing_atoms(self) -> list[str]:
         names = self._database.program.constants.names
-        found: list[str] = []
+        found: dict[str, None] = {}
         for _, atom, alias in self._looked_up:
             if self._database.is_closed(atom.predicate):
                 continue
             terms = [term for term in atom.arguments if not isinstance(term, Constant)]
             columns = ", ".join(["0 AS z", *(f"{self._query.place[t.name]} AS v{k}" for k, t in enumerate(terms))])
+            # Some rows more than examples, since an atom may be missed by several.
             rows = self._database.fetch(
-                f"SELECT DISTINCT {columns} {self._query.source} AND {alias}.atom IS NULL AND {self._violable} "
-                f"ORDER BY ALL LIMIT {_EXAMPLES}",
+                f"SELECT {columns} {self._query.source} AND {alias}.atom IS NULL AND {self._violable} "
+                f"LIMIT {10 * _EXAMPLES}",
                 self._query.bound,
             )
             for r in range(len(rows["z"])):
                 known = {t.name: Constant(names[int(rows[f"v{k}"][r])]) for k, t in enumerate(terms)}
                 arguments = (t if isinstance(t, Constant) else known[t.name] for t in atom.arguments)
-                found.append(str(Atom(atom.predicate, tuple(arguments))))
-        return found[:_EXAMPLES]
+                found[str(Atom(atom.predicate, tuple(arguments)))] = None
+        return list(found)[:_EXAMPLES]
 
     def _refuse_missing(self) -> None:
         more = ", ..." if self.counts.n_missing > len(self.counts.missing) else ""
