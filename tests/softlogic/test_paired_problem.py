@@ -9,7 +9,7 @@ from tests.oracles.hinge_program import solve_hinge_program
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import HingeLossMRF, LinearRows
-from intarsia.softlogic.entropy_surrogate import EntropyPair, LabelLoss, QuadraticPrior
+from intarsia.softlogic.entropy_surrogate import EntropyPair, LabelLoss, QuadraticPrior, SurrogateByRole
 from intarsia.softlogic.paired_problem import PairedProblem
 
 NAN = np.nan
@@ -65,6 +65,11 @@ def test_the_whole_problem_by_arithmetic():
         (QuadraticPrior(weight=2.0), 2.0 * (whole**2).sum(), 2.0 * (point**2).sum()),
         (LabelLoss(weight=2.0), 0.0, -2.0 * (abs(point[0] - 1.0) + abs(point[1]))),
         (None, 0.0, 0.0),
+        (
+            SurrogateByRole(latent=EntropyPair(weight=2.0), labelled=QuadraticPrior(weight=3.0)),
+            2.0 * (whole[2:] ** 2 + (1 - whole[2:]) ** 2).sum() + 3.0,
+            2.0 * (point[2:] ** 2 + (1 - point[2:]) ** 2).sum() + 3.0 * (point[:2] ** 2).sum(),
+        ),
     ):
         problem = PairedProblem.of(model, labels, surrogate)
         clamped = problem.weighted(problem.clamped, weights).objective(point[2:])
@@ -89,8 +94,6 @@ def test_bad_labels_are_refused():
     model = small_model(0)
     with pytest.raises(InvalidInputError, match=r"PairedProblem: labels\[1\] is -0\.5"):
         PairedProblem.of(model, [1.0, -0.5, NAN, NAN])
-    with pytest.raises(InvalidInputError, match="nothing to learn from"):
-        PairedProblem.of(model, np.full(4, NAN))
     with pytest.raises(InvalidInputError, match="the known values alone break equality 0"):
         PairedProblem.of(model, [1.0, 0.0, 1.0, 1.0])
     with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 1 is neither 0 nor 1.*entropy_pair"):

@@ -16,7 +16,7 @@ ALL = np.ones(2, dtype=bool)
 
 
 def test_steps_are_scaled_clipped_and_averaged():
-    steps = ProjectedSubgradient(step_size=0.5).begin(np.array([1.0, 1.0]), np.array([1.0, 10.0]), ALL)
+    steps = ProjectedSubgradient(adagrad=False, step_size=0.5).begin(np.array([1.0, 1.0]), np.array([1.0, 10.0]), ALL)
     np.testing.assert_allclose(steps.move(np.array([-2.0, -2.0])), [2.0, 1.1])
     assert steps.last_change == pytest.approx(0.5)  # by 1 where the largest weight is 2
     np.testing.assert_allclose(steps.move(np.array([6.0, -2.0])), [0.0, 1.2])
@@ -25,7 +25,7 @@ def test_steps_are_scaled_clipped_and_averaged():
 
 
 def test_without_a_step_the_mean_is_the_start_and_some_weights_never_move():
-    steps = ProjectedSubgradient().begin(np.array([1.0, 3.0]), np.ones(2), np.array([True, False]))
+    steps = ProjectedSubgradient(adagrad=False).begin(np.array([1.0, 3.0]), np.ones(2), np.array([True, False]))
     np.testing.assert_array_equal(steps.mean, [1.0, 3.0])
     assert steps.move(np.array([1.0, 1.0]))[1] == 3.0
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from intarsia._registry import Registry
 from intarsia._validation import FloatArray, check_number
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.linear_rows import LinearRows
+from intarsia.softlogic.linear_rows import Index32, LinearRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +30,15 @@ class SurrogateTerms:
         Of all of them; never learned.
     constant : float
         Added to the minimum.
+    in_both : bool
+        Whether they stand in both problems, or only in the one whose labels are free.
     """
 
     rows: LinearRows
     power: NDArray[np.int8]
     weight: float
     constant: float = 0.0
+    in_both: bool = True
 
 
 class EntropySurrogate(BaseEstimator, ABC):  # type: ignore[misc]
@@ -45,12 +48,13 @@ class EntropySurrogate(BaseEstimator, ABC):  # type: ignore[misc]
     """Name in the registry."""
     summary: ClassVar[str]
     """What it does, in one line."""
-    in_both: ClassVar[bool] = True
-    """Whether -h stands in both problems, or only in the one whose labels are free."""
 
     @abstractmethod
-    def terms(self, labels: FloatArray) -> SurrogateTerms:
-        """The terms of -h over all variables; `labels` has NaN at latent ones."""
+    def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
+        """The terms of -h over these variables, all by default; `labels` has NaN at latent ones."""
+
+    def _over(self, labels: FloatArray, over: Index32 | None) -> Index32:
+        return (np.arange(labels.size) if over is None else over).astype(np.int32)
 
     def _check_weight(self, weight: float) -> float:
         check_number(weight, f"{type(self).__name__}: weight", low=0.0, open_low=True, high=np.inf, open_high=True)
@@ -71,7 +75,7 @@ class EntropyPair(EntropySurrogate):
 
     Examples
     --------
-    >>> EntropyPair(weight=2.0).terms(np.zeros(1)).rows.values([0.25])      # y and 1 - y
+    >>> EntropyPair(weight=2.0).terms(np.zeros(1))[0].rows.values([0.25])      # y and 1 - y
     array([0.25, 0.75])
     """
 
@@ -81,16 +85,12 @@ class EntropyPair(EntropySurrogate):
     def __init__(self, *, weight: float = 1.0) -> None:
         self.weight = weight
 
-    def terms(self, labels: FloatArray) -> SurrogateTerms:
+    def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
         """Y and 1 - y for every variable, squared."""
-        n = labels.size
-        rows = LinearRows(
-            np.arange(2 * n + 1),
-            np.repeat(np.arange(n, dtype=np.int32), 2),
-            np.tile([1.0, -1.0], n),
-            np.tile([0.0, 1.0], n),
-        )
-        return SurrogateTerms(rows, np.full(2 * n, 2, dtype=np.int8), self._check_weight(self.weight))
+        chosen = self._over(labels, over)
+        n = chosen.size
+        rows = LinearRows(np.arange(2 * n + 1), np.repeat(chosen, 2), np.tile([1.0, -1.0], n), np.tile([0.0, 1.0], n))
+        return [SurrogateTerms(rows, np.full(2 * n, 2, dtype=np.int8), self._check_weight(self.weight))]
 
 
 class QuadraticPrior(EntropySurrogate):
@@ -106,7 +106,7 @@ class QuadraticPrior(EntropySurrogate):
 
     Examples
     --------
-    >>> QuadraticPrior().terms(np.zeros(2)).rows.values([0.25, 1.0])
+    >>> QuadraticPrior().terms(np.zeros(2))[0].rows.values([0.25, 1.0])
     array([0.25, 1.  ])
     """
 
@@ -116,11 +116,12 @@ class QuadraticPrior(EntropySurrogate):
     def __init__(self, *, weight: float = 1.0) -> None:
         self.weight = weight
 
-    def terms(self, labels: FloatArray) -> SurrogateTerms:
+    def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
         """Y for every variable, squared."""
-        n = labels.size
-        rows = LinearRows(np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n), np.zeros(n))
-        return SurrogateTerms(rows, np.full(n, 2, dtype=np.int8), self._check_weight(self.weight))
+        chosen = self._over(labels, over)
+        n = chosen.size
+        rows = LinearRows(np.arange(n + 1), chosen, np.ones(n), np.zeros(n))
+        return [SurrogateTerms(rows, np.full(n, 2, dtype=np.int8), self._check_weight(self.weight))]
 
 
 class LabelLoss(EntropySurrogate):
@@ -143,21 +144,21 @@ class LabelLoss(EntropySurrogate):
     --------
     With label 1 at y = 0.25, minus the loss is -0.75: the hinge y, and the constant -1.
 
-    >>> terms = LabelLoss().terms(np.array([1.0]))
+    >>> (terms,) = LabelLoss().terms(np.array([1.0]))
     >>> float(terms.rows.values([0.25])[0]) + terms.constant
     -0.75
     """
 
     name: ClassVar[str] = "label_loss"
     summary: ClassVar[str] = "the loss of the latent SVM; for labels 0 and 1"
-    in_both: ClassVar[bool] = False
 
     def __init__(self, *, weight: float = 1.0) -> None:
         self.weight = weight
 
-    def terms(self, labels: FloatArray) -> SurrogateTerms:
+    def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
         """1 - y where the label is 0, y where it is 1, and the constant -1 for each."""
-        known = np.flatnonzero(np.isfinite(labels))
+        chosen = self._over(labels, over)
+        known = chosen[np.isfinite(labels[chosen])]
         values = labels[known]
         between = (values != 0.0) & (values != 1.0)
         if between.any():
@@ -169,11 +170,50 @@ class LabelLoss(EntropySurrogate):
         weight = self._check_weight(self.weight)
         rows = LinearRows(
             np.arange(known.size + 1),
-            known.astype(np.int32),
+            known,
             np.where(values == 1.0, 1.0, -1.0),
             np.where(values == 1.0, 0.0, 1.0),
         )
-        return SurrogateTerms(rows, np.ones(known.size, dtype=np.int8), weight, -weight * known.size)
+        power = np.ones(known.size, dtype=np.int8)
+        return [SurrogateTerms(rows, power, weight, -weight * known.size, in_both=False)]
+
+
+class SurrogateByRole(EntropySurrogate):
+    """One surrogate for latent variables, another for labelled ones.
+
+    Choose it where the two differ in what they are without evidence: groups to which a person belongs by halves, and
+    links that are rare.
+
+    Parameters
+    ----------
+    latent, labelled : EntropySurrogate or None
+        By default the pair for latent variables and the prior for labelled ones.
+
+    Examples
+    --------
+    >>> [terms.rows.n_rows for terms in SurrogateByRole().terms(np.array([np.nan, 1.0, 0.0]))]
+    [2, 2]
+    """
+
+    name: ClassVar[str] = "by_role"
+    summary: ClassVar[str] = "a pair for latent variables, a prior for labelled ones, or any other two"
+
+    def __init__(
+        self,
+        *,
+        latent: EntropySurrogate | None = None,
+        labelled: EntropySurrogate | None = None,
+    ) -> None:
+        self.latent = latent
+        self.labelled = labelled
+
+    def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
+        """Those of the one over the latent variables, then those of the other."""
+        chosen = self._over(labels, over)
+        hidden = np.isnan(labels[chosen])
+        latent = EntropyPair() if self.latent is None else self.latent
+        labelled = QuadraticPrior() if self.labelled is None else self.labelled
+        return [*latent.terms(labels, chosen[hidden]), *labelled.terms(labels, chosen[~hidden])]
 
 
 SURROGATES: Registry[EntropySurrogate] = Registry(
@@ -183,6 +223,7 @@ SURROGATES: Registry[EntropySurrogate] = Registry(
         "entropy_pair": "entropy_surrogate:EntropyPair",
         "quadratic_prior": "entropy_surrogate:QuadraticPrior",
         "label_loss": "entropy_surrogate:LabelLoss",
+        "by_role": "entropy_surrogate:SurrogateByRole",
     },
     EntropySurrogate,  # type: ignore[type-abstract]
 )

@@ -88,7 +88,11 @@ class HingeLearner(BaseEstimator, ABC):  # type: ignore[misc]
             What progress is shown under.
         """
 
-    def _check_latent(self, labels: FloatArray) -> None:
+    def _check_labels(self, labels: FloatArray) -> None:
+        if labels.size and np.isnan(labels).all():
+            raise InvalidInputError(
+                f"{type(self).__name__}: no variable has a label, so there is nothing to learn from. Give some."
+            )
         if not self.takes_latent and np.isnan(labels).any():
             i = int(np.argmax(np.isnan(labels)))
             raise InvalidInputError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intarsia._validation import FloatArray, IntArray, frozen, read_only
-from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.conditioning import check_values, condition
 from intarsia.softlogic.entropy_surrogate import EntropySurrogate, SurrogateTerms
 from intarsia.softlogic.hinge_mrf import HingeLossMRF
@@ -22,7 +22,8 @@ class Side:
     Attributes
     ----------
     model : HingeLossMRF
-        Terms in which a variable is free; groups 0 .. n_weights - 1 carry the learned weights, one more the surrogate.
+        Terms in which a variable is free; groups 0 .. n_weights - 1 carry the learned weights, those after them the
+        surrogate's.
     fixed : float array (n_weights,)
         Features of the terms without free variables.
     constant : float
@@ -59,8 +60,8 @@ class PairedProblem:
         The latent variables, in the order of the clamped model.
     counts : float array (n_weights,)
         Terms that share each weight; 1 where there are none.
-    surrogate : float
-        Weight of the surrogate.
+    surrogate : float array
+        Weights of the surrogate's parts.
     """
 
     free: Side
@@ -68,7 +69,7 @@ class PairedProblem:
     labels: FloatArray
     latent: IntArray
     counts: FloatArray
-    surrogate: float
+    surrogate: FloatArray
 
     @classmethod
     def of(cls, model: HingeLossMRF, labels: ArrayLike, surrogate: EntropySurrogate | None = None) -> PairedProblem:
@@ -86,7 +87,7 @@ class PairedProblem:
         Raises
         ------
         InvalidInputError
-            If a label is outside [0, 1], all are latent, or the labels alone break a constraint, which is named.
+            If a label is outside [0, 1], or the labels alone break a constraint, which is named.
 
         Examples
         --------
@@ -98,20 +99,16 @@ class PairedProblem:
         array([-0.75])
         """
         values = check_values(labels, model.n_variables, "PairedProblem: labels")
-        if values.size and np.isnan(values).all():
-            raise InvalidInputError(
-                "PairedProblem: no variable has a label, so there is nothing to learn from. Give some."
-            )
-        extra = None if surrogate is None else surrogate.terms(values)
-        base = _groups(model)
-        counts = np.bincount(base, minlength=model.n_groups).astype(np.float64)
-        whole = _joined(model, base, extra)
-        n_weights = model.n_groups
-        weight, constant = (0.0, 0.0) if extra is None else (extra.weight, extra.constant)
-        free = Side(whole, np.zeros(n_weights), constant)
-        both = surrogate is None or surrogate.in_both
-        given = condition(whole if both else _joined(model, base, None), values)
-        settled = weight * float(given.fixed[n_weights]) + (constant if both else 0.0)
+        extras = [] if surrogate is None else surrogate.terms(values)
+        base, n_weights = _groups(model), model.n_groups
+        counts = np.bincount(base, minlength=n_weights).astype(np.float64)
+        whole = _joined(model, base, extras)
+        free = Side(whole, np.zeros(n_weights), sum(extra.constant for extra in extras))
+        # A part that stands in one problem only keeps its group in the other, without terms.
+        kept = [extra if extra.in_both else _emptied(extra) for extra in extras]
+        given = condition(_joined(model, base, kept), values)
+        weights = np.array([extra.weight for extra in extras])
+        settled = float(weights @ given.fixed[n_weights:]) + sum(extra.constant for extra in kept)
         clamped = Side(given.model, given.fixed[:n_weights], settled)
         return cls(
             free,
@@ -119,7 +116,7 @@ class PairedProblem:
             read_only(frozen(values)),
             given.free,
             read_only(frozen(np.maximum(counts, 1.0))),
-            weight,
+            read_only(frozen(weights)),
         )
 
     @property
@@ -134,13 +131,13 @@ class PairedProblem:
 
     def weighted(self, side: Side, weights: FloatArray) -> HingeLossMRF:
         """The model of a side with these weights, and the surrogate's."""
-        return side.model.with_weights(np.append(weights, self.surrogate))
+        return side.model.with_weights(np.concatenate([weights, self.surrogate]))
 
     def features(self, side: Side, values: FloatArray) -> FloatArray:
         """Features by weight, from the value of every term's linear function (at whatever copies of the variables)."""
         excess = np.maximum(values, 0.0)
         reached = np.where(side.model.power == 2, excess * excess, excess)
-        summed = np.bincount(side.model.term_group, weights=reached, minlength=self.n_weights + 1)  # type: ignore[arg-type]
+        summed = np.bincount(side.model.term_group, weights=reached, minlength=side.model.n_groups)  # type: ignore[arg-type]
         return np.asarray(summed[: self.n_weights] + side.fixed)
 
     def gradient(self, weights: FloatArray, clamped: FloatArray, free: FloatArray, ridge: float) -> FloatArray:
@@ -171,19 +168,26 @@ def _groups(model: HingeLossMRF) -> Index32:
     return model.term_group
 
 
-def _joined(model: HingeLossMRF, group: Index32, extra: SurrogateTerms | None) -> HingeLossMRF:
-    """The model with the surrogate's terms as one more group (which is there, though empty, without a surrogate)."""
+def _emptied(extra: SurrogateTerms) -> SurrogateTerms:
+    return SurrogateTerms(LinearRows.empty(), np.zeros(0, dtype=np.int8), extra.weight)
+
+
+def _joined(model: HingeLossMRF, group: Index32, extras: Sequence[SurrogateTerms]) -> HingeLossMRF:
+    """The model with the surrogate's terms, a group for each part."""
     terms, power = model.terms, model.power
-    if extra is not None:
-        power = np.concatenate([power, extra.power])
-        group = np.concatenate([group, np.full(extra.rows.n_rows, model.n_groups, dtype=np.int32)])
-        rows = (terms, extra.rows)
+    if extras:
+        power = np.concatenate([power, *(extra.power for extra in extras)])
+        sizes = [extra.rows.n_rows for extra in extras]
+        group = np.concatenate([group, np.repeat(model.n_groups + np.arange(len(extras)), sizes).astype(np.int32)])
+        rows = (terms, *(extra.rows for extra in extras))
+        starts = np.cumsum([0] + [one.n_entries for one in rows[:-1]])
         terms = LinearRows(
-            np.concatenate([terms.ptr, terms.n_entries + extra.rows.ptr[1:]]),
+            np.concatenate([[0], *(one.ptr[1:] + start for one, start in zip(rows, starts, strict=True))]),
             np.concatenate([one.idx for one in rows]),
             np.concatenate([one.coef for one in rows]),
             np.concatenate([one.const for one in rows]),
         )
+    names = [model.name_of_group(k) for k in range(model.n_groups)] + ["surrogate"] * len(extras)
     return HingeLossMRF(
         model.n_variables,
         terms,
@@ -194,5 +198,5 @@ def _joined(model: HingeLossMRF, group: Index32, extra: SurrogateTerms | None) -
         model.inequalities,
         model.equality_group,
         model.inequality_group,
-        (*(model.name_of_group(k) for k in range(model.n_groups)), "surrogate"),
+        tuple(names),
     )

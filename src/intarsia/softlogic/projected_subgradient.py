@@ -13,7 +13,8 @@ class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
     r"""Steps :math:`w_q \leftarrow \max(0, w_q - \eta\, g_q / n_q)` for weights that :math:`n_q` terms share.
 
     What all methods of Bach2015 use, so that they differ in their subgradients only. The division by n makes one step
-    size fit rules of many and of few groundings (Lowd2007).
+    size fit rules of many and of few groundings (Lowd2007). AdaGrad makes it fit weights of any size as well, and is
+    the default; the paper's experiments are without it.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> both = np.array([True, True])
-    >>> steps = ProjectedSubgradient(step_size=0.5).begin(np.ones(2), np.array([1.0, 4.0]), both)
+    >>> steps = ProjectedSubgradient(step_size=0.5, adagrad=False).begin(np.ones(2), np.array([1.0, 4.0]), both)
     >>> steps.move(np.array([4.0, 4.0]))
     array([0. , 0.5])
     """
@@ -44,8 +45,8 @@ class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        step_size: float = 0.1,
-        adagrad: bool = False,
+        step_size: float = 0.3,
+        adagrad: bool = True,
         average: bool = True,
         max_iter: int = 200,
         max_admm_iter: int | None = None,

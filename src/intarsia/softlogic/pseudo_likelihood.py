@@ -102,7 +102,7 @@ class HingePseudoLikelihood(HingeLearner):
         check_number(self.tol, f"{where}: tol", low=0.0, open_low=True)
         check_number(self.n_nodes, f"{where}: n_nodes", low=2, integer=True)
         problem = PairedProblem.of(model, labels)
-        self._check_latent(problem.labels)
+        self._check_labels(problem.labels)
         weights, moves = start_weights(model, start, where), learned_mask(model, learned, where)
         conditionals = Conditionals(model, problem.labels, int(self.n_nodes))
         bounds = [(0.0, None) if free else (w, w) for w, free in zip(weights, moves, strict=True)]
