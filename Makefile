@@ -14,7 +14,7 @@ ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-run: $(VENV)/.with-package ## the tour: every method beside the exact answer, a table and a picture
+run: $(VENV)/.with-records ## the tour: five systems at work, a table and a page with pictures
 	@$(BIN)/intarsia tour
 
 test: $(VENV)/.with-test ## all tests, docstring examples and doc pages included
@@ -40,7 +40,7 @@ clean: ## remove everything that was made here
 	@rm -rf $(VENV) .venv-* site tour report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# One stamp per extra, so that `make run` installs the package alone and a second run starts at once.
+# One stamp per extra, so that `make run` installs what the tour needs and a second run starts at once.
 $(VENV)/.created:
 	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
 	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$candidate; break; fi; \

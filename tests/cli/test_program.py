@@ -4,7 +4,10 @@ import pytest
 
 import intarsia
 from intarsia.cli import main
+from intarsia.experiments.tour import STOPS
+from intarsia.experiments.tour_stop import Row, Stop
 from intarsia.inference import method_class, method_names
+from intarsia.report.page_parts import Section
 
 
 def call(capsys, *arguments):
@@ -55,17 +58,32 @@ def test_methods_are_read_from_the_classes(capsys):
 
 
 def test_tour(capsys, tmp_path):
-    code, out, _ = call(capsys, "tour", "--output", str(tmp_path / "deep" / "tour"), "--json", "--seed", "1")
-    assert code == 0
-    found = json.loads(out)
-    rows = {row["method"]: row for row in found["rows"]}
-    assert next(iter(rows)) == "junction_tree"
-    assert set(rows) == set(method_names())
-    exact = rows["junction_tree"]["log_partition"]
-    assert rows["mean_field"]["log_partition"] <= exact <= rows["tree_reweighted"]["log_partition"]
-    assert rows["icm"]["map_score"] <= rows["junction_tree"]["map_score"]
-    assert rows["junction_tree"]["pixels_wrong"] < found["model"]["pixels_wrong_before"]
-    assert (tmp_path / "deep" / "tour" / "inference.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = call(capsys, "tour", "--output", str(tmp_path / "deep" / "report"), "--json", "--seed", "1")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    found = {row["label"]: row["value"] for row in document["rows"]}
+    assert {row["stop"] for row in document["rows"]} == set(STOPS)
+    assert found["digits right, chain that knows the codes"] > found["digits right, chain"] + 5
+    others = [found[f"pixels wrong, {fit}"] for fit in ("pseudo-likelihood", "independent")]
+    assert found["pixels wrong, clique logistic"] < min(others) / 2
+    assert found["perceptron on the diamond, parallel belief propagation"] == "fails"
+    assert found["perceptron on the diamond, LP relaxation"] == "fits"
+    assert found["B-cubed F1, EntityClusterer"] > found["B-cubed F1, connected components, best threshold"]
+    page = (tmp_path / "deep" / "report" / "index.html").read_text(encoding="utf-8")
+    assert all(f'<section id="{key}">' in page for key in STOPS)
+
+
+def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
+    def ended(seed, report):
+        section = Section("one", "First", "Is it so?", [])
+        yield Stop("one", "First", [Row("a", 1.0)], section, 0.1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intarsia.experiments.tour.run_tour", ended)
+    code, _, err = call(capsys, "tour", "--output", str(tmp_path))
+    assert code == 130
+    assert "Traceback" not in err
+    assert "First" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_tour_refuses_a_file_as_folder(capsys, tmp_path):
