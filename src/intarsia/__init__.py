@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from intarsia.losses.pseudo_likelihood import PatchPseudoLikelihood, PseudoLikelihood
     from intarsia.losses.quadratic import CliqueQuadratic, UnivariateQuadratic
     from intarsia.losses.saddle_point import SaddlePoint
+    from intarsia.softlogic import ConsensusADMM, HingeLossMRF, LinearRows, Program, SoftLogic, ground, read_psl
 
 _WHERE = {
     "intarsia._loading": ("load",),
@@ -160,6 +161,9 @@ _WHERE = {
         "AROW", "LBFGS", "SGD", "Adam", "AveragedPerceptron", "ChainCRF", "DoubleLoop", "DoublyStochastic",
         "Factors", "GraphCRF", "GraphInstance", "GridCRF", "Incremental", "MaximumLikelihood", "PassiveAggressive",
         "RiskMinimizer", "SampleRank", "StructuredPerceptron", "StructuredSVM",
+    ),
+    "intarsia.softlogic": (
+        "ConsensusADMM", "HingeLossMRF", "LinearRows", "Program", "SoftLogic", "ground", "read_psl",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
