@@ -19,6 +19,27 @@ _BEGIN, _END, _CURRENT, _TIME = 0, 1, 2, 3
 
 
 @kernel
+def lay_arcs(ends, given, place, arc_ptr, head, reverse, capacity):
+    """Sort arcs by their tail: arc p leads from `ends[p]` to `ends[p ^ 1]` with capacity `given[p]`."""
+    arc_ptr[:] = 0
+    for p in range(ends.shape[0]):
+        arc_ptr[ends[p] + 1] += 1
+    for v in range(1, arc_ptr.shape[0]):
+        arc_ptr[v] += arc_ptr[v - 1]
+    for p in range(ends.shape[0]):  # arc_ptr[v] goes up to where v's arcs end
+        at = arc_ptr[ends[p]]
+        arc_ptr[ends[p]] += 1
+        place[p] = at
+        head[at] = ends[p ^ 1]
+        capacity[at] = given[p]
+    for v in range(arc_ptr.shape[0] - 1, 0, -1):
+        arc_ptr[v] = arc_ptr[v - 1]
+    arc_ptr[0] = 0
+    for p in range(ends.shape[0]):
+        reverse[place[p]] = place[p ^ 1]
+
+
+@kernel
 def plant_trees(terminal, tree, parent, stamp, distance, queue, waiting, where):
     """Every node with a terminal is the root of a tree, and active."""
     n = terminal.shape[0]

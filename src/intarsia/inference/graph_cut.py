@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._kernels.graph_cut import SOURCE, plant_trees, push_flow
+from intarsia._kernels.graph_cut import SOURCE, lay_arcs, plant_trees, push_flow
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
@@ -177,6 +177,8 @@ def _couplings(model: _Pairwise) -> FloatArray:
     agree, differ = t[:, 0, 0] + t[:, 1, 1], t[:, 0, 1] + t[:, 1, 0]
     with np.errstate(invalid="ignore"):  # both forbidden: fixed variables are gone, so this does not occur
         coupling = agree - differ
+    if (coupling >= 0.0).all():
+        return coupling
     finite = np.where(np.isfinite(t), np.abs(t), 0.0)
     size = np.maximum(finite[:, 0], finite[:, 1]).max(axis=1, initial=0.0)
     small = np.abs(coupling) <= _ROUNDING * size
@@ -208,11 +210,13 @@ def _network(model: _Pairwise) -> tuple[float, FloatArray, _Arcs]:
     n = len(model.unary)
     cost = -model.tables
     a, b, c, d = cost[:, 0, 0], cost[:, 0, 1], cost[:, 1, 0], cost[:, 1, 1]
-    one_way, other_way = np.isinf(c) & ~np.isinf(b), np.isinf(c) & np.isinf(b)
-    with np.errstate(invalid="ignore"):  # inf - inf in branches that are not taken
-        weight = np.where(other_way, np.inf, np.maximum(b + c - a - d, 0.0))
-        at_first = np.where(one_way, d - b, np.where(other_way, d - a, c - a))
-        at_second = np.where(one_way, b - a, np.where(other_way, 0.0, d - c))
+    capacity = np.zeros(model.edges.shape)  # forward, backward
+    with np.errstate(invalid="ignore"):  # inf - inf, replaced below
+        at_first, at_second = c - a, d - c
+        np.maximum(b + c - a - d, 0.0, out=capacity[:, 0])
+    if np.isinf(cost).any():
+        hard = np.flatnonzero(np.isinf(cost).any(axis=(1, 2)))
+        capacity[hard], at_first[hard], at_second[hard] = _hard_edges(cost[hard])
     first, second = model.edges.T
     moved = np.bincount(first, at_first, n) + np.bincount(second, at_second, n)
     low = np.where(np.isneginf(model.unary), 0.0, model.unary)
@@ -222,15 +226,19 @@ def _network(model: _Pairwise) -> tuple[float, FloatArray, _Arcs]:
     # Without a cut every variable takes its better state and every edge costs c00.
     cheap = np.where(fixed[:, 0], lean, np.where(fixed[:, 1], 0.0, np.minimum(lean, 0.0)))
     base = float(low[:, 0].sum() - a.sum() - cheap.sum())
-    forward = np.where(one_way, 0.0, weight)
-    backward = np.where(one_way | other_way, weight, 0.0)
-    tail = np.concatenate([first, second])
-    order = np.argsort(tail, kind="stable")
-    place = np.empty(order.size, np.int32)
-    place[order] = np.arange(order.size)
-    m = first.size
-    arc_ptr = np.concatenate([[0], np.cumsum(np.bincount(tail, minlength=n))]).astype(np.int32)
-    head = np.concatenate([second, first])[order].astype(np.int32)
-    reverse = np.concatenate([place[m:], place[:m]])[order]
-    capacity = np.concatenate([forward, backward])[order]
-    return base, terminal, (arc_ptr, head, reverse, capacity)
+    m = model.edges.size
+    arc_ptr, head, reverse, left = np.empty(n + 1, np.int32), np.empty(m, np.int32), np.empty(m, np.int32), np.empty(m)
+    lay_arcs(model.edges.reshape(-1), capacity.reshape(-1), np.empty(m, np.int32), arc_ptr, head, reverse, left)
+    return base, terminal, (arc_ptr, head, reverse, left)
+
+
+def _hard_edges(cost: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Capacities forward and backward of edges with infinite costs, and what they add to their two variables."""
+    a, b, c, d = cost[:, 0, 0], cost[:, 0, 1], cost[:, 1, 0], cost[:, 1, 1]
+    one_way, both_ways = np.isinf(c) & ~np.isinf(b), np.isinf(c) & np.isinf(b)
+    with np.errstate(invalid="ignore"):  # inf - inf in branches that are not taken
+        weight = np.where(both_ways, np.inf, np.maximum(b + c - a - d, 0.0))
+        at_first = np.where(one_way, d - b, np.where(both_ways, d - a, c - a))
+        at_second = np.where(one_way, b - a, np.where(both_ways, 0.0, d - c))
+    capacity = np.column_stack([np.where(one_way, 0.0, weight), np.where(one_way | both_ways, weight, 0.0)])
+    return capacity, at_first, at_second
