@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._jit import fast_kernel, kernel
 
 # Terms of a smoothed maximum that are further below the largest, in units of the temperature, do not count.
 _NEGLIGIBLE = -40.0
@@ -40,9 +40,13 @@ def _soften(values, k, peak, t):
     return peak + t * np.log(total)
 
 
-@kernel
+@fast_kernel
 def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
-    """Max-marginal of the k x j or j x k table at `at` less the message at `there`, for the variable with k states."""
+    """Max-marginal of the k x j or j x k table at `at` less the message at `there`, for the variable with k states.
+
+    Indices are unsigned: for others the compiler asks at every use whether they count from the end.
+    """
+    at, there, k, j = np.uint64(at), np.uint64(there), np.uint64(k), np.uint64(j)
     if row_wise:
         for x in range(k):
             peak, row = -np.inf, at + x * j
@@ -77,9 +81,10 @@ def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
                 out[x] += t * np.log(work[x])
 
 
-@kernel
+@fast_kernel
 def _pair_marginal_linear(exps, top, at, k, j, row_wise, delta, there, t, unary, base, out, work):
     """The same from exp((table - top) / t), with j exponentials and k logarithms; False where it may underflow."""
+    at, there, base, k, j = np.uint64(at), np.uint64(there), np.uint64(base), np.uint64(k), np.uint64(j)
     low = np.inf
     for y in range(j):
         low = min(low, delta[there + y])
