@@ -171,3 +171,69 @@ def test_bad_arguments_give_one_line(run, model, tmp_path, monkeypatch, argument
     code, out, err = run(*[model if word == "MODEL" else word for word in arguments])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+LEARNING = """{
+    "rules": ["1: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2", "Knows(A, B) = Knows(B, A) ."],
+    "learn": {"rules": ["1: !Knows(A, B) ^2"]},
+    "predicates": {
+        "Likes/2": {"observations": {"learn": ["likes.txt"], "infer": ["none.txt"]}},
+        "Knows/2": {"targets": ["targets.txt"], "truth": ["truth.txt"]}
+    }
+}"""
+
+
+@pytest.fixture
+def learning(tmp_path):
+    """Two who like the same know each other: the first rule is right, the last one wrong."""
+    files = {
+        "likes.txt": "ann\tchess\nbob\tchess\n",
+        "targets.txt": "ann\tbob\nbob\tann\n",
+        "truth.txt": "ann\tbob\t1\nbob\tann\t1\n",
+        "model.json": LEARNING,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path / "model.json"
+
+
+@pytest.mark.parametrize("learner", ["paired_dual", "perceptron"])
+def test_learn_writes_the_program_with_its_weights(run, learning, learner):
+    code, out, err = run("learn", learning, "--learner", learner, "--set", "max_iter=50", "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["n"] == 2
+    assert document["n_updates"] <= 50
+    written = json.loads(Path(document["file"]).read_text(encoding="utf-8"))
+    assert written["rules"] + written["learn"]["rules"] == document["rules"]
+    up, equal, down = document["rules"]
+    assert equal == "Knows(A, B) = Knows(B, A) ."
+    assert float(up.partition(":")[0]) > 1.0 > float(down.partition(":")[0])
+    from intarsia.softlogic import read_psl
+
+    assert read_psl(document["file"], phase="learn").rules[0].weight == pytest.approx(float(up.partition(":")[0]))
+
+
+def test_learn_in_words_to_another_folder(run, learning, tmp_path):
+    (tmp_path / "other").mkdir()
+    code, out, err = run("learn", learning, "-o", tmp_path / "other" / "new.json", "--set", "max_iter=3")
+    assert code == 0
+    assert "after 3 updates" in out
+    assert "relative to" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learner", "paired"], "Did you mean 'paired_dual'"),
+        (["--set", "n_admm=0"], "n_admm must be a whole number"),
+        (["--set", "speed=3"], "setting='speed' is not known"),
+        (["--learner", "pseudo_likelihood", "--set", "step_size=3"], "setting='step_size' is not known"),
+        (["--data", "nowhere"], "is not a folder"),
+    ],
+)
+def test_learn_refuses_in_one_line(run, learning, arguments, message):
+    code, out, err = run("learn", learning, *arguments)
+    assert code == 2
+    assert message in err
+    assert out == ""

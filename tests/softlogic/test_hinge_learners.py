@@ -107,10 +107,11 @@ def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(
         4, LinearRows.from_scipy(matrix, const), 1.0, 2, term_group=np.repeat([0, 1, 2], 4), group_names="abc"
     )
     labels = np.array([1.0, 1.0, 0.8, 0.3])
-    problem = PairedProblem.of(model, labels, EntropyPair())
+    problem = PairedProblem.of(model, labels, EntropyPair(weight=1.0))
     best = minimize(lambda w: exact(problem, w, 0.1), np.ones(3), jac=True, bounds=[(0.0, None)] * 3)
     steps = ProjectedSubgradient(adagrad=False, step_size=1.0, max_iter=400, average=False)
-    found = hinge_learner_class(name)(ridge=0.1, steps=steps).fit(model, labels)
+    learner = hinge_learner_class(name)(surrogate=EntropyPair(weight=1.0), ridge=0.1, steps=steps)
+    found = learner.fit(model, labels)
     np.testing.assert_allclose(found.weights, best.x, atol=5e-3)
     told = evaluate_history(problem, found.weights[None], 0.1, TIGHT)["objective"][0]
     assert told == pytest.approx(best.fun, rel=1e-4)

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic import ConsensusADMM, Program, SoftLogic, explain, ground, read_psl
+from intarsia.softlogic import ConsensusADMM, HingePerceptron, Program, SoftLogic, explain, ground, read_psl
 from intarsia.softlogic.evaluation import evaluate, evaluator_names
 from intarsia.softlogic.program import Evaluation
 
@@ -190,3 +190,74 @@ def test_unknown_evaluators_and_no_truth():
         evaluate([Evaluation("Is", "DiscretEvaluator")], atoms, x)
     bare = ground(Program().predicate("P", 1).target("P", ["a"])).atoms
     assert evaluate([Evaluation("P", "AUCEvaluator")], bare, np.zeros(1)) == {"P": {"AUCEvaluator": {"n": 0}}}
+
+
+# ---------------------------------------------------------------- learning
+
+
+def friends(truth=1.0):
+    """Ann and Bob like chess; Carl does not. Those who like the same know each other, says `truth`."""
+    pairs = [(a, b) for a in ("ann", "bob", "carl") for b in ("ann", "bob", "carl") if a != b]
+    program = Program().predicate("Likes", 2).predicate("Knows", 2).predicate("Grumpy", 1)
+    program.rule("1: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2").rule("1: !Knows(A, B) ^2")
+    program.rule("Knows(A, B) = Knows(B, A) .").rule("1: Grumpy(A) & Likes(A, X) -> Knows(A, X) ^2")
+    program.observe("Likes", [("ann", "chess"), ("bob", "chess")]).target("Knows", pairs)
+    return program.truth("Knows", [(a, b, truth if {a, b} == {"ann", "bob"} else 0.0) for a, b in pairs])
+
+
+@pytest.mark.parametrize("learner", ["paired_dual", "pseudo_likelihood", HingePerceptron()], ids=str)
+def test_fit_changes_the_weights_that_inference_uses(learner):
+    program = friends()
+    if learner == "pseudo_likelihood":  # one of a symmetric pair is fixed by the other
+        program = Program().predicate("Likes", 1).predicate("Nice", 1).rule("1: Likes(A) -> Nice(A) ^2")
+        program.rule("1: !Nice(A) ^2").observe("Likes", ["ann", "bob"]).target("Nice", ["ann", "bob"])
+        program.truth("Nice", ["ann", "bob"])
+    model = SoftLogic(program, learner=learner)
+    before = model.infer()
+    weights = [rule.weight for rule in program.rules]
+    assert model.fit() is model
+    after = model.infer()
+    assert model.weights_[0] > 1.0 > model.weights_[1]
+    atom = ("Nice", "ann") if learner == "pseudo_likelihood" else ("Knows", "ann", "bob")
+    assert after.value(*atom) > before.value(*atom)
+    assert [rule.weight for rule in program.rules] == weights  # the program given stays as it is
+    assert len(model.rules_) == len(program.rules)
+    assert {"weights", "admm_iterations"} <= set(model.history_)
+
+
+def test_hard_rules_and_rules_without_groundings_keep_their_weights():
+    model = SoftLogic(friends(), missing="zero").fit()
+    assert np.isinf(model.weights_[2])
+    assert model.weights_[3] == 1.0  # nobody is grumpy
+    assert model.rules_[2] == "Knows(A, B) = Knows(B, A) ."
+    assert model.rules_[3].startswith("1: Grumpy")
+    assert model.infer().result.max_violation < 1e-4
+
+
+def test_learning_from_another_program_with_the_same_rules():
+    model = SoftLogic(friends(), missing="zero").fit(friends(truth=0.0))
+    assert model.weights_[0] < 1.0  # there, those who like the same do not know each other
+    other = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
+    with pytest.raises(InvalidInputError, match="the rules to learn from are not those of the model"):
+        SoftLogic(friends()).fit(other)
+
+
+def test_targets_without_truth_are_latent():
+    program = Program().predicate("Tag", 2).predicate("Red", 1).predicate("Votes", 1)
+    program.rule("1: Tag(A, 'red') -> Red(A) ^2").rule("1: Tag(A, 'blue') -> !Red(A) ^2")
+    program.rule("1: Red(A) -> Votes(A) ^2").rule("1: !Red(A) -> !Votes(A) ^2")
+    people = [f"p{k}" for k in range(8)]
+    program.observe("Tag", [(p, "red" if k % 2 else "blue") for k, p in enumerate(people)])
+    program.latent("Red", people).target("Votes", people)
+    program.truth("Votes", [(p, float(k % 2)) for k, p in enumerate(people)])
+    model = SoftLogic(program).fit()
+    assert (model.weights_ > 1.0).all()  # every rule is kept by those who vote as their tags say
+    assert model.infer().value("Votes", "p1") > 0.6 > 0.4 > model.infer().value("Votes", "p2")
+
+
+def test_nothing_to_learn_from():
+    program = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
+    with pytest.raises(InvalidInputError, match=r"no target has a truth value.*Program\.truth"):
+        SoftLogic(program).fit()
+    with pytest.raises(InvalidInputError, match=r"learner='paired' is not known.*'paired_dual'"):
+        SoftLogic(program.truth("Knows", [("a", "b", 0.0)]), learner="paired").fit()

@@ -24,6 +24,7 @@ from intarsia.cli.methods import methods_command
 from intarsia.cli.reproduce import reproduce_command
 from intarsia.cli.softlogic import explain_command as explain_atom_command
 from intarsia.cli.softlogic import infer_command as infer_program_command
+from intarsia.cli.softlogic import learn_command as learn_program_command
 from intarsia.cli.tag import evaluate_command, predict_command, train_command
 from intarsia.cli.tour import tour_command
 from intarsia.exceptions import IntarsiaError
@@ -100,8 +101,9 @@ cluster.command("predict", cls=_Command)(cluster_predict)
 cluster.command("evaluate", cls=_Command)(cluster_evaluate)
 app.add_typer(cluster, name="cluster", no_args_is_help=True)
 
-softlogic = typer.Typer(cls=_Group, help="Rules with weights: infer what a PSL program asks for, and tell why.")
+softlogic = typer.Typer(cls=_Group, help="Rules with weights: infer what a PSL program asks for, learn, and tell why.")
 softlogic.command("infer", cls=_Command)(infer_program_command)
+softlogic.command("learn", cls=_Command)(learn_program_command)
 softlogic.command("explain", cls=_Command)(explain_atom_command)
 app.add_typer(softlogic, name="softlogic", no_args_is_help=True)
 

@@ -1,4 +1,4 @@
-"""`intarsia softlogic`: infer what a program of rules asks for, and tell why an atom has its value."""
+"""`intarsia softlogic`: infer what a program of rules asks for, learn its weights, tell why an atom has its value."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.output import check_folder, console, note, number, warnings_on_stderr, write_json
+from intarsia.cli.output import check_folder, check_folder_of, console, note, number, warnings_on_stderr, write_json
 from intarsia.cli.running import parse_settings
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.softlogic.explain import Explanation
+    from intarsia.softlogic.hinge_learner import HingeLearner
     from intarsia.softlogic.inferred import InferredAtoms
 
 _Program = Annotated[Path, typer.Argument(help="PSL 3 program, JSON.", show_default=False)]
@@ -81,6 +82,69 @@ def infer_command(
         typer.echo(f"Atoms: {file}")
 
 
+def learn_command(
+    program: _Program,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The program with learned weights; by default NAME-learned.json beside."),
+    ] = None,
+    learner: Annotated[str, typer.Option(help="Name of the learner.")] = "paired_dual",
+    data: _Data = None,
+    missing: _Missing = "error",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the learner or its steps, such as max_iter=500; may repeat.",
+        ),
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Learn the weights of a PSL program's rules from its truth, with the data of its learning phase.
+
+    Example: `intarsia softlogic learn simple-acquaintances.json --learner pseudo_likelihood`
+    """
+    import time
+
+    from intarsia.softlogic.psl_files import read_psl, write_learned
+    from intarsia.softlogic.soft_logic import SoftLogic
+
+    begun = time.perf_counter()
+    chosen = _learner(learner, parse_settings(setting or []))
+    file = program.with_name(f"{program.stem}-learned.json") if output is None else output
+    check_folder_of(file)
+    _check_data(data)
+    loaded = read_psl(program, phase="learn", data=data)
+    with warnings_on_stderr():
+        model = SoftLogic(loaded, learner=chosen, missing=missing).fit()
+    for line in loaded.notes:
+        note(line)
+    write_learned(program, model.rules_, file)
+    if file.resolve().parent != program.resolve().parent:
+        note(f"{file.name}: paths of data files are relative to {program.parent}. Name their folder with --data.")
+    learned = model.learned_
+    document = {
+        "file": str(file),
+        "n": int(sum(rule.weight is not None for rule in loaded.rules)),
+        "seconds": time.perf_counter() - begun,
+        "learner": learner,
+        "status": learned.status.name,
+        "n_updates": learned.n_iter,
+        "n_admm_iter": learned.n_admm_iter,
+        "rules": model.rules_,
+    }
+    if json:
+        write_json(document)
+        return
+    for rule in model.rules_:
+        typer.echo(rule)
+    typer.echo(
+        f"\n{learned.status.name} after {learned.n_iter} updates, {learned.n_admm_iter} iterations of inference, "
+        f"{document['seconds']:.2f} s. Program: {file}"
+    )
+
+
 def explain_command(
     program: _Program,
     atom: Annotated[
@@ -127,8 +191,7 @@ def _inferred(
     settings = parse_settings(setting or [])
     for key in settings:
         check_choice(key, ConsensusADMM._get_param_names(), "ConsensusADMM: setting")
-    if data is not None and not data.is_dir():
-        raise InvalidInputError(f"--data {data} is not a folder. Give the folder that holds the data files.")
+    _check_data(data)
     loaded = read_psl(path, data=data)
     with warnings_on_stderr():
         found = SoftLogic(loaded, inference=ConsensusADMM(**settings), missing=missing).infer(time_limit)
@@ -137,6 +200,28 @@ def _inferred(
     if not found.result.converged and found.result.note:
         note(found.result.note)
     return found
+
+
+def _check_data(data: Path | None) -> None:
+    if data is not None and not data.is_dir():
+        raise InvalidInputError(f"--data {data} is not a folder. Give the folder that holds the data files.")
+
+
+def _learner(name: str, settings: dict[str, Any]) -> HingeLearner:
+    """A learner whose steps have their settings from the same list."""
+    from intarsia._validation import check_choice
+    from intarsia.softlogic.learners import hinge_learner_class
+    from intarsia.softlogic.projected_subgradient import ProjectedSubgradient
+
+    own = [key for key in hinge_learner_class(name)._get_param_names() if key not in ("steps", "inference")]
+    stepping = "steps" in hinge_learner_class(name)._get_param_names()
+    of_steps = ProjectedSubgradient._get_param_names() if stepping else []
+    for key in settings:
+        check_choice(key, [*own, *of_steps], f"{name}: setting")
+    given = {key: value for key, value in settings.items() if key in own}
+    if stepping:
+        given["steps"] = ProjectedSubgradient(**{key: value for key, value in settings.items() if key not in own})
+    return hinge_learner_class(name)(**given)
 
 
 def _show_rules(found: InferredAtoms) -> None:

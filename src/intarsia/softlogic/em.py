@@ -34,10 +34,11 @@ class PointEM(LatentLearner):
     --------
     Nothing is latent here, so that it does as `PrimalSubgradient` does.
 
-    >>> from intarsia.softlogic import HingeLossMRF, LinearRows
+    >>> from intarsia.softlogic import EntropyPair, HingeLossMRF, LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
     >>> steps = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
-    >>> round(float(PointEM(ridge=0.05, steps=steps).fit(rule, [1.0]).weights[0]), 2)
+    >>> learner = PointEM(surrogate=EntropyPair(weight=1.0), ridge=0.05, steps=steps)
+    >>> round(float(learner.fit(rule, [1.0]).weights[0]), 2)
     1.57
     """
 

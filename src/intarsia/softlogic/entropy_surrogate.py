@@ -71,7 +71,8 @@ class EntropyPair(EntropySurrogate):
     Parameters
     ----------
     weight : float
-        c > 0. The learned weights grow with it.
+        c > 0. The learned weights grow with it; where it is not small beside the weights that learning starts from,
+        latent variables may stay in the middle and the weights fall to 0.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class EntropyPair(EntropySurrogate):
     name: ClassVar[str] = "entropy_pair"
     summary: ClassVar[str] = "pulls every variable to 1/2; for two-sided variables"
 
-    def __init__(self, *, weight: float = 1.0) -> None:
+    def __init__(self, *, weight: float = 0.1) -> None:
         self.weight = weight
 
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
@@ -102,7 +103,8 @@ class QuadraticPrior(EntropySurrogate):
     Parameters
     ----------
     weight : float
-        c > 0. The learned weights grow with it.
+        c > 0. The learned weights grow with it; where it is not small beside the weights that learning starts from,
+        latent variables may stay in the middle and the weights fall to 0.
 
     Examples
     --------
@@ -113,7 +115,7 @@ class QuadraticPrior(EntropySurrogate):
     name: ClassVar[str] = "quadratic_prior"
     summary: ClassVar[str] = "pulls every variable to 0; for sparse relations and intensities"
 
-    def __init__(self, *, weight: float = 1.0) -> None:
+    def __init__(self, *, weight: float = 0.1) -> None:
         self.weight = weight
 
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:

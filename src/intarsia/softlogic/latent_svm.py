@@ -42,8 +42,8 @@ class LatentSVM(LatentLearner):
 
     Examples
     --------
-    Label 1 and the rule max(0, 1 - y): any weight above c = 1 keeps y at 1 although the loss pulls it to 0. Steps of 0.4
-    lead from 0.1 to 1.3, and no further.
+    Label 1 and the rule max(0, 1 - y): any weight above c = 1 keeps y at 1 although the loss pulls it to 0. Steps of
+    0.4 lead from 0.1 to 1.3, and no further.
 
     >>> from intarsia.softlogic import HingeLossMRF, LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 0.1, 1)

@@ -57,10 +57,11 @@ class PairedDual(LatentLearner):
     The label keeps the rule, so that its weight rises from 1 to where 0.05 w = 1 / (w + 2)^2
     (`PrimalSubgradient` has the same example).
 
-    >>> from intarsia.softlogic import HingeLossMRF, LinearRows
+    >>> from intarsia.softlogic import EntropyPair, HingeLossMRF, LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
     >>> steps = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=200, average=False)
-    >>> round(float(PairedDual(ridge=0.05, steps=steps).fit(rule, [1.0]).weights[0]), 2)
+    >>> learner = PairedDual(surrogate=EntropyPair(weight=1.0), ridge=0.05, steps=steps)
+    >>> round(float(learner.fit(rule, [1.0]).weights[0]), 2)
     1.57
     """
 

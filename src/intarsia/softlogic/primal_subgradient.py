@@ -29,10 +29,11 @@ class PrimalSubgradient(LatentLearner):
     The label keeps the rule max(0, 1 - y)^2, so that its weight rises from 1. At w the free y is
     (w + 1) / (w + 2), and the objective's slope 0.05 w - 1 / (w + 2)^2 is 0 at w = 1.57.
 
-    >>> from intarsia.softlogic import HingeLossMRF, LinearRows, ProjectedSubgradient
+    >>> from intarsia.softlogic import EntropyPair, HingeLossMRF, LinearRows, ProjectedSubgradient
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
     >>> steps = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
-    >>> round(float(PrimalSubgradient(ridge=0.05, steps=steps).fit(rule, [1.0]).weights[0]), 2)
+    >>> learner = PrimalSubgradient(surrogate=EntropyPair(weight=1.0), ridge=0.05, steps=steps)
+    >>> round(float(learner.fit(rule, [1.0]).weights[0]), 2)
     1.57
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,39 @@ def read_psl(path: str | os.PathLike[str], phase: str = "infer", data: str | os.
     where = Path(path)
     document = _read_json(where)
     return _Loader(document, where, phase, None if data is None else Path(data)).program()
+
+
+def write_learned(path: str | os.PathLike[str], rules: Sequence[str], output: str | os.PathLike[str]) -> None:
+    """Write the program of a file with other rules in place of its own, those for learning among them.
+
+    Comments are lost; paths of data files stay as they are, relative to the program.
+
+    Parameters
+    ----------
+    path : path
+        The program that was read with `phase="learn"`.
+    rules : sequence of str
+        As many as it has, in their order.
+    output : path
+        File to write.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text = '{"rules": ["1: !Knows(A, B) ^2"], "predicates": {"Knows/2": {}}}'
+    ...     _ = Path(folder, "model.json").write_text(text)
+    ...     write_learned(Path(folder, "model.json"), ["0.5: !Knows(A, B) ^2"], Path(folder, "learned.json"))
+    ...     read_psl(Path(folder, "learned.json")).rules[0].weight
+    0.5
+    """
+    document = _read_json(Path(path))
+    left = list(rules)
+    for part in (document, document.get("learn", {})):
+        n = len(part.get("rules", []))
+        if n:
+            part["rules"], left = left[:n], left[n:]
+    Path(output).write_text(json.dumps(document, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 class _Loader:

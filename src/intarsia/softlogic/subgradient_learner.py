@@ -214,7 +214,7 @@ def evaluate_history(
 
     >>> from intarsia.softlogic import EntropyPair, LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)     # max(0, 1 - y)^2
-    >>> problem = PairedProblem.of(rule, [1.0], EntropyPair())
+    >>> problem = PairedProblem.of(rule, [1.0], EntropyPair(weight=1.0))
     >>> evaluate_history(problem, np.array([[0.0], [2.0]]), ridge=0.0)["objective"].round(3).tolist()
     [0.5, 0.25]
     """
