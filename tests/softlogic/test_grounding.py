@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.oracles.naive_grounding import FREE, Data, rows_of
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic import Program, ground, grounding_joins, grounding_sums, read_psl, read_rule
+from intarsia.softlogic import LinearRows, Program, ground, grounding_joins, grounding_sums, read_psl, read_rule
+from intarsia.softlogic.ground_rows import distinct
 
 CONSTANTS = ("a", "b", "c")
 ARITY = {"P": 1, "Q": 2, "R": 2, "S": 1}
@@ -289,3 +290,31 @@ def test_simple_acquaintances_as_conformance_has_it(data, conformance):
     assert [[r.n_groundings, r.n_terms] for r in soft] == counts
     assert found.mrf.n_constraints == expected["equality_constraints_with_a_target"]
     assert found.mrf.n_variables == expected["n_targets"]
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.permutations(range(4)), st.sampled_from([-1.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0])),
+        max_size=40,
+    ),
+    st.booleans(),
+)
+def test_each_row_once(parts, both_signs):
+    given = [(tuple(sorted(order[:2])), coef, const) for order, coef, const in parts]
+    rows = LinearRows(
+        np.arange(0, 2 * len(given) + 1, 2),
+        np.array([i for idx, *_ in given for i in idx], dtype=np.int64),
+        np.array([c for _, coef, _ in given for c in (coef, -0.5)]),
+        np.array([const for *_, const in given]),
+    )
+    found = distinct(rows, both_signs)
+
+    def key(idx, coef, const):
+        sign = np.sign(coef) if both_signs else 1.0
+        return idx, sign * coef, sign * -0.5, sign * const + 0.0
+
+    kept = [
+        (tuple(found.idx[2 * j : 2 * j + 2].tolist()), found.coef[2 * j], found.const[j]) for j in range(found.n_rows)
+    ]
+    assert Counter(key(*row) for row in kept) == Counter({key(*row) for row in given})
