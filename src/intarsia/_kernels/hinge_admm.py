@@ -39,7 +39,7 @@ from intarsia._jit import inline_kernel, kernel, parallel_kernel
 LINEAR, SQUARED, INEQUALITY, EQUALITY = 0, 1, 2, 3  # kinds of rows
 RUNNING = 0  # as in `hinge_checks`
 
-_CHUNK = 2048  # rows or variables that a thread takes at a time
+ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # with a signed number an unsigned index becomes a float
 
 
 @kernel
@@ -55,18 +55,83 @@ def weigh_rows(row_of, kind, weight):
 
 
 @inline_kernel
-def _multiplier(j, rows, ahead, old, inverse):
-    """The t of row j."""
+def _multiplier(s, q, old, curve, top, equality):
+    """The t of a row whose value ahead is s; written so that the processor need not guess.
+
+    Helpers inside loops take numbers: handing over an array there would count its references at every turn.
+    """
+    t = (s + old * q) / (q + curve)
+    t = t if t > 0.0 or equality else 0.0
+    return min(t, top)
+
+
+@kernel
+def _advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha, pull, last):
+    """New multipliers of some rows, added into the force on their variables.
+
+    Rows of a block are sorted by length. Those of one to three variables are written out: the end of a loop over so few
+    is guessed wrongly half of the time, which would cost more than the arithmetic.
+    """
     ptr, idx, coef, const, curve, top, kind = rows
-    s, q = const[j], 0.0
-    for e in range(ptr[j], ptr[j + 1]):
-        s += coef[e] * ahead[idx[e]]
-        q += coef[e] * coef[e]
-    q *= inverse
-    t = (s + old * q) / (q + curve[j])
-    if t < 0.0 and kind[j] != EQUALITY:
-        t = 0.0
-    return min(t, top[j])
+    j, r1 = np.uint64(r0), np.uint64(r1)
+    while j < r1 and ptr[j + ONE] - ptr[j] == ONE:
+        e = ptr[j]
+        a, i, old = coef[e], idx[e], y[j]
+        t = _multiplier(const[j] + a * ahead[i], a * a * inverse, old, curve[j], top[j], kind[j] == EQUALITY)
+        new = old + alpha * (t - old)
+        if pull > 0.0:
+            new += pull * (y_anchor[j] - new)
+        y[j] = new
+        if last:
+            change[j] = old - t
+        force[i] += a * new
+        j += ONE
+    while j < r1 and ptr[j + ONE] - ptr[j] == TWO:
+        e = ptr[j]
+        f = e + ONE
+        a, b, i, k, old = coef[e], coef[f], idx[e], idx[f], y[j]
+        s = const[j] + a * ahead[i] + b * ahead[k]
+        t = _multiplier(s, (a * a + b * b) * inverse, old, curve[j], top[j], kind[j] == EQUALITY)
+        new = old + alpha * (t - old)
+        if pull > 0.0:
+            new += pull * (y_anchor[j] - new)
+        y[j] = new
+        if last:
+            change[j] = old - t
+        force[i] += a * new
+        force[k] += b * new
+        j += ONE
+    while j < r1 and ptr[j + ONE] - ptr[j] == THREE:
+        e = ptr[j]
+        f, g = e + ONE, e + TWO
+        a, b, c, i, k, h, old = coef[e], coef[f], coef[g], idx[e], idx[f], idx[g], y[j]
+        s = const[j] + a * ahead[i] + b * ahead[k] + c * ahead[h]
+        t = _multiplier(s, (a * a + b * b + c * c) * inverse, old, curve[j], top[j], kind[j] == EQUALITY)
+        new = old + alpha * (t - old)
+        if pull > 0.0:
+            new += pull * (y_anchor[j] - new)
+        y[j] = new
+        if last:
+            change[j] = old - t
+        force[i] += a * new
+        force[k] += b * new
+        force[h] += c * new
+        j += ONE
+    while j < r1:
+        s, q, old = const[j], 0.0, y[j]
+        for e in range(ptr[j], ptr[j + ONE]):
+            s += coef[e] * ahead[idx[e]]
+            q += coef[e] * coef[e]
+        t = _multiplier(s, q * inverse, old, curve[j], top[j], kind[j] == EQUALITY)
+        new = old + alpha * (t - old)
+        if pull > 0.0:
+            new += pull * (y_anchor[j] - new)
+        y[j] = new
+        if last:
+            change[j] = old - t
+        for e in range(ptr[j], ptr[j + ONE]):
+            force[idx[e]] += coef[e] * new
+        j += ONE
 
 
 @kernel
@@ -76,7 +141,6 @@ def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha,
     `since` counts the iterations since the last restart; -1 means that nothing is anchored. Returns the sum over the
     copies of the squared last change of z.
     """
-    ptr, idx, coef, _, _, _, _ = rows
     z, base, y, ahead, change = state
     base_anchor, y_anchor = anchor
     inverse = 1.0 / rho
@@ -86,25 +150,14 @@ def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha,
         for i in range(v0, v1):
             ahead[i] = 2.0 * z[i] - base[i]
             work[i] = 0.0
-        for j in range(r0, r1):
-            old = y[j]
-            t = _multiplier(j, rows, ahead, old, inverse)
-            new = old + alpha * (t - old)
-            if pull > 0.0:
-                new += pull * (y_anchor[j] - new)
-            y[j] = new
-            if k == n_iter - 1:
-                change[j] = old - t
-            if new != 0.0:
-                for e in range(ptr[j], ptr[j + 1]):
-                    work[idx[e]] += coef[e] * new
+        _advance_rows(r0, r1, rows, y, y_anchor, ahead, change, work, inverse, alpha, pull, k == n_iter - 1)
         moved = 0.0
         for i in range(v0, v1):
             new_base = base[i] + alpha * (z[i] - base[i])
             if pull > 0.0:
                 new_base += pull * (base_anchor[i] - new_base)
             new_z = min(max(new_base - work[i] * inverse / degree[i], 0.0), 1.0)
-            moved += degree[i] * (new_z - z[i]) * (new_z - z[i])
+            moved += degree[i] * (new_z - z[i]) ** 2
             base[i] = new_base
             z[i] = new_z
     return moved
@@ -130,49 +183,42 @@ def advance_blocks(first, last, n_iter, max_iter, alpha, blocks, rows, degree, s
 
 
 @parallel_kernel
-def advance_block_in_parallel(v0, v1, r0, r1, rows, columns, degree, state, anchor, rho, alpha, since, n_iter):
-    """The same for one large block by all threads: they share out the rows, then the variables.
+def advance_block_in_parallel(v0, v1, cuts, rows, degree, state, anchor, forces, rho, alpha, since, n_iter):
+    """The same for one large block: threads take the rows from one of `cuts` to the next, and shares of the variables.
 
-    Sums over the rows of a variable run in the order of the rows, as above, so that both give the same numbers.
+    Each adds up forces in a row of `forces` of its own; so sums are rounded as the number of threads has it.
     """
     z, base, y, ahead, change = state
     base_anchor, y_anchor = anchor
-    col_ptr, col_row, col_coef = columns
     inverse = 1.0 / rho
-    row_chunks, variable_chunks = (r1 - r0 + _CHUNK - 1) // _CHUNK, (v1 - v0 + _CHUNK - 1) // _CHUNK
-    parts = np.zeros(variable_chunks)
-    for i in range(v0, v1):
-        ahead[i] = 2.0 * z[i] - base[i]
+    n_parts = cuts.size - 1
+    moved = np.zeros(n_parts)
+    share = (v1 - v0 + n_parts - 1) // n_parts
     for k in range(n_iter):
         pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
         last = k == n_iter - 1
-        for c in numba.prange(row_chunks):
-            for j in range(r0 + c * _CHUNK, min(r0 + (c + 1) * _CHUNK, r1)):
-                old = y[j]
-                t = _multiplier(j, rows, ahead, old, inverse)
-                new = old + alpha * (t - old)
-                if pull > 0.0:
-                    new += pull * (y_anchor[j] - new)
-                y[j] = new
-                if last:
-                    change[j] = old - t
-        for c in numba.prange(variable_chunks):
+        for p in numba.prange(n_parts):
+            for i in range(v0 + p * share, min(v0 + (p + 1) * share, v1)):
+                ahead[i] = 2.0 * z[i] - base[i]
+        for p in numba.prange(n_parts):
+            force = forces[p]
+            force[v0:v1] = 0.0
+            _advance_rows(cuts[p], cuts[p + 1], rows, y, y_anchor, ahead, change, force, inverse, alpha, pull, last)
+        for p in numba.prange(n_parts):
             part = 0.0
-            for i in range(v0 + c * _CHUNK, min(v0 + (c + 1) * _CHUNK, v1)):
-                force = 0.0
-                for f in range(col_ptr[i], col_ptr[i + 1]):
-                    force += col_coef[f] * y[col_row[f]]
+            for i in range(v0 + p * share, min(v0 + (p + 1) * share, v1)):
+                total = 0.0
+                for other in range(n_parts):
+                    total += forces[other, i]
                 new_base = base[i] + alpha * (z[i] - base[i])
                 if pull > 0.0:
                     new_base += pull * (base_anchor[i] - new_base)
-                new_z = min(max(new_base - force * inverse / degree[i], 0.0), 1.0)
-                part += degree[i] * (new_z - z[i]) * (new_z - z[i])
+                new_z = min(max(new_base - total * inverse / degree[i], 0.0), 1.0)
+                part += degree[i] * (new_z - z[i]) ** 2
                 base[i] = new_base
                 z[i] = new_z
-                if not last:
-                    ahead[i] = 2.0 * new_z - new_base
-            parts[c] = part
-    return parts.sum()
+            moved[p] = part
+    return moved.sum()
 
 
 @kernel

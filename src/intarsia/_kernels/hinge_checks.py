@@ -5,9 +5,10 @@ Rows are those of `hinge_admm`; its notes tell what the bound is.
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._jit import kernel, parallel_kernel
 
 SQUARED, INEQUALITY, EQUALITY = 1, 2, 3  # kinds of rows, as in `hinge_admm`
 RUNNING, CONVERGED, SUSPECT = 0, 1, 2
@@ -88,55 +89,34 @@ def polish_block(c0, c1, constraints, rows, x, n_sweeps):
 
 
 @kernel
-def copies_apart(r0, r1, rows, z, ahead, change, rho):
-    """Sum over the local copies of their squared distance from z."""
-    ptr, idx, coef, _, _, _, _ = rows
-    inverse = 1.0 / rho
-    apart = 0.0
-    for j in range(r0, r1):
-        push = change[j] * inverse
-        for e in range(ptr[j], ptr[j + 1]):
-            distance = ahead[idx[e]] + push * coef[e] - z[idx[e]]
-            apart += distance * distance
-    return apart
+def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
+    """One pass over some rows that tells everything of them; `force` gets what their multipliers add to the dual.
 
-
-@kernel
-def objective_and_violation(r0, r1, rows, x):
-    """Sum of the hinges of a block at x, and by how much its worst constraint is broken."""
+    Returns the sum of the squared distances of the local copies from z, the sum of the hinges and the largest violation
+    at x, and what the rows themselves add to the dual, with multipliers brought within their bounds.
+    """
     ptr, idx, coef, const, curve, top, kind = rows
-    total, worst = 0.0, 0.0
+    apart, objective, worst, dual = 0.0, 0.0, 0.0, 0.0
     for j in range(r0, r1):
         s = const[j]
+        push = change[j] * inverse
+        t = y[j] if y[j] > 0.0 or kind[j] == EQUALITY else 0.0
+        t = min(t, top[j]) if curve[j] < np.inf else 0.0
         for e in range(ptr[j], ptr[j + 1]):
-            s += coef[e] * x[idx[e]]
-        if kind[j] == EQUALITY:
-            worst = max(worst, abs(s))
-        elif kind[j] == INEQUALITY:
-            worst = max(worst, s)
-        elif s > 0.0:
-            total += 0.5 * s * s / curve[j] if kind[j] == SQUARED else s * top[j]
-    return total, worst
-
-
-@kernel
-def dual_bound(v0, v1, r0, r1, rows, y, work):
-    """Value of the Lagrangian dual of a block at y, brought within its bounds."""
-    ptr, idx, coef, const, curve, top, kind = rows
-    for i in range(v0, v1):
-        work[i] = 0.0
-    total = 0.0
-    for j in range(r0, r1):
-        t = min(y[j], top[j])
-        if t < 0.0 and kind[j] != EQUALITY:
-            t = 0.0
-        if t != 0.0 and curve[j] < np.inf:
-            total += t * const[j] - 0.5 * curve[j] * t * t
-            for e in range(ptr[j], ptr[j + 1]):
-                work[idx[e]] += coef[e] * t
-    for i in range(v0, v1):
-        total += min(work[i], 0.0)
-    return total
+            i = idx[e]
+            distance = ahead[i] + push * coef[e] - z[i]
+            apart += distance * distance
+            s += coef[e] * x[i]
+            force[i] += coef[e] * t
+        if t != 0.0:
+            dual += t * const[j] - 0.5 * curve[j] * t * t
+        if kind[j] == SQUARED:
+            objective += 0.5 * max(s, 0.0) ** 2 / curve[j]
+        elif kind[j] < INEQUALITY:
+            objective += max(s, 0.0) * top[j]
+        else:
+            worst = max(worst, abs(s) if kind[j] == EQUALITY else s)
+    return apart, objective, worst, dual
 
 
 @kernel
@@ -177,34 +157,74 @@ def keep_if_better(b, v0, v1, x, objective, violation, feasible, figures, best):
 
 
 @kernel
-def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control, best, work):
-    """Compare objective and bound of every running block, keep the better point, and say which blocks are done.
+def _conclude(b, v0, v1, r0, r1, c0, c1, n_copies, measured, tol, floor, constraints, rows, y, control, best, x, force):
+    """Keep what was measured of a block, and say whether the block is done.
 
-    A block is done when its gap is at most `tol` times its objective plus its share of `floor`, at a point that
-    satisfies its constraints.
+    It is when its gap is at most `tol` times its objective plus its share of `floor`, at a point that satisfies its
+    constraints.
     """
+    step, code, moved, figures, cleared = control
+    apart, objective, violation, dual = measured
+    for i in range(v0, v1):
+        dual += min(force[i], 0.0)
+    figures[b, PRIMAL] = np.sqrt(apart / n_copies)
+    figures[b, DUAL] = step[b] * np.sqrt(moved[b] / n_copies)
+    keep_if_better(b, v0, v1, x, objective, violation, tol, figures, best)
+    figures[b, BOUND] = max(figures[b, BOUND], dual)
+    gap = figures[b, OBJECTIVE] - figures[b, BOUND]
+    if figures[b, VIOLATION] <= tol:
+        if gap <= tol * (abs(figures[b, OBJECTIVE]) + floor * (r1 - r0)):
+            code[b] = CONVERGED
+    elif not cleared[b] and proves_infeasible(c0, c1, constraints, v0, v1, rows, y, force):
+        code[b] = SUSPECT
+
+
+@kernel
+def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control, best, x, force):
+    """Compare objective and bound of every running block, at a point polished onto its constraints."""
     variable_start, row_start, constraint_start, constraints = blocks
     z, _, y, ahead, change = state
-    step, code, moved, figures, cleared = control
+    step, code, _, _, _ = control
     for b in range(first, last):
         if code[b] != RUNNING:
             continue
         v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
         c0, c1 = constraint_start[b], constraint_start[b + 1]
-        n_copies = np.float64(rows[0][r1] - rows[0][r0])
-        apart = copies_apart(r0, r1, rows, z, ahead, change, step[b])
-        figures[b, PRIMAL] = np.sqrt(apart / n_copies)
-        figures[b, DUAL] = step[b] * np.sqrt(moved[b] / n_copies)
         for i in range(v0, v1):
-            work[i] = z[i]
-        if c1 > c0:
-            polish_block(c0, c1, constraints, rows, work, n_sweeps)
-        objective, violation = objective_and_violation(r0, r1, rows, work)
-        keep_if_better(b, v0, v1, work, objective, violation, tol, figures, best)
-        figures[b, BOUND] = max(figures[b, BOUND], dual_bound(v0, v1, r0, r1, rows, y, work))
-        gap = figures[b, OBJECTIVE] - figures[b, BOUND]
-        if figures[b, VIOLATION] <= tol:
-            if gap <= tol * (abs(figures[b, OBJECTIVE]) + floor * (r1 - r0)):
-                code[b] = CONVERGED
-        elif not cleared[b] and proves_infeasible(c0, c1, constraints, v0, v1, rows, y, work):
-            code[b] = SUSPECT
+            x[i] = z[i]
+            force[i] = 0.0
+        polish_block(c0, c1, constraints, rows, x, n_sweeps)
+        measured = measure_rows(r0, r1, rows, z, x, ahead, change, y, 1.0 / step[b], force)
+        n_copies = np.float64(rows[0][r1] - rows[0][r0])
+        _conclude(
+            b, v0, v1, r0, r1, c0, c1, n_copies, measured, tol, floor, constraints, rows, y, control, best, x, force
+        )
+
+
+@parallel_kernel
+def judge_block_in_parallel(b, cuts, n_sweeps, tol, floor, blocks, rows, state, control, best, x, forces):
+    """The same for one large block: threads take the rows from one of `cuts` to the next."""
+    variable_start, row_start, constraint_start, constraints = blocks
+    z, _, y, ahead, change = state
+    v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
+    c0, c1 = constraint_start[b], constraint_start[b + 1]
+    inverse = 1.0 / control[0][b]
+    x[v0:v1] = z[v0:v1]
+    polish_block(c0, c1, constraints, rows, x, n_sweeps)
+    n_parts = cuts.size - 1
+    parts = np.zeros((n_parts, 4))
+    for p in numba.prange(n_parts):
+        force = forces[p]
+        force[v0:v1] = 0.0
+        apart, objective, worst, dual = measure_rows(cuts[p], cuts[p + 1], rows, z, x, ahead, change, y, inverse, force)
+        parts[p, 0] = apart
+        parts[p, 1] = objective
+        parts[p, 2] = worst
+        parts[p, 3] = dual
+    for p in range(1, n_parts):
+        forces[0, v0:v1] += forces[p, v0:v1]
+    measured = parts[:, 0].sum(), parts[:, 1].sum(), parts[:, 2].max(), parts[:, 3].sum()
+    n_copies = np.float64(rows[0][r1] - rows[0][r0])
+    _conclude(
+        b, v0, v1, r0, r1, c0, c1, n_copies, measured, tol, floor, constraints, rows, y, control, best, x, forces[0]
+    )

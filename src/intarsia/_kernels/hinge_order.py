@@ -25,18 +25,6 @@ def transpose_rows(ptr, idx, n_variables):
 
 
 @kernel
-def transpose_coefficients(ptr, idx, coef, col_ptr):
-    """Coefficients in the order of `transpose_rows`."""
-    at = col_ptr[:-1].copy()
-    out = np.empty(coef.size)
-    for j in range(ptr.size - 1):
-        for e in range(ptr[j], ptr[j + 1]):
-            out[at[idx[e]]] = coef[e]
-            at[idx[e]] += 1
-    return out
-
-
-@kernel
 def search_blocks(ptr, idx, col_ptr, col_row):
     """Breadth-first search from variable to row to variable; what it reaches from one start is a block.
 
@@ -72,6 +60,20 @@ def search_blocks(ptr, idx, col_ptr, col_row):
         variable_start.append(tail)
         row_start.append(n_rows)
     return variables[:tail].copy(), rows[:n_rows].copy(), np.array(variable_start), np.array(row_start)
+
+
+@kernel
+def sort_by_length(ptr, rows, row_start):
+    """Sort the rows of each block by length, those of four variables and more together; else their order stays."""
+    sorted_rows = np.empty(rows.size, np.int32)
+    for b in range(row_start.size - 1):
+        at = row_start[b]
+        for length in range(1, 5):
+            for k in range(row_start[b], row_start[b + 1]):
+                if min(ptr[rows[k] + 1] - ptr[rows[k]], 4) == length:
+                    sorted_rows[at] = rows[k]
+                    at += 1
+    return sorted_rows
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._kernels.hinge_admm import advance_block
-from intarsia._kernels.hinge_checks import copies_apart
+from intarsia._kernels.hinge_checks import measure_rows
 from intarsia._validation import FloatArray, check_n_jobs, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.method import Clock
@@ -171,7 +171,9 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
             moved = advance_block(
                 v0, v1, r0, r1, rows, plan.degree, state.arrays, anchor, work, rho, alpha, -1, int(n_iter)
             )
-            apart += copies_apart(r0, r1, rows, state.z, state.ahead, state.change, rho)
+            apart += measure_rows(r0, r1, rows, state.z, state.z, state.ahead, state.change, state.y, 1.0 / rho, work)[
+                0
+            ]
             force += rho * rho * moved
         state.n_iter += int(n_iter)
         n_copies = max(plan.coef.size, 1)

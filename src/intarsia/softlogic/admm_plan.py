@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, LINEAR, SQUARED, weigh_rows
-from intarsia._kernels.hinge_order import permute_rows, search_blocks, transpose_rows
+from intarsia._kernels.hinge_order import permute_rows, search_blocks, sort_by_length, transpose_rows
 from intarsia._validation import FloatArray, IntArray
 from intarsia.softlogic.hinge_mrf import HingeLossMRF
 from intarsia.softlogic.linear_rows import Index32, LinearRows
@@ -110,6 +110,7 @@ def plan_admm(model: HingeLossMRF) -> AdmmPlan:
     n = model.n_variables
     col_ptr, col_row = transpose_rows(rows.ptr, rows.idx, n)
     variables, row_of, variable_start, row_start = search_blocks(rows.ptr, rows.idx, col_ptr, col_row)
+    row_of = sort_by_length(rows.ptr, row_of, row_start)
     degree = np.diff(col_ptr)[variables].astype(np.float64)
     del col_ptr, col_row
     place = np.zeros(n, dtype=np.uint32)

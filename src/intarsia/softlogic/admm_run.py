@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numba
 import numpy as np
@@ -22,15 +24,16 @@ from intarsia._kernels.hinge_checks import (
     RUNNING,
     SUSPECT,
     VIOLATION,
+    judge_block_in_parallel,
     judge_blocks,
     polish_block,
 )
-from intarsia._kernels.hinge_order import transpose_coefficients, transpose_rows
 from intarsia._kernels.hinge_steps import restart_blocks
-from intarsia._validation import FloatArray, IntArray
+from intarsia._validation import IntArray
 from intarsia.inference.method import Clock
 from intarsia.inference.result import Status
 from intarsia.learning.worker_threads import run_in_threads
+from intarsia.softlogic.admm_plan import AdmmPlan
 from intarsia.softlogic.admm_state import MIDDLE, AdmmState
 from intarsia.softlogic.feasibility import BlockConstraints, describe_constraints
 from intarsia.softlogic.hinge_mrf import HingeLossMRF
@@ -58,6 +61,30 @@ class BlockRules:
     n_jobs: int | None
 
 
+class _LargeBlock:
+    """A block whose rows are shared out to threads: ranges of about as many entries, and room for each to add up."""
+
+    def __init__(self, plan: AdmmPlan, number: int, n_threads: int) -> None:
+        self.number = number
+        self.v0, self.v1 = (int(v) for v in plan.variable_start[number : number + 2])
+        r0, r1 = (int(r) for r in plan.row_start[number : number + 2])
+        starts = plan.ptr[r0 : r1 + 1].astype(np.int64)
+        shares = np.linspace(starts[0], starts[-1], n_threads + 1)
+        self.cuts: IntArray = r0 + np.searchsorted(starts, shares).astype(np.int64)
+        self.forces = np.empty((n_threads, plan.variables.size))
+
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """Numba's threads, for this caller alone."""
+        with PARALLEL_LOCK:
+            before = numba.get_num_threads()
+            numba.set_num_threads(min(self.cuts.size - 1, before))
+            try:
+                yield
+            finally:
+                numba.set_num_threads(before)
+
+
 @dataclass
 class AdmmRun:
     """Runs every block of a model from a state until it is done, or until the run must end.
@@ -83,7 +110,8 @@ class AdmmRun:
         self.figures = np.full((n_blocks, 5), np.inf)
         self.figures[:, BOUND] = 0.0  # hinges are never negative
         self.low, self.high = self.state.step / _FAR, self.state.step * _FAR
-        self.best, self.work = self.state.z.copy(), np.empty(plan.variables.size)
+        self.best = self.state.z.copy()
+        self.work, self.force = np.empty(plan.variables.size), np.empty(plan.variables.size)
         self.anchor = self.state.base.copy(), self.state.y.copy()
         self.anchored = self._choose_anchored()
         self.constant = _cost_of_constants(self.model)
@@ -123,9 +151,9 @@ class AdmmRun:
 
     def _run(self, report: Callable[[int, float], None] | None) -> Status:
         n_threads = min(effective_n_jobs(self.rules.n_jobs), cpu_count())
+        plan = self.state.plan
         calls = self._shares(n_threads)
-        large = self._large_blocks() if n_threads > 1 else []
-        columns = self._columns() if large else None
+        large = [_LargeBlock(plan, block, n_threads) for block in self._large_blocks()] if n_threads > 1 else []
         n_checks = _CHECKS_PER_ROUND if len(calls) > 1 else 1
         while (self.code == RUNNING).any():
             if self.done[self.code == RUNNING].min() >= self.rules.max_iter:
@@ -134,8 +162,8 @@ class AdmmRun:
                 return Status.TIME_LIMIT
             run_in_threads([partial(call, n_checks) for call in calls], n_threads)
             for block in large:
-                if self.code[block] == RUNNING:
-                    self._advance_large(block, columns, n_threads)
+                if self.code[block.number] == RUNNING:
+                    self._round_of_large(block)
             self._record(report)
             for suspect in np.flatnonzero(self.code == SUSPECT):
                 if self._proven(int(suspect)):
@@ -166,14 +194,21 @@ class AdmmRun:
                 state.arrays, self.anchor, self.work, control,
             )  # fmt: skip
             self._judge(first, last)
+            self._restart(first, last)
 
     def _judge(self, first: int, last: int) -> None:
         plan, state, rules = self.state.plan, self.state, self.rules
-        control = state.step, self.code, self.moved, self.figures, self.cleared
         judge_blocks(
-            first, last, _SWEEPS, rules.tol, self.floor, plan.blocks, self.rows, state.arrays, control, self.best,
-            self.work,
+            first, last, _SWEEPS, rules.tol, self.floor, plan.blocks, self.rows, state.arrays, self._known, self.best,
+            self.work, self.force,
         )  # fmt: skip
+
+    @property
+    def _known(self) -> tuple[Any, ...]:
+        return self.state.step, self.code, self.moved, self.figures, self.cleared
+
+    def _restart(self, first: int, last: int) -> None:
+        plan, state, rules = self.state.plan, self.state, self.rules
         adapt_until = rules.max_iter // 2 if rules.adaptive else -1
         kept = state.step, self.done, self.since, self.code, self.figures, self.residuals
         restart_blocks(
@@ -181,35 +216,28 @@ class AdmmRun:
             self.anchor, self.work,
         )  # fmt: skip
 
-    def _advance_large(self, block: int, columns: tuple[IntArray, IntArray, FloatArray] | None, n_threads: int) -> None:
-        plan, state = self.state.plan, self.state
-        (v0, v1), (r0, r1) = plan.variable_start[block : block + 2], plan.row_start[block : block + 2]
-        now = min(1 if self.since[block] == 0 else self.rules.check_every, self.rules.max_iter - int(self.done[block]))
+    def _round_of_large(self, large: _LargeBlock) -> None:
+        """Iterations and a check of one block that threads share."""
+        plan, state, rules, block = self.state.plan, self.state, self.rules, large.number
+        now = min(1 if self.since[block] == 0 else rules.check_every, rules.max_iter - int(self.done[block]))
         since = int(self.since[block]) if self.anchored[block] else -1
-        with PARALLEL_LOCK:
-            before = numba.get_num_threads()
-            numba.set_num_threads(min(n_threads, before))
-            try:
-                self.moved[block] = advance_block_in_parallel(
-                    v0, v1, r0, r1, self.rows, columns, plan.degree, state.arrays, self.anchor, state.step[block],
-                    self.rules.alpha, since, now,
-                )  # fmt: skip
-            finally:
-                numba.set_num_threads(before)
-        self.done[block] += now
-        self.since[block] += now
-        self._judge(block, block + 1)
+        with large.threads():
+            self.moved[block] = advance_block_in_parallel(
+                large.v0, large.v1, large.cuts, self.rows, plan.degree, state.arrays, self.anchor, large.forces,
+                state.step[block], rules.alpha, since, now,
+            )  # fmt: skip
+            self.done[block] += now
+            self.since[block] += now
+            judge_block_in_parallel(
+                block, large.cuts, _SWEEPS, rules.tol, self.floor, plan.blocks, self.rows, state.arrays, self._known,
+                self.best, self.work, large.forces,
+            )  # fmt: skip
+        self._restart(block, block + 1)
 
     def _large_blocks(self) -> list[int]:
         plan = self.state.plan
         entries = np.diff(plan.ptr[plan.row_start].astype(np.int64))
         return [int(block) for block in np.flatnonzero(entries >= _LARGE)]
-
-    def _columns(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """The rows by variable, for threads that share out the variables."""
-        plan = self.state.plan
-        col_ptr, col_row = transpose_rows(plan.ptr, plan.idx, plan.variables.size)
-        return col_ptr, col_row, transpose_coefficients(plan.ptr, plan.idx, plan.coef, col_ptr)
 
     # ---------------------------------------------------------------- what is known
 
