@@ -1,5 +1,8 @@
 """Records into entities: partitions, worlds, proposers, decoding."""
 
+from intarsia.clusters.adaptive import AdaptiveSplitMerge
+from intarsia.clusters.cem_decode import CEMDecode
+from intarsia.clusters.choices import Choices, ProposalWeights, choices_of
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.coreference import sample_coreference
@@ -11,7 +14,10 @@ from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
+    "AdaptiveSplitMerge",
     "Agglomeration",
+    "CEMDecode",
+    "Choices",
     "ClusterModel",
     "ClusterWorld",
     "Clustering",
@@ -23,7 +29,9 @@ __all__ = [
     "PairFeatures",
     "Partition",
     "PartitionMetric",
+    "ProposalWeights",
     "SplitMerge",
+    "choices_of",
     "decode",
     "dense_pair_features",
     "link_constraints",

@@ -217,6 +217,7 @@ DECODERS: Registry[Decoder] = Registry(
         "hill_climbing": "decoding:HillClimbing",
         "metropolis_hastings": "decoding:MetropolisHastings",
         "agglomeration": "decoding:Agglomeration",
+        "cem_decode": "CEMDecode",
     },
     Decoder,  # type: ignore[type-abstract]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from numpy.typing import ArrayLike
 
 from intarsia._kernels import partition as kernels
 from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
+from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.metric import METRICS, FunctionMetric, MetricFunction, PartitionMetric, truth_constants
 from intarsia.clusters.pair_features import PairFeatures
 from intarsia.clusters.partition import Move, Partition, canonical_labels
 from intarsia.clusters.proposers import SplitMerge
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.ranking_world import RankingState, RankingWorld
 
 _LARGEST_CHUNK = 10_000  # compiled loops return after so many proposals, so that Ctrl-C and progress work
@@ -43,8 +45,8 @@ class ClusterWorld(RankingWorld):
         True entity of each record, -1 where unknown; pairs with an unknown record do not count. Needed for learning.
     metric : {"pairwise_f1", "b_cubed_f1", "pair_accuracy"}, PartitionMetric or function
         Performance F; a function gets truth and labels, and is slow.
-    proposer : SplitMerge, optional
-        How neighbours are proposed.
+    proposer : SplitMerge or AdaptiveSplitMerge, optional
+        How neighbours are proposed. With one that adapts, and with a metric of one's own, SampleRank walks in Python.
     start : int array (n_records,), optional
         Clustering where walks begin; by default every record alone, must-links apart.
 
@@ -74,7 +76,7 @@ class ClusterWorld(RankingWorld):
         constraints: Constraints | None = None,
         truth: ArrayLike | None = None,
         metric: str | PartitionMetric | MetricFunction = "pairwise_f1",
-        proposer: SplitMerge | None = None,
+        proposer: SplitMerge | AdaptiveSplitMerge | None = None,
         start: ArrayLike | None = None,
     ) -> None:
         n = pairs.n_records
@@ -89,7 +91,8 @@ class ClusterWorld(RankingWorld):
                 f"ClusterWorld: constraints are for {self.constraints.n_records} records, but pairs has {n}. Make "
                 f"them for the same records."
             )
-        self.proposer = SplitMerge() if proposer is None else proposer
+        self.proposer: SplitMerge | AdaptiveSplitMerge = SplitMerge() if proposer is None else proposer
+        self.memory: dict[int, Any] = {}  # what adaptive proposers keep from one proposal to the next
         self.truth = None if truth is None else self._per_record(truth, n, "truth")
         self.metric = self._metric(metric)
         self._constants = truth_constants(np.full(n, -1) if self.truth is None else self.truth)
@@ -138,6 +141,7 @@ class ClusterWorld(RankingWorld):
 
     def restart(self, rng: np.random.Generator) -> None:
         """Go to the start."""
+        self.memory.clear()
         self.reset()
 
     def features(self) -> FloatArray:
@@ -176,7 +180,10 @@ class ClusterWorld(RankingWorld):
         return bool(kernels.is_allowed(records.size, move.target, self._world, self._state))
 
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Move | None:
-        """A move of the proposer that keeps the constraints, or None."""
+        """A move of the proposer that keeps the constraints, or None; adaptive ones learn by F where it is known."""
+        if isinstance(self.proposer, AdaptiveSplitMerge):
+            value = partial(self.score_change, weights=weights) if self.truth is None else self.performance_change
+            return self.proposer.propose(self, value, rng, weights)
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         parts = (self._world, self._state)
         m, target, log_ratio, one_atom = kernels.propose(rng, *parts, proposer)
@@ -228,7 +235,7 @@ class ClusterWorld(RankingWorld):
     def walk(self, state: RankingState, n_steps: int, rng: np.random.Generator) -> None:
         """Algorithm 1 of Rohanimanesh2009 for some proposals, in compiled loops where F is one of the built-in ones."""
         self._known_truth()
-        if isinstance(self.metric, PartitionMetric):
+        if isinstance(self.metric, PartitionMetric) or not isinstance(self.proposer, SplitMerge):
             super().walk(state, n_steps, rng)
             return
         rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.learned)
@@ -255,6 +262,17 @@ class ClusterWorld(RankingWorld):
         self._past, self._pending = [], None
         return int(kernels.agglomerate(weights, float(least_gain), self._world, self._state)[1])
 
+    def allocate(
+        self, rng: np.random.Generator, i: int, j: int, sequential: bool, proposer: kernels.Proposer
+    ) -> tuple[float, IntArray]:
+        """Divide the cluster of two records between them: log-probability, and the smaller part.
+
+        Of records in two clusters, the probability of dividing their union so; nothing is to be moved then.
+        """
+        log_probability, m = kernels.allocate(rng, i, j, sequential, self._world, self._state, proposer)
+        self._pending = None
+        return float(log_probability), self._state.lists[kernels.MOVED, :m].copy()
+
     @contextmanager
     def proposing(self, proposer: SplitMerge) -> Iterator[None]:
         """Use another proposer for a while."""
@@ -278,6 +296,10 @@ class ClusterWorld(RankingWorld):
         self, n_steps: int, rng: np.random.Generator, weights: FloatArray, temperature: float, *rules: Any
     ) -> float:
         self._past, self._pending = [], None
+        if not isinstance(self.proposer, SplitMerge):
+            raise NotSupportedError(
+                "ClusterWorld.search: an adaptive proposer jumps by CEMDecode. Use SplitMerge here."
+            )
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         arguments = (n_steps, rng, weights, float(temperature), *rules, proposer, self._world, self._state)
         if self.n_sites < 2:  # nothing to propose
