@@ -53,6 +53,17 @@ def test_slopes_equal_finite_differences(name):
 
 
 @every_energy
+def test_beginning_of_a_slope(name):
+    """Nothing beyond the variables where only these are read: searches then leave the tables alone."""
+    graph, p, statistics = distributions(1, concentration=1.0)
+    bound = ENERGIES[name].bind(graph, BIO)
+    whole = bound.gradient(p[0] @ statistics)
+    n = int(graph.variable_ptr[-1]) if bound.reads == "variables" else graph.n_theta
+    np.testing.assert_array_equal(bound.slope(p[0] @ statistics, n), whole[:n])
+    assert not whole[n:].any()
+
+
+@every_energy
 def test_slope_in_psi_equals_finite_differences(name):
     graph, p, statistics = distributions(2, concentration=1.0)
     bound = ENERGIES[name].bind(graph, BIO)

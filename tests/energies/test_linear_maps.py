@@ -20,10 +20,13 @@ def matrices(graph, seed=0):
     other = rng.integers(-1, 2, (3, graph.n_theta)).astype(float)
     almost = counting[:1].copy()
     almost[0, split - 1] += 1.0
-    return {"counting": counting, "other": other, "both": np.concatenate([other, counting, almost])}
+    kinds = {"counting": counting, "other": other, "both": np.concatenate([other, counting, almost])}
+    for name in ("counting", "both"):  # that look at variables only
+        kinds[f"{name} of variables"] = np.where(np.arange(graph.n_theta) < split, kinds[name], 0.0)
+    return kinds
 
 
-@pytest.mark.parametrize("kind", ["counting", "other", "both"])
+@pytest.mark.parametrize("kind", ["counting", "other", "both", "counting of variables", "both of variables"])
 @pytest.mark.parametrize("tables", [False, True])
 def test_measures_and_subtracts_like_the_matrix(kind, tables):
     graph = chain_graph(4, 3, shared=True) if tables else from_edges(3, [], n_variables=4)

@@ -20,6 +20,7 @@ import intarsia
 from intarsia import Status
 from intarsia.energies import Count, FunctionEnergy, Hinge, MeasuredEnergy, Squared, exactly_one
 from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.inference.bethe_projection import largest_difference
 
 METHODS = ["bethe_rda", "bethe_mirror_descent", "bethe_accelerated", "bethe_dual"]
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -151,6 +152,18 @@ def test_warm_start_from_the_end_ends_soon(method):
 
 
 @every_method
+def test_warm_start_from_a_tilt_of_tables_that_the_energy_does_not_read(method):
+    graph, theta = chain()
+    few = {"names": BIO, **settings(method)}
+    tables = ask(graph, theta, method, energy=ENERGIES["squared"], **few)
+    energy = MeasuredEnergy(Count("O"), Squared(0.5), psi=3.0)
+    cold = ask(graph, theta, method, energy=energy, **few)
+    warm = ask(graph, theta, method, energy=energy, warm_start=tables, **few)
+    np.testing.assert_allclose(warm.mu, intarsia.infer(graph, warm.tilted_theta, "brute_force").mu, atol=1e-10)
+    assert warm.log_partition == pytest.approx(cold.log_partition, abs=close(method))
+
+
+@every_method
 def test_tree_reweighted_as_convex_oracle(method):
     """On a tree its weights are 1 and it is exact; on loops it is an upper bound with an optimum of its own."""
     least = smooth_optimum("squared")[0]
@@ -234,3 +247,9 @@ def test_refusals(method):
         own = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: 0 * mu)
         with pytest.raises(NotSupportedError, match="'bethe_mirror_descent'"):
             intarsia.infer(graph, theta, method, energy=own)
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_largest_difference(size):
+    a, b = np.random.default_rng(size).standard_normal((2, size))
+    assert largest_difference(a, b) == np.abs(a - b).max(initial=0.0)

@@ -28,12 +28,22 @@ def multiply_parts(starts, a, b, products):
 def compare_parts(starts, a, b, largest):
     """Raise `largest` to the largest absolute difference of each part."""
     for s in range(starts.shape[0] - 1):
-        top = largest[s]
-        for i in range(starts[s], starts[s + 1]):
-            difference = abs(a[i] - b[i])
-            if difference > top:
-                top = difference
-        largest[s] = top
+        first, last = starts[s], starts[s + 1]
+        whole = last - (last - first) % 4
+        top0 = top1 = top2 = top3 = largest[s]
+        for i in range(first, whole, 4):  # four that need not wait for each other
+            d0, d1, d2, d3 = (
+                abs(a[i] - b[i]),
+                abs(a[i + 1] - b[i + 1]),
+                abs(a[i + 2] - b[i + 2]),
+                abs(a[i + 3] - b[i + 3]),
+            )
+            top0, top1 = d0 if d0 > top0 else top0, d1 if d1 > top1 else top1
+            top2, top3 = d2 if d2 > top2 else top2, d3 if d3 > top3 else top3
+        for i in range(whole, last):
+            d0 = abs(a[i] - b[i])
+            top0 = d0 if d0 > top0 else top0
+        largest[s] = max(max(top0, top1), max(top2, top3))
 
 
 @kernel

@@ -61,6 +61,10 @@ class BoundEnergy(ABC):
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L at mu, a subgradient where it has a kink."""
 
+    def slope(self, mu: FloatArray, n: int) -> FloatArray:
+        """The first n entries of `gradient`, beyond which there are only zeros: cheaper where an energy can do so."""
+        return self.gradient(mu)[:n]
+
     @abstractmethod
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """Derivative of `<grad L(mu), direction>` in psi, mu held fixed: `<grad l_j(mu), direction>`.
@@ -225,10 +229,14 @@ class ScalarTerms(BoundEnergy):
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """`sum_i psi_i f_i'(a_i . mu) a_i`."""
+        return self.slope(mu, self.graph.n_theta)
+
+    def slope(self, mu: FloatArray, n: int) -> FloatArray:
+        """Without the rest."""
         slopes, psi = self.functions.derivative(self._maps.measure(mu)), self.strengths
         weights = np.zeros(slopes.shape)
         np.multiply(psi, slopes, where=(psi > 0) & (slopes != 0), out=weights)  # psi may be infinite
-        return self.tilt(weights)
+        return self.tilt(weights, n)
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`f_i'(a_i . mu) a_i . direction`, summed over the terms of each strength (Vilnis2015 Eq. 17)."""
@@ -253,9 +261,9 @@ class ScalarTerms(BoundEnergy):
         """`theta - A^T w`."""
         self._maps.subtract(weights, theta, into)
 
-    def tilt(self, multipliers: FloatArray) -> FloatArray:
-        """`A^T lambda`: what multipliers of the measurements take from theta."""
-        made = np.zeros(self.graph.n_theta)
+    def tilt(self, multipliers: FloatArray, n: int | None = None) -> FloatArray:
+        """`A^T lambda`: what multipliers of the measurements take from theta, or from its first n entries."""
+        made = np.zeros(self.graph.n_theta if n is None else n)
         self._maps.subtract(-multipliers, made, made)
         return made
 
@@ -335,9 +343,13 @@ class BoundSum(BoundEnergy):
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Sum of the slopes."""
-        total = self.members[0].gradient(mu)
+        return self.slope(mu, self.graph.n_theta)
+
+    def slope(self, mu: FloatArray, n: int) -> FloatArray:
+        """Sum of the first entries."""
+        total = self.members[0].slope(mu, n)
         for member in self.members[1:]:
-            total = total + member.gradient(mu)
+            total = total + member.slope(mu, n)
         return total
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:

@@ -58,17 +58,24 @@ class LinearMaps:
 
     def __init__(self, graph: FactorGraph, matrix: csr_array) -> None:
         self.n_variables, self.split = graph.n_variables, int(graph.variable_ptr[-1])
-        self.n_rows, self.n_theta = matrix.shape
+        self.n_rows = matrix.shape[0]
+        # Tables are far larger than variables, and mostly not looked at.
+        self.n_read = self.split if (matrix.indices < self.split).all() else matrix.shape[1]
+        matrix = csr_array((matrix.data, matrix.indices, matrix.indptr), (self.n_rows, self.n_read))
         alike = graph.n_variables > 1 and bool((graph.n_states == graph.n_states[0]).all())
         self.n_states = int(graph.n_states[0]) if alike else 0
         counts = self._counts(matrix) if alike else np.zeros(self.n_rows, dtype=bool)
         self._counting, self._other = np.flatnonzero(counts), np.flatnonzero(~counts)
-        self._whole = csr_array(matrix[self._other])
-        self._pooled = csr_array(matrix[self._counting][:, self._first_columns()])
-        self._whole_turned, self._pooled_turned = csr_array(self._whole.T), csr_array(self._pooled.T)
+        if self._other.size or not self._counting.size:
+            self._whole = matrix[self._other]
+            self._whole_turned = self._whole.T.tocsr()
+        if self._counting.size:
+            self._pooled = self._first_columns(matrix[self._counting] if self._other.size else matrix)
+            self._pooled_turned = self._pooled.T.tocsr()
 
     def measure(self, mu: FloatArray) -> FloatArray:
         """`A mu` of a vector (n_theta,) or of rows (n, n_theta)."""
+        mu = mu[..., : self.n_read]
         if not self._counting.size:
             return np.asarray((self._whole @ mu.T).T)
         found = np.empty((*mu.shape[:-1], self.n_rows))
@@ -79,22 +86,28 @@ class LinearMaps:
 
     def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """Write scores less `A^T w`: of a vector (n_measurements,) or of rows (n, n_measurements)."""
+        if into is not theta and self.n_read < theta.shape[-1]:
+            into[..., self.n_read :] = theta[..., self.n_read :]
+        theta, into = theta[..., : self.n_read], into[..., : self.n_read]
         if self._other.size or not self._counting.size:
             np.subtract(theta, (self._whole_turned @ weights[..., self._other].T).T, out=into)
             theta = into
         if self._counting.size:
             pooled = (self._pooled_turned @ weights[..., self._counting].T).T
             subtract_from_all(pooled[..., : self.n_states], theta[..., : self.split], into[..., : self.split])
-            if self.split < self.n_theta:
+            if self.split < self.n_read:
                 np.subtract(theta[..., self.split :], pooled[..., self.n_states :], out=into[..., self.split :])
 
     def _pool(self, mu: FloatArray) -> FloatArray:
         """Sum of the variables' marginals, and the rest."""
         variables = mu[..., : self.split].reshape(*mu.shape[:-1], self.n_variables, self.n_states).sum(axis=-2)
-        return variables if self.split == self.n_theta else np.concatenate([variables, mu[..., self.split :]], axis=-1)
+        return variables if self.split == self.n_read else np.concatenate([variables, mu[..., self.split :]], axis=-1)
 
-    def _first_columns(self) -> NDArray[np.int64]:
-        return np.concatenate([np.arange(self.n_states), np.arange(self.split, self.n_theta)])
+    def _first_columns(self, matrix: csr_array) -> csr_array:
+        """Coefficients of the first variable, and of the tables."""
+        if self.split == self.n_read:
+            return matrix[:, : self.n_states]
+        return matrix[:, np.concatenate([np.arange(self.n_states), np.arange(self.split, self.n_read)])]
 
     def _counts(self, matrix: csr_array) -> NDArray[np.bool_]:
         """Which measurements have the same coefficients at every variable."""

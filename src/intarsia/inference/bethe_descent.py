@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from intarsia._validation import FloatArray
 from intarsia.energies import BoundEnergy
 from intarsia.inference.bethe_oracle import MarginalOracle, Point
-from intarsia.inference.bethe_projection import BetheProjection, Evaluated, Search, SteppedSearch
+from intarsia.inference.bethe_projection import BetheProjection, Evaluated, Search, SteppedSearch, largest_difference
 from intarsia.inference.iteration import Iteration
 
 # Steeper than this no energy is: what still fails there is rounding.
@@ -87,6 +88,7 @@ class DescentProjection(BetheProjection):
         """Descend from the start."""
         known = energy.lipschitz if self.uses_lipschitz else None
         steepness = float(first_steepness(np.nan if known is None else known, oracle.temperature))
+        start = _shortened(start, energy)
         search = Descent(oracle, energy, start, self.tol, self.shares(energy.smooth, known is not None), steepness)
         return search, self._loop(search.sweep, oracle), ""
 
@@ -111,29 +113,31 @@ class Descent(SteppedSearch):
         if energy.convex:
             self.history["average_log_partition"] = []
             self.mean_mu, self.mean_smooth_loss = np.zeros(start.mu.size), 0.0
+            self.n_read = start.tilt.size
 
     def step(self) -> float:
         """One step; the change over its share estimates the distance from a fixed point."""
         self.t += 1
         old = self.current
-        slope = self.energy.gradient(old.point.mu)
+        slope = self.energy.slope(old.point.mu, old.point.tilt.size)
         if self.share is not None:
             share = self.share(self.t)
             new = self.evaluate(self.project(move_tilt(old.point.tilt, slope, share)))
         else:
             share, new = self._backtrack(old, slope)
         if self.energy.convex:
-            self.offset = float(mix_offset(self.offset, share, old.energy - float(slope @ old.point.mu)))
+            tangent = old.energy - float(slope @ old.point.mu[: slope.size])
+            self.offset = float(mix_offset(self.offset, share, tangent))
             self.lower = max(self.lower, self.offset - new.point.value)
         self.current = new
-        return float(np.abs(new.point.mu - old.point.mu).max(initial=0.0)) / share
+        return largest_difference(new.point.mu, old.point.mu) / share
 
     def _backtrack(self, old: Evaluated, slope: FloatArray) -> tuple[float, Evaluated]:
         """Largest step at which the objective is sure to fall."""
         while True:
             share = share_of(self.steepness)
             new = self.evaluate(self.project(move_tilt(old.point.tilt, slope, share)))
-            rise = new.energy - old.energy - float(slope @ (new.point.mu - old.point.mu))
+            rise = new.energy - old.energy - float(slope @ (new.point.mu[: slope.size] - old.point.mu[: slope.size]))
             size = abs(old.energy) + abs(old.point.value)
             accepted, next_one = judge_step(rise, self.steepness, new.point.divergence(old.point), size)
             self.steepness = float(next_one)
@@ -145,7 +149,16 @@ class Descent(SteppedSearch):
         made = super().record(gap)
         if self.energy.convex:
             rate = 1.0 / max(self.t, 1)
-            self.mean_mu += rate * (self.current.point.mu - self.mean_mu)
+            mean = self.mean_mu[: self.n_read]  # the energy looks at no more
+            mean += rate * (self.current.point.mu[: self.n_read] - mean)
             self.mean_smooth_loss += rate * (self.current.loss - self.current.energy - self.mean_smooth_loss)
             made["average_log_partition"] = -(self.mean_smooth_loss + self.energy.value(self.mean_mu))
         return made
+
+
+def _shortened(start: Point, energy: BoundEnergy) -> Point:
+    """The same start with a tilt of variables alone, where the energy reads no more and no more is tilted."""
+    n = int(energy.graph.variable_ptr[-1])
+    if energy.reads != "variables" or start.tilt[n:].any():
+        return start
+    return replace(start, tilt=start.tilt[:n])

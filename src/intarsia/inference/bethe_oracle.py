@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
@@ -25,7 +28,7 @@ class Point:
     Attributes
     ----------
     tilt : float array
-        What was taken from theta, in the user's layout.
+        What was taken from theta, in the user's layout; of the rest, if it is shorter than that, nothing was.
     mu, reduced : float arrays
         Marginals in the user's layout and in that of the reduced graph.
     value : float
@@ -40,11 +43,15 @@ class Point:
     def divergence(self, origin: Point) -> float:
         """T times the divergence of this distribution from another, from the two log Z alone."""
         # -H is the conjugate of log Z, so its Bregman divergence needs no entropy formula.
-        return origin.value - self.value + float((origin.tilt - self.tilt) @ self.mu)
+        return origin.value - self.value + float((origin.tilt - self.tilt) @ self.mu[: self.tilt.size])
 
 
 class MarginalOracle:
-    """Calls an inference method on the tilted model; tilts are in the user's layout and units."""
+    """Calls an inference method on the tilted model; tilts are in the user's layout and units.
+
+    A tilt may end where the energy has read enough: most energies look at single variables only, whose block comes
+    first and is far smaller than that of the tables.
+    """
 
     def __init__(self, problem: Problem, method: InferenceMethod) -> None:
         self.problem = problem
@@ -56,17 +63,19 @@ class MarginalOracle:
         self.messages = problem.start_messages
         self.converged = True
         self.bounds_log_partition = True
+        self._theta = problem.theta.copy()  # of the tilted model
+        self._n_tilted = 0
 
     def __call__(self, tilt: FloatArray) -> Point | None:
         """Marginals of theta - tilt; None when nothing is possible."""
-        answer = self.method.run(replace(self._tilted(tilt), task="marginals", n_samples=0, n_best=0))
+        answer = self.method.run(self._tilted(tilt, task="marginals", n_samples=0, n_best=0))
         self.n_calls += 1
         self.messages = answer.messages
         self.converged = answer.status in (Status.EXACT, Status.CONVERGED)
         self.bounds_log_partition = answer.log_partition_is in ("exact", "upper bound")
         if answer.mu is None or answer.log_partition is None:
             return None
-        decided = 0.0 if self.reduction.is_identity else float(self.reduction.fixed @ tilt)
+        decided = 0.0 if self.reduction.is_identity else float(self.reduction.fixed @ self.whole(tilt))
         value = self.temperature * answer.log_partition - decided
         return Point(tilt, self.reduction.raise_mu(answer.mu), answer.mu, value)
 
@@ -74,10 +83,18 @@ class MarginalOracle:
         """Everything that the problem asks for, of the tilted model."""
         return self.method.run(self._tilted(tilt))
 
-    def _tilted(self, tilt: FloatArray) -> Problem:
-        problem = self.problem
-        taken = self.reduction.lower(tilt) / self.temperature
-        return replace(problem, theta=read_only(problem.theta - taken), start_messages=self.messages, report=None)
+    def whole(self, tilt: FloatArray) -> FloatArray:
+        """A tilt of all scores."""
+        missing = self.problem.original.n_theta - tilt.size
+        return tilt if not missing else np.concatenate([tilt, np.zeros(missing)])
+
+    def _tilted(self, tilt: FloatArray, **changes: Any) -> Problem:
+        problem, theta = self.problem, self._theta
+        taken = tilt if self.reduction.is_identity else self.reduction.lower(self.whole(tilt))
+        theta[taken.size : self._n_tilted] = problem.theta[taken.size : self._n_tilted]
+        np.subtract(problem.theta[: taken.size], taken / self.temperature, out=theta[: taken.size])
+        self._n_tilted = taken.size
+        return replace(problem, theta=read_only(theta), start_messages=self.messages, report=None, **changes)
 
 
 def resolve_oracle(oracle: str | InferenceMethod, problem: Problem, where: str) -> InferenceMethod:

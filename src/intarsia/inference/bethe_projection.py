@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._kernels.chain_vectors import compare_parts
+from intarsia._validation import FloatArray, check_number, read_only
 from intarsia.energies import BoundEnergy, Energy
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TimeLimitError
 from intarsia.graph import FactorGraph
@@ -29,6 +30,13 @@ class Evaluated:
     loss: float
 
 
+def largest_difference(a: FloatArray, b: FloatArray) -> float:
+    """Largest absolute difference of two vectors, without a third."""
+    found = np.zeros(1)
+    compare_parts(read_only(np.array([0, a.size])), read_only(a), read_only(b), found)
+    return float(found[0])
+
+
 class Search:
     """State of one run: the current distribution, the best so far, a lower bound on the objective, the history."""
 
@@ -44,7 +52,7 @@ class Search:
     def evaluate(self, point: Point) -> Evaluated:
         """Energy and objective of a distribution; no entropy formula is needed, the oracle's log Z knows it."""
         energy = self.energy.value(point.mu)
-        return Evaluated(point, energy, energy - point.value - float(point.tilt @ point.mu))
+        return Evaluated(point, energy, energy - point.value - float(point.tilt @ point.mu[: point.tilt.size]))
 
     def project(self, tilt: FloatArray) -> Point:
         """Call the oracle; what was possible stays so, since tilts are finite."""
@@ -58,7 +66,8 @@ class Search:
 
     def fixed_point_residual(self, at: Evaluated) -> float:
         """|mu - oracle(theta - grad L(mu))|, by a call of the oracle."""
-        return float(np.abs(self.project(self.energy.gradient(at.point.mu)).mu - at.point.mu).max(initial=0.0))
+        slope = self.energy.slope(at.point.mu, at.point.tilt.size)
+        return largest_difference(self.project(slope).mu, at.point.mu)
 
     def record(self, gap: float) -> dict[str, float]:
         """What goes into the history."""
@@ -189,7 +198,7 @@ class BetheProjection(InferenceMethod):
         history = {key: np.array(values) for key, values in search.history.items()}
         history = {"residual": loop.residuals, **{key: values[: loop.n_iter] for key, values in history.items()}}
         answer = Answer(loop.status, residual=loop.residual, n_iter=loop.n_iter, history=history, note=note)
-        answer.tilt, answer.messages = best.point.tilt, oracle.messages
+        answer.tilt, answer.messages = oracle.whole(best.point.tilt), oracle.messages
         if problem.task == "map":
             return self._label(answer, oracle)
         answer.mu = best.point.reduced
