@@ -117,7 +117,8 @@ def test_parquet_keeps_its_types(run, files, tmp_path):
 def test_tables_for_people(run, files, tmp_path):
     code, out, _ = run("train", files / "train.csv.gz", "-m", tmp_path / "m.npz", "--entity", "person", "--id", "id",
                        "--source", "source", "--block", "shared_values=postcode,last_name", "--block",
-                       "shared_tokens=email", "--compare", "last_name=exact", "--compare", "email=jaro_winkler")  # fmt: skip
+                       "shared_tokens=email", "--compare", "last_name=exact",
+                       "--compare", "email=jaro_winkler")  # fmt: skip
     assert code == 0
     assert "last_name by exact, email by jaro_winkler" in out
     model = EntityClusterer.load(tmp_path / "m.npz")

@@ -8,10 +8,12 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 
+import intarsia
 from intarsia.clusters.blocking import SharedTokens, SharedValues
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import JaroWinkler
 from intarsia.clusters.components import connected_components
+from intarsia.clusters.decoding import Agglomeration, MetropolisHastings
 from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.datasets import make_customers
@@ -114,7 +116,7 @@ def test_probabilities_of_pairs(fitted, test):
 def test_probabilities_against_enumeration(edge_model):
     """Three records in a row: five clusterings, of which the sampler must meet each as often as exp(score) says."""
     edges = {"id1": ["a", "b", "a"], "id2": ["b", "c", "c"], "score": [0.6, 0.45, 0.5]}
-    found = edge_model.predict_pairs(["a", "b", "c"], edges=edges, n_samples=2000)
+    found = edge_model.predict_pairs(["a", "b", "c"], edges=edges, n_samples=1000)
     from intarsia.clusters import ClusterWorld, pair_features
     from intarsia.clusters.entity_worlds import cluster_model
 
@@ -189,6 +191,10 @@ def test_settings_of_the_parts(train, test):
     assert "log size" in model.weights_
     assert model.n_iter_ == 1
     assert model.score(test.columns, test.entity) > 0.9
+    for decoder in ("agglomeration", MetropolisHastings(n_proposals=50)):
+        assert model.set_params(decoder=decoder).score(test.columns, test.entity) > 0.9
+    with pytest.raises(InvalidInputError, match="decoder='beam' is not known"):
+        model.set_params(decoder="beam").predict(test.columns)
     with pytest.raises(InvalidInputError, match="learner is a StructuredPerceptron"):
         EntityClusterer(COMPARED, learner=StructuredPerceptron()).fit(train.columns, train.entity)
 
@@ -315,7 +321,7 @@ def test_contradictory_links(fitted, test):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"features": "some"}, {"l2": 0}, {"n_proposals": -1}, {"n_jobs": 0}, {"comparisons": {"name": "jw"}}]
+    "settings", [{"features": "some"}, {"l2": 0}, {"metric": "f1"}, {"n_jobs": 0}, {"comparisons": {"name": "jw"}}]
 )
 def test_bad_settings(settings, train):
     with pytest.raises(InvalidInputError, match=next(iter(settings)).rstrip("s")):
@@ -330,6 +336,7 @@ def test_saved_and_loaded(fitted, test, tmp_path):
     back = EntityClusterer.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(back.predict(test.columns), fitted.predict(test.columns))
     assert back.weights_ == fitted.weights_
+    assert intarsia.load(tmp_path / "m.npz").weights_ == fitted.weights_
     assert back.notes_ == {"from": "here"}
     assert back.get_params(deep=False).keys() == fitted.get_params(deep=False).keys()
     assert repr(back.comparisons) == repr(fitted.comparisons)
@@ -345,6 +352,7 @@ def test_saved_with_all_settings(train, test, tmp_path):
         model=ClusterModel(within="all", exists={"match": 1.0}),
         features="all",
         edge_ids=("a", "b"),
+        decoder=Agglomeration(least_gain=0.5),
         random_state=None,
     ).fit(train.columns, train.entity)
     model.save(tmp_path / "m.npz")

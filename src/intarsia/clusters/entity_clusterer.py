@@ -16,6 +16,7 @@ from intarsia.clusters.batches import Batch, read_links, split_into_batches
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
+from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import load_entity_clusterer, save_entity_clusterer
 from intarsia.clusters.entity_labels import cluster_codes, first_numbers
 from intarsia.clusters.entity_worlds import (
@@ -23,6 +24,7 @@ from intarsia.clusters.entity_worlds import (
     TrainedWeights,
     cluster_model,
     decode_batch,
+    default_decoder,
     make_world,
     sample_batch,
     world_names,
@@ -75,8 +77,9 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
         Columns of `edges`; by default as Splink and others call them.
     l2 : float
         Of the logistic regression.
-    n_proposals : float
-        Splits, merges and moves that `predict` tries, for each record.
+    decoder : str or Decoder, optional
+        How `predict` searches: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with settings; by
+        default a climb of 20 proposals for each record, along candidate pairs.
     n_jobs : int, optional
         Threads over components; results do not depend on it.
     random_state : int or None
@@ -129,7 +132,7 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
         edge_ids: tuple[str, str] | None = None,
         edge_scores: Sequence[str] | None = None,
         l2: float = 1.0,
-        n_proposals: float = 20.0,
+        decoder: str | Decoder | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
         verbose: bool = False,
@@ -145,7 +148,7 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
         self.edge_ids = edge_ids
         self.edge_scores = edge_scores
         self.l2 = l2
-        self.n_proposals = n_proposals
+        self.decoder = decoder
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -229,12 +232,14 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
         edges: Any = None,
         must_link: Sequence[Any] = (),
         cannot_link: Sequence[Any] = (),
-        n_samples: int = 100,
+        n_samples: int = 200,
+        temperature: float = 1.0,
     ) -> dict[str, list[Any]]:
-        """Candidate pairs with the probability that both are one entity, under the distribution `exp(score)`.
+        """Candidate pairs with the probability that both are one entity.
 
-        Clusterings are sampled by Metropolis-Hastings from what `predict` finds on; the probability is the share of
-        the samples in which the two are together. Unlike the log odds of `matcher_`, it heeds all other records.
+        Clusterings are sampled from `exp(score / temperature)` by Metropolis-Hastings, beginning with what `predict`
+        finds; the probability is the share of the samples in which the two are together. Unlike the log odds of
+        `matcher_`, it heeds all other records.
 
         Parameters
         ----------
@@ -242,6 +247,9 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
             As in `predict`.
         n_samples : int
             Clusterings sampled of each component; probabilities are multiples of its inverse.
+        temperature : float
+            Divides the score: above 1 probabilities are less sure. Ranking fixes the scale of the weights only
+            roughly, so compare with known pairs before probabilities are taken as such.
 
         Returns
         -------
@@ -260,14 +268,18 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
         """
         here = "EntityClusterer.predict_pairs"
         check_number(n_samples, f"{here}: n_samples", low=1, integer=True)
-        work = partial(sample_batch, n_samples=int(n_samples))
+        check_number(temperature, f"{here}: temperature", low=0.0, open_low=True)
+        work = partial(sample_batch, n_samples=int(n_samples), temperature=float(temperature))
         found, parts = self._run(work, records, edges, must_link, cannot_link, here)
         probability = np.zeros(len(found.pairs))
         for batch, share in parts:
             probability[batch.rows] = share
         copies = np.setdiff1d(np.arange(len(found.ids)), found.first_row)
         ends = np.concatenate(
-            [found.first_row[found.pairs], np.column_stack([found.first_row[found.record_of[copies]], copies])]
+            [
+                found.first_row[found.pairs],
+                np.column_stack([found.first_row[found.record_of[copies]], copies]),
+            ]
         )
         probability = np.concatenate([probability, np.ones(len(copies))])
         order = np.lexsort((ends[:, 1], ends[:, 0]))
@@ -316,7 +328,6 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
     def _check_settings(self, where: str) -> None:
         check_choice(self.features, FEATURES, f"{where}: features")
         check_number(self.l2, f"{where}: l2", low=0.0, open_low=True)
-        check_number(self.n_proposals, f"{where}: n_proposals", low=0.0)
         check_n_jobs(self.n_jobs, f"{where}: n_jobs")
         if isinstance(self.metric, str):
             check_choice(self.metric, METRICS, f"{where}: metric")
@@ -401,11 +412,13 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
         values, names = self._world_values(found), world_names(found.names, self.features)
         seeds = np.random.SeedSequence(self.random_state).spawn(len(batches))
         trained = TrainedWeights(
-            np.array(list(self.weights_.values())), cluster_model(self.model, self.features), names
+            np.array(list(self.weights_.values())),
+            cluster_model(self.model, self.features),
+            names,
+            default_decoder() if self.decoder is None else DECODERS.resolve(self.decoder),
         )
         calls = [
-            partial(work, batch, values[batch.rows], trained, seed, float(self.n_proposals))
-            for batch, seed in zip(batches, seeds, strict=True)
+            partial(work, batch, values[batch.rows], trained, seed) for batch, seed in zip(batches, seeds, strict=True)
         ]
         answers = run_by_workers(calls, self.n_jobs)
         return found, list(zip(batches, answers, strict=True))

@@ -11,6 +11,7 @@ from intarsia._validation import frozen
 from intarsia.clusters.blocking import BLOCKINGS
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import COMPARISONS
+from intarsia.clusters.decoding import DECODERS
 from intarsia.clusters.entity_worlds import cluster_model, world_names
 from intarsia.clusters.matcher import PairMatcher
 from intarsia.exceptions import InvalidInputError
@@ -80,7 +81,7 @@ def load_entity_clusterer(cls: type[EntityClusterer], path: str | os.PathLike[st
 
 
 def _restore(cls: type[EntityClusterer], about: dict[str, Any], arrays: dict[str, Any]) -> EntityClusterer:
-    settings = settings_from_json(about["settings"], {"learner": resolve_learner})
+    settings = settings_from_json(about["settings"], {"learner": resolve_learner, "decoder": DECODERS.resolve})
     settings |= settings_from_json(about["given"], _Parts())
     if about["model"] is not None:
         settings["model"] = ClusterModel(**settings_from_json(about["model"], {}))
