@@ -1,22 +1,18 @@
 """The one decorator through which every Numba kernel is compiled.
 
-Kernels are serial (but for those of one huge problem), release the GIL, follow IEEE division (no exception at x / 0)
-and are cached on disk. They are compiled at their first call, never at import. A kernel and its private helpers share
-a file, because Numba's cache does not notice an edit in another file.
+Kernels are serial, release the GIL, follow IEEE division (no exception at x / 0) and are cached on disk. They are
+compiled at their first call, never at import. A kernel and its private helpers share a file, because
+Numba's cache does not notice an edit in another file.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# Numba's threads serve one caller at a time.
-PARALLEL_LOCK = threading.Lock()
 
 # Full fastmath assumes that infinities do not occur; this subset keeps them.
 _REASSOCIATE = {"reassoc", "contract", "arcp", "nsz"}
@@ -31,12 +27,6 @@ def kernel(function: F) -> F:
 def fast_kernel(function: F) -> F:
     """Compile a kernel whose sums may be reordered; a test with -inf must cover it."""
     compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_REASSOCIATE)(function)
-    return cast(F, compiled)
-
-
-def parallel_kernel(function: F) -> F:
-    """Compile a kernel whose `prange` loops run over threads: for one huge problem, behind `PARALLEL_LOCK`."""
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=True)(function)
     return cast(F, compiled)
 
 

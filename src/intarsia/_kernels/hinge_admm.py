@@ -31,10 +31,9 @@ so that every check has a proven lower bound beside the objective.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from intarsia._jit import inline_kernel, kernel, parallel_kernel
+from intarsia._jit import inline_kernel, kernel
 
 LINEAR, SQUARED, INEQUALITY, EQUALITY = 0, 1, 2, 3  # kinds of rows
 RUNNING = 0  # as in `hinge_checks`
@@ -66,7 +65,7 @@ def _multiplier(s, q, old, curve, top, equality):
 
 
 @kernel
-def _advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha, pull, last):
+def advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha, pull, last):
     """New multipliers of some rows, added into the force on their variables.
 
     Rows of a block are sorted by length. Those of one to three variables are written out: the end of a loop over so few
@@ -135,6 +134,34 @@ def _advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alph
 
 
 @kernel
+def look_ahead(v0, v1, z, base, ahead):
+    """Where the rows look for their variables."""
+    for i in range(v0, v1):
+        ahead[i] = 2.0 * z[i] - base[i]
+
+
+@kernel
+def advance_variables(v0, v1, forces, degree, z, base, base_anchor, inverse, alpha, pull):
+    """New base and z of some variables, on which the forces are the sums over the first axis.
+
+    Returns the sum over their copies of the squared change of z.
+    """
+    moved = 0.0
+    for i in range(v0, v1):
+        force = 0.0
+        for p in range(forces.shape[0]):
+            force += forces[p, i]
+        new_base = base[i] + alpha * (z[i] - base[i])
+        if pull > 0.0:
+            new_base += pull * (base_anchor[i] - new_base)
+        new_z = min(max(new_base - force * inverse / degree[i], 0.0), 1.0)
+        moved += degree[i] * (new_z - z[i]) ** 2
+        base[i] = new_base
+        z[i] = new_z
+    return moved
+
+
+@kernel
 def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha, since, n_iter):
     """Make `n_iter` iterations; `ahead` and `change` of the last one tell its local copies.
 
@@ -143,23 +170,15 @@ def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha,
     """
     z, base, y, ahead, change = state
     base_anchor, y_anchor = anchor
+    forces = work.reshape(1, -1)
     inverse = 1.0 / rho
     moved = 0.0
     for k in range(n_iter):
         pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
-        for i in range(v0, v1):
-            ahead[i] = 2.0 * z[i] - base[i]
-            work[i] = 0.0
-        _advance_rows(r0, r1, rows, y, y_anchor, ahead, change, work, inverse, alpha, pull, k == n_iter - 1)
-        moved = 0.0
-        for i in range(v0, v1):
-            new_base = base[i] + alpha * (z[i] - base[i])
-            if pull > 0.0:
-                new_base += pull * (base_anchor[i] - new_base)
-            new_z = min(max(new_base - work[i] * inverse / degree[i], 0.0), 1.0)
-            moved += degree[i] * (new_z - z[i]) ** 2
-            base[i] = new_base
-            z[i] = new_z
+        look_ahead(v0, v1, z, base, ahead)
+        work[v0:v1] = 0.0
+        advance_rows(r0, r1, rows, y, y_anchor, ahead, change, work, inverse, alpha, pull, k == n_iter - 1)
+        moved = advance_variables(v0, v1, forces, degree, z, base, base_anchor, inverse, alpha, pull)
     return moved
 
 
@@ -180,45 +199,6 @@ def advance_blocks(first, last, n_iter, max_iter, alpha, blocks, rows, degree, s
         )  # fmt: skip
         done[b] += now
         since[b] += now
-
-
-@parallel_kernel
-def advance_block_in_parallel(v0, v1, cuts, rows, degree, state, anchor, forces, rho, alpha, since, n_iter):
-    """The same for one large block: threads take the rows from one of `cuts` to the next, and shares of the variables.
-
-    Each adds up forces in a row of `forces` of its own; so sums are rounded as the number of threads has it.
-    """
-    z, base, y, ahead, change = state
-    base_anchor, y_anchor = anchor
-    inverse = 1.0 / rho
-    n_parts = cuts.size - 1
-    moved = np.zeros(n_parts)
-    share = (v1 - v0 + n_parts - 1) // n_parts
-    for k in range(n_iter):
-        pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
-        last = k == n_iter - 1
-        for p in numba.prange(n_parts):
-            for i in range(v0 + p * share, min(v0 + (p + 1) * share, v1)):
-                ahead[i] = 2.0 * z[i] - base[i]
-        for p in numba.prange(n_parts):
-            force = forces[p]
-            force[v0:v1] = 0.0
-            _advance_rows(cuts[p], cuts[p + 1], rows, y, y_anchor, ahead, change, force, inverse, alpha, pull, last)
-        for p in numba.prange(n_parts):
-            part = 0.0
-            for i in range(v0 + p * share, min(v0 + (p + 1) * share, v1)):
-                total = 0.0
-                for other in range(n_parts):
-                    total += forces[other, i]
-                new_base = base[i] + alpha * (z[i] - base[i])
-                if pull > 0.0:
-                    new_base += pull * (base_anchor[i] - new_base)
-                new_z = min(max(new_base - total * inverse / degree[i], 0.0), 1.0)
-                part += degree[i] * (new_z - z[i]) ** 2
-                base[i] = new_base
-                z[i] = new_z
-            moved[p] = part
-    return moved.sum()
 
 
 @kernel

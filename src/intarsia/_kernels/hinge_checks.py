@@ -5,10 +5,9 @@ Rows are those of `hinge_admm`; its notes tell what the bound is.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from intarsia._jit import kernel, parallel_kernel
+from intarsia._jit import kernel
 
 SQUARED, INEQUALITY, EQUALITY = 1, 2, 3  # kinds of rows, as in `hinge_admm`
 RUNNING, CONVERGED, SUSPECT = 0, 1, 2
@@ -157,14 +156,18 @@ def keep_if_better(b, v0, v1, x, objective, violation, feasible, figures, best):
 
 
 @kernel
-def _conclude(b, v0, v1, r0, r1, c0, c1, n_copies, measured, tol, floor, constraints, rows, y, control, best, x, force):
+def conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, force):
     """Keep what was measured of a block, and say whether the block is done.
 
     It is when its gap is at most `tol` times its objective plus its share of `floor`, at a point that satisfies its
     constraints.
     """
+    variable_start, row_start, constraint_start, constraints = blocks
     step, code, moved, figures, cleared = control
     apart, objective, violation, dual = measured
+    v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
+    c0, c1 = constraint_start[b], constraint_start[b + 1]
+    n_copies = np.float64(rows[0][r1] - rows[0][r0])
     for i in range(v0, v1):
         dual += min(force[i], 0.0)
     figures[b, PRIMAL] = np.sqrt(apart / n_copies)
@@ -195,36 +198,4 @@ def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control
             force[i] = 0.0
         polish_block(c0, c1, constraints, rows, x, n_sweeps)
         measured = measure_rows(r0, r1, rows, z, x, ahead, change, y, 1.0 / step[b], force)
-        n_copies = np.float64(rows[0][r1] - rows[0][r0])
-        _conclude(
-            b, v0, v1, r0, r1, c0, c1, n_copies, measured, tol, floor, constraints, rows, y, control, best, x, force
-        )
-
-
-@parallel_kernel
-def judge_block_in_parallel(b, cuts, n_sweeps, tol, floor, blocks, rows, state, control, best, x, forces):
-    """The same for one large block: threads take the rows from one of `cuts` to the next."""
-    variable_start, row_start, constraint_start, constraints = blocks
-    z, _, y, ahead, change = state
-    v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
-    c0, c1 = constraint_start[b], constraint_start[b + 1]
-    inverse = 1.0 / control[0][b]
-    x[v0:v1] = z[v0:v1]
-    polish_block(c0, c1, constraints, rows, x, n_sweeps)
-    n_parts = cuts.size - 1
-    parts = np.zeros((n_parts, 4))
-    for p in numba.prange(n_parts):
-        force = forces[p]
-        force[v0:v1] = 0.0
-        apart, objective, worst, dual = measure_rows(cuts[p], cuts[p + 1], rows, z, x, ahead, change, y, inverse, force)
-        parts[p, 0] = apart
-        parts[p, 1] = objective
-        parts[p, 2] = worst
-        parts[p, 3] = dual
-    for p in range(1, n_parts):
-        forces[0, v0:v1] += forces[p, v0:v1]
-    measured = parts[:, 0].sum(), parts[:, 1].sum(), parts[:, 2].max(), parts[:, 3].sum()
-    n_copies = np.float64(rows[0][r1] - rows[0][r0])
-    _conclude(
-        b, v0, v1, r0, r1, c0, c1, n_copies, measured, tol, floor, constraints, rows, y, control, best, x, forces[0]
-    )
+        conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, force)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 
-from intarsia._jit import PARALLEL_LOCK
-from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_block_in_parallel, advance_blocks
+from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_blocks
 from intarsia._kernels.hinge_checks import (
     BOUND,
     DUAL,
@@ -24,16 +22,15 @@ from intarsia._kernels.hinge_checks import (
     RUNNING,
     SUSPECT,
     VIOLATION,
-    judge_block_in_parallel,
+    conclude_block,
     judge_blocks,
     polish_block,
 )
 from intarsia._kernels.hinge_steps import restart_blocks
-from intarsia._validation import IntArray
 from intarsia.inference.method import Clock
 from intarsia.inference.result import Status
 from intarsia.learning.worker_threads import run_in_threads
-from intarsia.softlogic.admm_plan import AdmmPlan
+from intarsia.softlogic.admm_large import LargeBlock
 from intarsia.softlogic.admm_state import MIDDLE, AdmmState
 from intarsia.softlogic.feasibility import BlockConstraints, describe_constraints
 from intarsia.softlogic.hinge_mrf import HingeLossMRF
@@ -59,30 +56,6 @@ class BlockRules:
     anchored: bool | None
     check_every: int
     n_jobs: int | None
-
-
-class _LargeBlock:
-    """A block whose rows are shared out to threads: ranges of about as many entries, and room for each to add up."""
-
-    def __init__(self, plan: AdmmPlan, number: int, n_threads: int) -> None:
-        self.number = number
-        self.v0, self.v1 = (int(v) for v in plan.variable_start[number : number + 2])
-        r0, r1 = (int(r) for r in plan.row_start[number : number + 2])
-        starts = plan.ptr[r0 : r1 + 1].astype(np.int64)
-        shares = np.linspace(starts[0], starts[-1], n_threads + 1)
-        self.cuts: IntArray = r0 + np.searchsorted(starts, shares).astype(np.int64)
-        self.forces = np.empty((n_threads, plan.variables.size))
-
-    @contextmanager
-    def threads(self) -> Iterator[None]:
-        """Numba's threads, for this caller alone."""
-        with PARALLEL_LOCK:
-            before = numba.get_num_threads()
-            numba.set_num_threads(min(self.cuts.size - 1, before))
-            try:
-                yield
-            finally:
-                numba.set_num_threads(before)
 
 
 @dataclass
@@ -153,7 +126,17 @@ class AdmmRun:
         n_threads = min(effective_n_jobs(self.rules.n_jobs), cpu_count())
         plan = self.state.plan
         calls = self._shares(n_threads)
-        large = [_LargeBlock(plan, block, n_threads) for block in self._large_blocks()] if n_threads > 1 else []
+        with ExitStack() as stack:
+            large = [stack.enter_context(LargeBlock(plan, block, n_threads)) for block in self._large_blocks(n_threads)]
+            return self._rounds_until_done(calls, large, n_threads, report)
+
+    def _rounds_until_done(
+        self,
+        calls: list[Callable[[int], None]],
+        large: list[LargeBlock],
+        n_threads: int,
+        report: Callable[[int, float], None] | None,
+    ) -> Status:
         n_checks = _CHECKS_PER_ROUND if len(calls) > 1 else 1
         while (self.code == RUNNING).any():
             if self.done[self.code == RUNNING].min() >= self.rules.max_iter:
@@ -179,9 +162,10 @@ class AdmmRun:
             return [partial(self._rounds, 0, plan.n_blocks)]
         cuts = {0, plan.n_blocks}
         cuts |= {int(np.searchsorted(entries, entries[-1] * k / n_threads)) for k in range(1, n_threads)}
-        for block in self._large_blocks():
+        large = set(self._large_blocks(n_threads))
+        for block in large:
             cuts |= {block, block + 1}
-        edges, large = sorted(cuts), set(self._large_blocks())
+        edges = sorted(cuts)
         return [partial(self._rounds, first, last) for first, last in pairwise(edges) if first not in large]
 
     def _rounds(self, first: int, last: int, n_checks: int) -> None:
@@ -216,26 +200,26 @@ class AdmmRun:
             self.anchor, self.work,
         )  # fmt: skip
 
-    def _round_of_large(self, large: _LargeBlock) -> None:
+    def _round_of_large(self, large: LargeBlock) -> None:
         """Iterations and a check of one block that threads share."""
-        plan, state, rules, block = self.state.plan, self.state, self.rules, large.number
+        state, rules, block = self.state, self.rules, large.number
         now = min(1 if self.since[block] == 0 else rules.check_every, rules.max_iter - int(self.done[block]))
         since = int(self.since[block]) if self.anchored[block] else -1
-        with large.threads():
-            self.moved[block] = advance_block_in_parallel(
-                large.v0, large.v1, large.cuts, self.rows, plan.degree, state.arrays, self.anchor, large.forces,
-                state.step[block], rules.alpha, since, now,
-            )  # fmt: skip
-            self.done[block] += now
-            self.since[block] += now
-            judge_block_in_parallel(
-                block, large.cuts, _SWEEPS, rules.tol, self.floor, plan.blocks, self.rows, state.arrays, self._known,
-                self.best, self.work, large.forces,
-            )  # fmt: skip
+        self.moved[block] = large.advance(state, self.rows, self.anchor, rules.alpha, since, now)
+        self.done[block] += now
+        self.since[block] += now
+        measured = large.measure(state, self.rows, self.work, _SWEEPS)
+        conclude_block(
+            block, measured, rules.tol, self.floor, state.plan.blocks, self.rows, state.y, self._known, self.best,
+            self.work, large.force,
+        )  # fmt: skip
         self._restart(block, block + 1)
 
-    def _large_blocks(self) -> list[int]:
+    def _large_blocks(self, n_threads: int) -> list[int]:
+        """Blocks that threads share, if there are any threads."""
         plan = self.state.plan
+        if n_threads == 1:
+            return []
         entries = np.diff(plan.ptr[plan.row_start].astype(np.int64))
         return [int(block) for block in np.flatnonzero(entries >= _LARGE)]
 
