@@ -12,8 +12,7 @@ from intarsia._version import __version__
 
 if TYPE_CHECKING:
     from intarsia._loading import load
-    from intarsia.clusters.entity_clusterer import EntityClusterer
-    from intarsia.clusters.threshold_clusterer import ThresholdClusterer
+    from intarsia.clusters import EntityClusterer, ThresholdClusterer
     from intarsia.collective import (
         CollectiveChain,
         CollectiveResult,
@@ -111,8 +110,7 @@ if TYPE_CHECKING:
     from intarsia.softlogic import ConsensusADMM, HingeLossMRF, LinearRows, Program, SoftLogic, ground, read_psl
 
 _WHERE = {
-    "intarsia.clusters.entity_clusterer": ("EntityClusterer",),
-    "intarsia.clusters.threshold_clusterer": ("ThresholdClusterer",),
+    "intarsia.clusters": ("EntityClusterer", "ThresholdClusterer"),
     "intarsia._loading": ("load",),
     "intarsia.collective": (
         "CollectiveChain", "CollectiveResult", "Exact", "Gaussian", "Moves", "Poisson", "all_moves", "infer_flows",

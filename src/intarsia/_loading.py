@@ -14,7 +14,7 @@ _KINDS = {
     "GridCRF": "intarsia.learning",
     "GraphCRF": "intarsia.learning",
     "CollectiveChain": "intarsia.collective",
-    "EntityClusterer": "intarsia.clusters.entity_clusterer",
+    "EntityClusterer": "intarsia.clusters",
 }
 
 

@@ -13,9 +13,12 @@ from intarsia.clusters.blocking import SharedTokens, SharedValues
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import JaroWinkler
 from intarsia.clusters.components import connected_components
-from intarsia.clusters.decoding import Agglomeration, MetropolisHastings
+from intarsia.clusters.decoding import DECODERS, Agglomeration, MetropolisHastings, decode
 from intarsia.clusters.entity_clusterer import EntityClusterer
+from intarsia.clusters.entity_worlds import cluster_model
+from intarsia.clusters.pair_features import pair_features
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
+from intarsia.clusters.world import ClusterWorld
 from intarsia.datasets import make_customers
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.learning import StructuredPerceptron
@@ -117,9 +120,6 @@ def test_probabilities_against_enumeration(edge_model):
     """Three records in a row: five clusterings, of which the sampler must meet each as often as exp(score) says."""
     edges = {"id1": ["a", "b", "a"], "id2": ["b", "c", "c"], "score": [0.6, 0.45, 0.5]}
     found = edge_model.predict_pairs(["a", "b", "c"], edges=edges, n_samples=1000)
-    from intarsia.clusters import ClusterWorld, pair_features
-    from intarsia.clusters.entity_worlds import cluster_model
-
     odds = edge_model.matcher_.log_odds(np.array(edges["score"])[:, None])
     pairs = [[0, 1], [1, 2], [0, 2]]
     world = ClusterWorld(
@@ -380,3 +380,9 @@ def test_damaged_files(fitted, tmp_path):
     path.write_bytes(content[:500])
     with pytest.raises(FileFormatError):
         EntityClusterer.load(path)
+
+
+@pytest.mark.parametrize("decoder", DECODERS.names)
+def test_a_world_of_one_record_is_decoded(decoder):
+    world = ClusterWorld(pair_features(1, [], np.empty((0, 1)), ["match"]), ClusterModel(absent=False))
+    assert decode(world, [1.0], decoder).labels.tolist() == [0]

@@ -282,6 +282,8 @@ def climb(
     patience: float,
 ) -> tuple[int, int]:
     """Take proposals that raise the score until none did for a while; both limits are for each record."""
+    if world.n_sites < 2:  # nothing is ever proposed
+        return 0, 0
     total, most_idle = (int(np.ceil(min(each * world.n_sites, 1e15))) for each in (n_proposals, patience))
     tried = made = idle = 0
     with world.proposing(proposer):
