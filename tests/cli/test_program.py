@@ -68,6 +68,7 @@ def test_tour(capsys, tmp_path):
     assert found["pixels wrong, clique logistic"] < min(others) / 2
     assert found["perceptron on the diamond, parallel belief propagation"] == "fails"
     assert found["perceptron on the diamond, LP relaxation"] == "fits"
+    assert found["members in the right half"] > 90
     assert found["B-cubed F1, EntityClusterer"] > found["B-cubed F1, connected components, best threshold"]
     page = (tmp_path / "deep" / "report" / "index.html").read_text(encoding="utf-8")
     assert all(f'<section id="{key}">' in page for key in STOPS)

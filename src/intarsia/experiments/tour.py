@@ -14,6 +14,7 @@ STOPS = {
     "strings": "sequences that spell known codes",
     "picture": "a noisy photograph",
     "counterexamples": "learning that cannot work",
+    "groups": "groups that nobody labelled, by rules",
     "customers": "records into entities",
 }
 
