@@ -10,6 +10,8 @@ Started by `intarsia.experiments.peers` as `python -P crfsuite.py`. Each line on
                                     iteration, seconds since the features were made, evaluations in it
     {"do": "weights", "file": F}    write rows (feature, label, weight) of the last model
     {"do": "transitions", "file": F}  write its table (n_labels, n_labels)
+    {"do": "tag", "file": F}        npz: row_ptr, columns, ptr of other sequences; the last model labels them
+    {"do": "tags", "file": F}       write these labels (n,)
     {"do": "chain", "file": F}      npz: unary (T, k); a model is made that has these scores, and a table of its own
     {"do": "infer", "all": B}       one timed call for the chain: all marginals, which CRFsuite gives one by one; or a
                                     single one, which is when it computes its messages
@@ -102,6 +104,20 @@ class Session:
         for (x, y), w in self.info().transitions.items():
             table[int(x), int(y)] = w
         np.savez(file, transitions=table)
+        return {}
+
+    def tag(self, file):
+        with np.load(file) as data:
+            rows, columns, ptr = (data[name].tolist() for name in ("row_ptr", "columns", "ptr"))
+        tagger = pycrfsuite.Tagger()
+        tagger.open(self.model)
+        self.tagged = []
+        for a, b in itertools.pairwise(ptr):
+            self.tagged += tagger.tag([[str(c) for c in columns[rows[t] : rows[t + 1]]] for t in range(a, b)])
+        return {}
+
+    def tags(self, file):
+        np.savez(file, tags=np.array([int(y) for y in self.tagged]))
         return {}
 
     def chain(self, file):

@@ -7,6 +7,7 @@ import pytest
 
 from intarsia.exceptions import MissingDataError
 from intarsia.experiments import bench_sequences as bench
+from intarsia.experiments import chunk_quality
 from intarsia.experiments import sequence_training as training
 from intarsia.experiments.peers import find_peer
 from intarsia.graph.chains import ChainBatch
@@ -32,7 +33,18 @@ def chunks(monkeypatch):
     examples = training._examples(features, [list("abca"), ["a"], list("bbc")], "observed")
     task = training.TrainingTask("sentences", examples, 2.0, 2.0)
     monkeypatch.setattr(bench, "chunking_task", lambda n: task)
+    monkeypatch.setattr(bench, "chunk_sentences", few_sentences)
     return task
+
+
+def few_sentences():
+    """A noun phrase, then another or a verb: the words tell."""
+    made = []
+    for texts in (["the cat sat", "a cat the dog", "the dog sat"], ["the cat the dog", "the dog sat"]):
+        words = [text.split() for text in texts]
+        tags = [["B-VP" if w == "sat" else "I-NP" if w in ("cat", "dog") else "B-NP" for w in one] for one in words]
+        made += [[chunk_quality.chunk_features(one, one) for one in words], tags]
+    return chunk_quality.Sentences(*made)
 
 
 def check(rows):
@@ -92,13 +104,16 @@ def test_what_we_minimise_is_that_objective(chunks):
 
 
 def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
-    for module in (bench, training):
+    for module in (bench, training, chunk_quality):
         monkeypatch.setattr(module, "find_peer", lambda name: None)
     lines = []
     rows = bench.bench_sequences(repeats=1, report=lines.append)
     check(rows)
     assert lines
-    assert len(rows) == 9  # marginals of words and of a chain, preferences for both, two for each task, two workers
+    assert (
+        len(rows) == 10
+    )  # marginals of words and of a chain, preferences for both, two for each task, chunks, workers
+    assert rows[-2]["ours_quality"] == 100.0
     for row in rows:
         if row["peer"] != "a call of its oracle":
             assert row["peer_seconds"] is row["peer_quality"] is None
@@ -113,7 +128,7 @@ def test_without_the_sentences_their_rows_are_left_out(small, monkeypatch):
     def missing(n):
         raise MissingDataError("there is no conll2000")
 
-    for module in (bench, training):
+    for module in (bench, training, chunk_quality):
         monkeypatch.setattr(module, "find_peer", lambda name: None)
     monkeypatch.setattr(bench, "chunking_task", missing)
     lines = []
@@ -136,6 +151,14 @@ def test_crfsuite_finds_the_same_minimum(small, chunks):
         assert iterations["peer_evaluations"] >= 1.0
         assert end["peer_quality"] == pytest.approx(end["ours_quality"], rel=1e-6)  # an independent program
         assert max(end["ours_excess"], end["peer_excess"]) <= training.CLOSE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see benchmarks/README.md")
+def test_crfsuite_tags_the_same_sentences():
+    row = chunk_quality.chunk_row(few_sentences())
+    check([row])
+    assert row["peer_quality"] == row["ours_quality"] == 100.0
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -18,6 +20,7 @@ from intarsia.energies import (
     Hinge,
     LinearPsi,
     MeanMapPsi,
+    MeasuredEnergies,
     MeasuredEnergy,
     SegmentStarts,
     Squared,
@@ -219,6 +222,29 @@ def test_saved_and_loaded(data, tmp_path):
     )
     np.testing.assert_array_equal(loaded.energy_history_["risk"], crf.energy_history_["risk"])
     assert repr(loaded.energies) == repr(crf.energies)
+
+
+@pytest.mark.parametrize("psi", ["own", "given", "scaled"])
+def test_shared_measurements_are_loaded_in_another_process(data, tmp_path, psi):
+    (X, y), (new, _) = data
+    members = [at_most_one("B"), exactly_one_b(0.7), MeasuredEnergy(Count("B") - 0.5 * Count("O"), Hinge(1.0))]
+    wish = MeasuredEnergies(members, psi=[0.3, 0.5, 0.2] if psi == "given" else None)
+    wish = 2.0 * wish if psi == "scaled" else wish
+    crf = ChainCRF(energies=wish, energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y, fix_theta=True)
+    crf.save(tmp_path / "model.npz")
+    np.savez(tmp_path / "data.npz", *new[:5])
+    program = """
+import sys, numpy as np
+from intarsia import ChainCRF
+crf = ChainCRF.load(sys.argv[1] + "/model.npz")
+with np.load(sys.argv[1] + "/data.npz") as data:
+    X = [data[name] for name in data.files]
+np.savez(sys.argv[1] + "/found.npz", psi=crf.strengths(X), marginals=np.concatenate(crf.predict_marginals(X)))
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+    with np.load(tmp_path / "found.npz") as found:
+        np.testing.assert_array_equal(found["psi"], crf.strengths(new[:5]))
+        np.testing.assert_array_equal(found["marginals"], np.concatenate(crf.predict_marginals(new[:5])))
 
 
 def test_a_function_cannot_be_saved_and_damage_is_told(data, tmp_path, fitted):

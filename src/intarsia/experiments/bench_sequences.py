@@ -16,6 +16,7 @@ from intarsia._validation import FloatArray, IntArray, check_number
 from intarsia.energies import Count, MeasuredEnergy, Squared
 from intarsia.energies.chain_energies import ChainEnergies
 from intarsia.exceptions import ConvergenceWarning, MissingDataError
+from intarsia.experiments.chunk_quality import chunk_row, chunk_sentences
 from intarsia.experiments.measurement import Report, Row, bench_row, fastest_in_turns, one_processor, seconds_of
 from intarsia.experiments.peers import find_peer
 from intarsia.experiments.sequence_training import chunking_task, letters_task, train_in_threads, train_rows
@@ -71,6 +72,8 @@ def bench_sequences(repeats: int = 5, *, report: Report | None = None) -> list[R
             tell(f"left out: {missing}")
         else:
             rows += train_rows(chunks, repeats, tell)
+            tell(f"{chunks.name}: chunks found")
+            rows.append(chunk_row(chunk_sentences()))
     tell(f"{letters.name}: two workers")
     rows.append(train_in_threads(letters, repeats))
     return rows
