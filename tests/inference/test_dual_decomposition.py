@@ -122,6 +122,17 @@ def test_large_grid_is_close_to_the_relaxation():
     assert result.history["temperature"][0] == 0.0 < result.history["temperature"].max()
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-4, 1e-5])
+def test_where_it_says_converged_it_is(tol):
+    """Slow progress at low temperatures must not pass for arrival."""
+    graph = intarsia.grid_graph(6, 6, 21)
+    theta = np.random.default_rng(5).standard_normal(graph.n_theta)
+    value = intarsia.infer(graph, theta, "lp_relaxation", "map").upper_bound
+    result = intarsia.infer(graph, theta, "dual_decomposition", "map", tol=tol, max_moves=0)
+    assert result.converged
+    assert value - 1e-9 <= result.upper_bound <= value * (1 + tol)
+
+
 def test_warm_start_saves_sweeps():
     graph = intarsia.grid_graph(8, 8, 3)
     rng = np.random.default_rng(2)

@@ -24,6 +24,8 @@ _STALLED = 0.05
 _BLOCK, _LOOK = 8, 2
 # At one temperature until a block gains less than this share of what smoothing still costs; then that share of it.
 _SETTLED, _COOLING = 0.03, 0.4
+# Relative cost of the smoothing below which a block must gain less than that to have settled.
+_SLOW = 1e-3
 # Moves without a gain after which a search is over.
 _PATIENCE = 10
 # Share of the variables that get a random state where a search begins near the best labelling.
@@ -51,7 +53,7 @@ class DualDecomposition(InferenceMethod):
         Most sweeps; one goes forward and back.
     tol : float
         Stop when the bound is within this share of the relaxation's optimum, as far as the smoothing tells, or of the
-        labelling's score.
+        labelling's score. Below about 1e-5 it tells little; `lp_relaxation` is exact.
     max_moves : int
         Most moves of random forests each time that a labelling is improved; all in all no more than there were sweeps.
         With 0 only the bound is worked on.
@@ -249,8 +251,10 @@ class _Descent:
         labels = self._decode(delta)
         cost, gain = self.best - bound, self.best_before - self.best
         self.in_block, self.best_before = 0, self.best
-        if gain <= _SETTLED * cost:
-            self.settled = self._relative(cost)
+        left = self._relative(cost)
+        # Descent slows down with the temperature, so a small gain means less there.
+        if gain <= _SETTLED * min(1.0, left / _SLOW) ** 0.5 * cost:
+            self.settled = left
             self._smooth_at(_COOLING * self.t)
             if not np.array_equal(labels, self.tried):  # not the best one: another start may lead further
                 self.tried = labels
