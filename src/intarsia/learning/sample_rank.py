@@ -51,10 +51,11 @@ class SampleRank(Learner):
     average : bool
         Whether the result is the mean of the weights over all proposals.
     walk : {"model", "truth", "always"}
-        When the neighbour becomes the state: as in Metropolis' algorithm under the present weights, if F grows, or at
-        every proposal, as Algorithm 1 is written.
+        When the neighbour becomes the state: where the score under the present weights grows, so that learning sees
+        what decoding will see; where F grows; or at every proposal, as Algorithm 1 is written.
     temperature : float
-        Of the walk by the model; at 0 it goes only where the score grows.
+        Of the walk by the model: above 0 as in Metropolis' algorithm. Margins are about 1, so at a temperature of 1 the
+        walk strays through states that no decoder meets, and little is learned; 0.1 is plenty.
     n_proposals : float
         Proposals in a pass, for each record or variable.
     max_epochs : int
@@ -105,7 +106,7 @@ class SampleRank(Learner):
         margin: float | None = None,
         average: bool = True,
         walk: str = "model",
-        temperature: float = 1.0,
+        temperature: float = 0.0,
         n_proposals: float = 100.0,
         max_epochs: int = 10,
         block: int = 1,
