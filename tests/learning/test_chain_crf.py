@@ -68,9 +68,10 @@ def test_predictions_against_every_labelling():
         probability /= probability.sum()
         order = np.argsort(-scores)
         assert best[s].tolist() == crf.classes_[list(paths[order[0]])].tolist()
-        for (labels, value), i in zip(several[s], order[:3], strict=True):
-            assert labels.tolist() == crf.classes_[list(paths[i])].tolist()
-            assert value == pytest.approx(np.log(probability[i]), abs=1e-10)
+        found = [paths.index(tuple(np.searchsorted(crf.classes_, labels).tolist())) for labels, _ in several[s]]
+        assert len(set(found)) == 3
+        np.testing.assert_allclose(scores[found], scores[order[:3]], atol=1e-10)  # some are equally good
+        np.testing.assert_allclose([value for _, value in several[s]], np.log(probability[found]), atol=1e-10)
         expected = np.zeros_like(marginals[s])
         for path, p in zip(paths, probability, strict=True):
             expected[np.arange(len(path)), path] += p
