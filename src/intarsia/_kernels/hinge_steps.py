@@ -6,11 +6,35 @@ import numpy as np
 
 from intarsia._jit import kernel
 
+INEQUALITY = 2  # the first kind of rows that is a constraint, as in `hinge_admm`
 RUNNING, PRIMAL, DUAL = 0, 3, 4  # as in `hinge_checks`
 
 # A restart comes when the residual has fallen so far since the last one; or less far, but it rises again; or when so
 # large a share of all iterations was made since (Lu2024).
 _SUFFICIENT, _NECESSARY, _LONG = 0.2, 0.8, 0.36
+
+
+@kernel
+def usual_steps(blocks, ptr, coef, kind, row_of, weight):
+    """Per block, the mean over its hinges of the weight times the size of a coefficient; 1 where that is nothing.
+
+    A hinge pulls a copy with about this force, and a copy moves by about one; the step is the ratio of the two.
+    Weights of another scale change it by that scale, and ADMM takes the same way.
+    """
+    _, row_start, _, _ = blocks
+    steps = np.ones(row_start.size - 1)
+    for b in range(steps.size):
+        total, count = 0.0, 0
+        for j in range(row_start[b], row_start[b + 1]):
+            if kind[j] < INEQUALITY:
+                square = 0.0
+                for e in range(ptr[j], ptr[j + 1]):
+                    square += coef[e] * coef[e]
+                total += weight[row_of[j]] * np.sqrt(square / np.float64(ptr[j + 1] - ptr[j]))
+                count += 1
+        if total > 0.0:
+            steps[b] = total / count
+    return steps
 
 
 @kernel

@@ -37,3 +37,16 @@ def hinge_features(ptr, idx, coef, const, power, group, x, out):
             value += coef[e] * x[idx[e]]
         if value > 0.0:
             out[group[j]] += value * value if power[j] == 2 else value
+
+
+@kernel
+def hinge_objective(ptr, idx, coef, const, weight, power, x):
+    """Weighted sum of `max(0, row)^power`."""
+    total = 0.0
+    for j in range(const.size):
+        value = const[j]
+        for e in range(ptr[j], ptr[j + 1]):
+            value += coef[e] * x[idx[e]]
+        if value > 0.0:
+            total += weight[j] * (value * value if power[j] == 2 else value)
+    return total

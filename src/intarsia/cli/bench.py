@@ -16,13 +16,16 @@ _BENCHMARKS = {
     "sequences": "bench_sequences",
     "collective": "bench_collective",
     "map": "bench_map",
+    "softlogic": "bench_softlogic",
 }
 
 
 def bench_command(
     name: Annotated[
         str,
-        typer.Argument(help="What to measure: inference, learning, sequences, collective or map.", show_default=False),
+        typer.Argument(
+            help="What to measure: inference, learning, sequences, collective, map or softlogic.", show_default=False
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     repeats: Annotated[int, typer.Option(help="Timed runs of each program; the fastest counts.")] = 5,

@@ -118,7 +118,12 @@ class AdmmRun:
             {key: np.array(values) for key, values in zip(_KEYS, zip(*self.history, strict=True), strict=False)},
             self.clock.seconds,
             self.note,
+            self._passes(),
         )
+
+    def _passes(self) -> float:
+        rows = np.diff(self.state.plan.row_start)
+        return float(self.done @ rows / max(1, rows.sum()))
 
     # ---------------------------------------------------------------- rounds
 
@@ -229,10 +234,12 @@ class AdmmRun:
         plan = self.state.plan
         if self.rules.anchored is not None:
             return np.full(plan.n_blocks, self.rules.anchored)
-        starts, ends = plan.row_start[:-1], plan.row_start[1:]
-        squared = np.concatenate([[0], np.cumsum(plan.kind == SQUARED)])
-        hinges = np.concatenate([[0], np.cumsum(plan.kind < INEQUALITY)])
-        return (squared[ends] - squared[starts]) < _LITTLE_SQUARED * np.maximum(hinges[ends] - hinges[starts], 1)
+        if plan.n_blocks == 0:
+            return np.zeros(0, dtype=np.bool_)
+        starts = plan.row_start[:-1]
+        squared = np.add.reduceat(plan.kind == SQUARED, starts, dtype=np.int64)
+        hinges = np.add.reduceat(plan.kind < INEQUALITY, starts, dtype=np.int64)
+        return squared < _LITTLE_SQUARED * np.maximum(hinges, 1)
 
     def _record(self, report: Callable[[int, float], None] | None) -> None:
         objective = float(self.figures[:, OBJECTIVE].sum()) + self.constant

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._kernels.hinge_admm import INEQUALITY, local_rows
-from intarsia._kernels.hinge_steps import consensus_blocks
+from intarsia._kernels.hinge_admm import local_rows
+from intarsia._kernels.hinge_steps import consensus_blocks, usual_steps
 from intarsia._validation import FloatArray
 from intarsia.softlogic.admm_plan import AdmmPlan, plan_admm
 from intarsia.softlogic.hinge_mrf import HingeLossMRF
@@ -91,6 +91,12 @@ class AdmmState:
         values[plan.row_of] = out
         return values
 
+    def multipliers(self) -> FloatArray:
+        """The multiplier y of every row of the model: terms, then equalities, then inequalities."""
+        out = np.zeros(self.plan.constants.size)
+        out[self.plan.row_of] = self.y
+        return out
+
     def _step_of_row(self) -> FloatArray:
         return np.repeat(self.step, np.diff(self.plan.row_start))
 
@@ -102,7 +108,10 @@ def fresh_state(model: HingeLossMRF, step: float | None, plan: AdmmPlan | None =
     """Every variable in the middle, no multipliers, and a step that is about the force of a hinge."""
     plan = plan_admm(model) if plan is None else plan
     n, m = plan.variables.size, plan.const.size
-    steps = _usual_steps(plan, model) if step is None else np.full(plan.n_blocks, float(step))
+    if step is None:
+        steps = usual_steps(plan.blocks, plan.ptr, plan.coef, plan.kind, plan.row_of, model.weight)
+    else:
+        steps = np.full(plan.n_blocks, float(step))
     return AdmmState(plan, np.full(n, MIDDLE), np.full(n, MIDDLE), np.zeros(m), np.full(n, MIDDLE), np.zeros(m), steps)
 
 
@@ -117,22 +126,3 @@ def carried_state(model: HingeLossMRF, earlier: AdmmState, rows: tuple[Any, ...]
     work = np.empty(plan.variables.size)
     consensus_blocks(plan.blocks, rows, plan.degree, state.arrays, work, state.step)
     return state
-
-
-def _usual_steps(plan: AdmmPlan, model: HingeLossMRF) -> FloatArray:
-    """Per block, the mean over its hinges of the weight times the size of a coefficient.
-
-    A hinge pulls a copy with about this force, and a copy moves by about one; the step is the ratio of the two.
-    Weights of another scale change it by that scale, and ADMM takes the same way.
-    """
-    hinges = np.flatnonzero(plan.kind < INEQUALITY)
-    if hinges.size == 0:
-        return np.ones(plan.n_blocks)
-    starts = plan.ptr.astype(np.int64)
-    squares = np.add.reduceat(plan.coef**2, starts[:-1])
-    force = model.weight[plan.row_of[hinges]] * np.sqrt(squares / np.diff(starts))[hinges]
-    block = np.searchsorted(plan.row_start, hinges, side="right") - 1
-    totals = np.bincount(block, weights=force, minlength=plan.n_blocks)
-    counts = np.bincount(block, minlength=plan.n_blocks)
-    steps: FloatArray = np.where(totals > 0.0, totals / np.maximum(counts, 1), 1.0)
-    return steps

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intarsia._kernels.linear_rows import hinge_features
+from intarsia._kernels.linear_rows import hinge_features, hinge_objective
 from intarsia._validation import FloatArray, as_float_array, as_int_array, check_number, frozen, read_only
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.linear_rows import Index32, LinearRows
@@ -113,8 +113,10 @@ class HingeLossMRF:
         >>> HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 3.0, 1).objective([0.5])
         1.5
         """
-        excess = np.maximum(self.terms.values(self._point(x)), 0.0)
-        return float(self.weight @ np.where(self.power == 2, excess * excess, excess))
+        rows = self.terms
+        return float(
+            hinge_objective(rows.ptr, rows.idx, rows.coef, rows.const, self.weight, self.power, self._point(x))
+        )
 
     def features(self, x: ArrayLike) -> FloatArray:
         """Sum of `max(0, l)^p` over the terms of each group; the objective is the groups' weights times these.
