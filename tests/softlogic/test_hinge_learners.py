@@ -71,7 +71,7 @@ def exact(problem, weights, ridge):
 
 @pytest.mark.parametrize("name", hinge_learner_names())
 def test_a_rule_that_the_labels_keep_gains_weight(name):
-    learner = hinge_learner_class(name)()
+    learner = hinge_learner_class(name)(ridge=1e-4)
     if learner.takes_latent:
         rows, group = LinearRows([0, 1, 2, 4], [0, 0, 1, 0], [-1.0, 1.0, 1.0, -1.0], [1.0, 0.0, 0.0]), [0, 1, 2]
         model, labels = HingeLossMRF(2, rows, 1.0, 2, term_group=group), [1.0, NAN]
@@ -164,6 +164,21 @@ def test_history_counts_iterations_of_both_problems():
     rare = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=7, record_every=3)).fit(model, labels)
     np.testing.assert_array_equal(rare.history["updates"], [0, 3, 6, 7])
     np.testing.assert_array_equal(rare.weights, one.weights)
+
+
+def test_inference_to_convergence_counts_passes_over_all_blocks():
+    # A chain of five hundred and one variable by itself, which do not take the same number of iterations.
+    n = 500
+    rows = np.zeros((n, n + 1))
+    rows[np.arange(n - 1), np.arange(n - 1)], rows[np.arange(n - 1), np.arange(1, n)] = 1.0, -1.0
+    rows[n - 1, n] = 1.0
+    model = HingeLossMRF(n + 1, LinearRows.from_scipy(rows, np.zeros(n)), 1.0, 2, term_group=[0] * n)
+    labels = np.concatenate([(np.arange(n) < 2).astype(float), [1.0]])
+    problem = PairedProblem.of(model, labels, EntropyPair())
+    found = ConsensusADMM().solve(problem.weighted(problem.free, np.ones(1)))
+    assert 0 < found.n_passes < found.n_iter
+    learner = PrimalSubgradient(steps=ProjectedSubgradient(max_iter=1), inference=ConsensusADMM())
+    assert learner.fit(model, labels).n_admm_iter == int(np.ceil(found.n_passes))
 
 
 def test_the_mean_of_the_weights_is_returned_if_asked():

@@ -36,6 +36,9 @@ EXPERIMENTS = (
     "chunking",
     "citations",
     "ocr",
+    "groups",
+    "trust",
+    "faces",
 )
 
 

@@ -39,6 +39,8 @@ class HingeResult:
         Where the iterations ended, for `warm_start` and for learners.
     note : str
         Anything else worth knowing; at INFEASIBLE, which constraints contradict each other.
+    n_passes : float
+        Iterations as passes over all rows: blocks that were done earlier count for less. At most `n_iter`.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class HingeResult:
     history: dict[str, FloatArray] = field(default_factory=dict)
     seconds: float = 0.0
     note: str = ""
+    n_passes: float = 0.0
 
     @property
     def converged(self) -> bool:
