@@ -60,7 +60,6 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         step_size=_STEP,
         budget=4500 if quick else 10000,
         score_name="variance explained",
-        unit="share",
         adagrad=True,
         warm_up=10,
         n_points=10 if quick else 30,
@@ -70,7 +69,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         "full",
         f"paired-dual, N = 1, {side}x{side}",
         {"variance explained": None, "mean squared error": None},
-        "grey levels squared",
+        "value",
         partial(_full, halves, side, 100 if quick else 500),
         significant=4,
     )

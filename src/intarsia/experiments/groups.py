@@ -71,7 +71,6 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         step_size=_STEP,
         budget=4500 if quick else 10000,
         score_name="AuPR",
-        unit="AuPR",
         n_points=12 if quick else 30,
     )
     tasks = [*method_tasks(comparison), Task("karate", "karate club", {"accuracy": None}, "share", karate)]

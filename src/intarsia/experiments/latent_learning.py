@@ -38,6 +38,8 @@ METHODS = {
     "naive": "naive interleaving, N = 1",
 }
 BASELINES = ("primal", "em")
+# Of the worst fold: iterations over those that the best of EM and primal took, and the score less theirs.
+_SHARE, _GAIN = "share of iterations", "gain in score"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ class Comparison:
         K of paired-dual learning.
     n_points : int
         Rows of each curve at which the objective and the score are computed, about evenly in the logarithm.
-    score_name, unit : str
+    score_name : str
         What the score is.
     record_every : dict of int
         Updates between rows kept, by method; 1 where none is given.
@@ -94,7 +96,6 @@ class Comparison:
     step_size: float
     budget: int
     score_name: str
-    unit: str
     adagrad: bool = False
     warm_up: int = 0
     n_points: int = 30
@@ -159,13 +160,13 @@ def method_tasks(comparison: Comparison) -> list[Task]:
     """A task for each method, and one that compares them once they are done."""
     names = ("objective", comparison.score_name)
     tasks = [
-        Task(key, label, dict.fromkeys(names), comparison.unit, partial(run_method, comparison, key), significant=4)
+        Task(key, label, dict.fromkeys(names), "value", partial(run_method, comparison, key), significant=4)
         for key, label in METHODS.items()
     ]
-    figures = ("share of their iterations, worst fold", f"{comparison.score_name} less theirs, worst fold")
+    figures = (_SHARE, _GAIN)
     for key in ("paired_1", "paired_10", "naive"):
         run = partial(compare, comparison, key)
-        label = f"{METHODS[key]} at 1.01 of the best of the others"
+        label = f"{METHODS[key]}, to 1.01 of the best of EM and primal"
         tasks.append(Task(f"bar-{key}", label, dict.fromkeys(figures), "ratio", run))
     return tasks
 
@@ -232,8 +233,8 @@ def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         shares.append(share)
         gains.append(gain)
     values = {
-        "share of their iterations, worst fold": max(shares),
-        f"{comparison.score_name} less theirs, worst fold": min(gains),
+        _SHARE: max(shares),
+        _GAIN: min(gains),
     }
     updates = {name: found[name].settings["updates"] for name in wanted}
     return Finding(values, comparison.n_folds, {}, {"shares": shares, "score_gains": gains, "updates": updates})

@@ -77,7 +77,6 @@ def trust(quick: bool = False, data: Path | None = None) -> Experiment:
         step_size=_STEP,
         budget=4000 if quick else 10000,
         score_name="AuPR of distrust",
-        unit="AuPR",
         n_points=12 if quick else 30,
     )
     return Experiment(
