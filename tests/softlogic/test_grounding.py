@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.oracles.naive_grounding import FREE, Data, rows_of
 
 from intarsia.exceptions import InvalidInputError
+from intarsia.experiments.measurement import in_fresh_process
 from intarsia.softlogic import LinearRows, Program, ground, grounding_joins, grounding_sums, read_psl, read_rule
 from intarsia.softlogic.ground_rows import distinct
 
@@ -290,6 +291,19 @@ def test_simple_acquaintances_as_conformance_has_it(data, conformance):
     assert [[r.n_groundings, r.n_terms] for r in soft] == counts
     assert found.mrf.n_constraints == expected["equality_constraints_with_a_target"]
     assert found.mrf.n_variables == expected["n_targets"]
+
+
+def test_long_joins_do_not_draw_on_stdout():
+    # In a process whose main program is no file, which DuckDB takes for a conversation.
+    found = in_fresh_process(
+        "import json\n"
+        "from intarsia.softlogic import Program\n"
+        "from intarsia.softlogic.grounding_database import GroundingDatabase\n"
+        "with GroundingDatabase(Program()) as database:\n"
+        "    bar = database.fetch(\"SELECT current_setting('enable_progress_bar') AS bar\")['bar']\n"
+        "print(json.dumps({'bar': bool(bar[0])}))"
+    )
+    assert found == {"bar": False}
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

@@ -46,6 +46,8 @@ class GroundingDatabase:
         self.values: FloatArray = np.concatenate([np.empty(0), *(rows.values for rows in observed)])
         # One thread: the order of the rows, and so of the ground terms, is the same in every run.
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
+        # Where nobody's file is the main program, DuckDB would draw a bar on stdout during long joins.
+        self._connection.execute("SET enable_progress_bar = false")
         self._table: dict[str, str] = {}
         self.n_rows: dict[str, int] = {}
         self._ranked = False
