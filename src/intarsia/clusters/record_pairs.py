@@ -75,15 +75,15 @@ class RecordPairs:
         >>> records.find(["b"], "must_link")
         array([1])
         """
-        found = np.empty(len(ids), dtype=np.int64)
-        for k, given in enumerate(ids):
-            name = given.item() if hasattr(given, "item") else given
-            if name not in self._row_of:
-                raise InvalidInputError(
-                    f"{where}, row {k}: there is no record {name!r}. Name records of the table, by their ids."
-                )
-            found[k] = self.record_of[self._row_of[name]]
-        return found
+        names = [given.item() if hasattr(given, "item") else given for given in ids]
+        rows = np.array([self._row_of.get(name, -1) for name in names], dtype=np.int64)
+        unknown = np.flatnonzero(rows < 0)
+        if unknown.size:
+            k = int(unknown[0])
+            raise InvalidInputError(
+                f"{where}, row {k}: there is no record {names[k]!r}. Name records of the table, by their ids."
+            )
+        return self.record_of[rows]
 
     @cached_property
     def _row_of(self) -> dict[Any, int]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from intarsia._validation import check_choice
 from intarsia.exceptions import InvalidInputError
 
@@ -58,7 +60,7 @@ def read_table(records: Any, where: str) -> Table:
     if isinstance(records, Table):
         return records
     if isinstance(records, Mapping):
-        columns = {str(name): [_present(value) for value in values] for name, values in records.items()}
+        columns = {str(name): _column(values) for name, values in records.items()}
     elif isinstance(records, Sequence) and all(isinstance(row, Mapping) for row in records):
         names = list(dict.fromkeys(str(name) for row in records for name in row))
         columns = {name: [_present(row.get(name)) for row in records] for name in names}
@@ -94,6 +96,14 @@ def _frame_columns(records: Any, where: str) -> dict[str, list[Any]]:
             None if absent else _present(value) for value, absent in zip(values, missing, strict=True)
         ]
     return columns
+
+
+def _column(values: Iterable[Any]) -> list[Any]:
+    """Values with None for what stands for nothing; numbers of an array, as millions of edges come, all at once."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biu":
+        plain: list[Any] = values.tolist()
+        return plain
+    return [_present(value) for value in values]
 
 
 def _present(value: Any) -> Any:
