@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 WORKERS ?= 2
-BENCH ?= inference learning sequences collective map softlogic
+BENCH ?= inference learning sequences collective map softlogic clusters
 ARGS ?=
 
 help: ## list the targets

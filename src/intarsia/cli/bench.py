@@ -17,6 +17,7 @@ _BENCHMARKS = {
     "collective": "bench_collective",
     "map": "bench_map",
     "softlogic": "bench_softlogic",
+    "clusters": "bench_clusters",
 }
 
 
@@ -24,7 +25,8 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="What to measure: inference, learning, sequences, collective, map or softlogic.", show_default=False
+            help="What to measure: inference, learning, sequences, collective, map, softlogic or clusters.",
+            show_default=False,
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
