@@ -19,8 +19,10 @@ def test_without_peers(monkeypatch):
     monkeypatch.setattr(
         bench, "in_fresh_process", lambda code: {"seconds": 2.0, "bytes": 150.0, "iterations": 100, "terms": 1000}
     )
+    monkeypatch.setattr(bench, "psl_rows", lambda repeats, tell: [{"workload": f"{repeats} of PSL"}])
     lines = []
-    rows = bench.bench_softlogic(repeats=1, report=lines.append)
+    *rows, beside_psl = bench.bench_softlogic(repeats=1, report=lines.append)
+    assert beside_psl == {"workload": "1 of PSL"}
     assert len(rows) == 4
     assert lines[0] == "w5_small"
     for row in rows:

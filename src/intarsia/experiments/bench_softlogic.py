@@ -1,4 +1,4 @@
-"""`intarsia bench softlogic`: the most probable state of hinge-loss MRFs beside OSQP and SCS, in one run.
+"""`intarsia bench softlogic`: the most probable state of hinge-loss MRFs beside OSQP, SCS and PSL, in one run.
 
 The optimum is bracketed by a long run of ours: its objective, and the value of the Lagrangian dual at its multipliers,
 which is computed here anew, by sparse matrices. Distances are from the dual's value, so that they are never too small.
@@ -17,6 +17,7 @@ import numpy as np
 
 from intarsia._validation import check_number
 from intarsia.exceptions import InvalidInputError
+from intarsia.experiments.bench_psl import psl_rows
 from intarsia.experiments.measurement import (
     Report,
     Row,
@@ -58,7 +59,7 @@ def time_limit() -> float:
 
 
 def bench_softlogic(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
-    """Rows of `intarsia bench softlogic`; OSQP and SCS take minutes and are run once.
+    """Rows of `intarsia bench softlogic`; OSQP, SCS and PSL take minutes and are run once on the larger models.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
     Seconds beside a peer are those of the processor (one thread), so that a busy machine favours nobody; the large
@@ -79,7 +80,8 @@ def bench_softlogic(repeats: int = 5, *, report: Report | None = None) -> list[R
     tell("w5_big")
     rows.append(_large(hinge_workload("w5_big"), repeats))
     tell(f"growth to {_GROWTH[1]:,} terms")
-    return [*rows, _growth()]
+    rows.append(_growth())
+    return rows + psl_rows(repeats, tell)
 
 
 def proven_bound(model: HingeLossMRF, state: AdmmState) -> float:
