@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from intarsia._validation import FloatArray
 from intarsia.datasets import load_epinions, load_simple_acquaintances
+from intarsia.experiments.trust import BALANCE
 from intarsia.softlogic import HingeLossMRF
 
 _VARIABLES = "ABC"
@@ -74,16 +74,12 @@ def acquaintances_program(data: str | os.PathLike[str] | None = None) -> Program
 
 
 def trust_program(data: str | os.PathLike[str] | None = None) -> ProgramFiles:
-    """Structural balance among users of Epinions (Huang2013): 20 rules, an eighth of the statements asked for.
-
-    A's word on C agrees with the words between A and B and between B and C, in the four ways their arrows may point and
-    with both signs; trust is returned; all are drawn to the average.
-    """
+    """Structural balance among users of Epinions (Huang2013): 20 rules, an eighth of the statements asked for."""
     network = load_epinions(data)
     others = network.pairs[:, 0] != network.pairs[:, 1]
     pairs, said = network.pairs[others], network.trust[others].astype(np.float64)
     asked = np.random.default_rng(0).permutation(len(pairs)) % 8 == 0
-    program = ProgramFiles(list(balance_rules()))
+    program = ProgramFiles([rule.replace("w:", "1:", 1) for rule in BALANCE])
     program.add("Knows", "observations", pairs.tolist())
     program.add("Average", "observations", [("all",)], said[~asked].mean(keepdims=True))
     program.add("Trusts", "observations", pairs[~asked].tolist(), said[~asked])
@@ -92,28 +88,6 @@ def trust_program(data: str | os.PathLike[str] | None = None) -> ProgramFiles:
     for evaluator in ("DiscreteEvaluator", "ContinuousEvaluator"):
         program.evaluate("Trusts", evaluator)
     return program
-
-
-def balance_rules() -> Iterable[str]:
-    """The rules of `trust_program`.
-
-    Examples
-    --------
-    >>> rules = list(balance_rules())
-    >>> len(rules)
-    20
-    >>> rules[1]
-    '1: Knows(A, B) & Knows(B, C) & Knows(A, C) & Trusts(A, B) & !Trusts(B, C) -> !Trusts(A, C) ^2'
-    """
-    for one, two in itertools.product(("A, B", "B, A"), ("B, C", "C, B")):
-        for a, b in itertools.product(("", "!"), repeat=2):
-            c = "" if a == b else "!"
-            known = f"Knows({one}) & Knows({two}) & Knows(A, C)"
-            yield f"1: {known} & {a}Trusts({one}) & {b}Trusts({two}) -> {c}Trusts(A, C) ^2"
-    yield "1: Knows(A, B) & Knows(B, A) & Trusts(A, B) -> Trusts(B, A) ^2"
-    yield "1: Knows(A, B) & Knows(B, A) & !Trusts(A, B) -> !Trusts(B, A) ^2"
-    yield "1: Knows(A, B) & Average('all') -> Trusts(A, B) ^2"
-    yield "1: Knows(A, B) & Trusts(A, B) -> Average('all') ^2"
 
 
 def members_program(n_groups: int, group_size: int, n_people: int, seed: int = 504) -> ProgramFiles:

@@ -24,19 +24,22 @@ from intarsia.softlogic.conditioning import condition
 _SIGNS = ((True, True, True), (True, False, False), (False, True, False), (False, False, True))
 
 # Balance of triads (Huang2013): A's word on C agrees with the words between A and B and between B and C, in the four
-# ways their arrows may point and with both signs; the last six are ours for the latent attributes.
+# ways their arrows may point and with both signs; the last six of all are ours for the latent attributes.
 _WAYS = (("A, B", "B, C"), ("A, B", "C, B"), ("B, A", "B, C"), ("B, A", "C, B"))
+BALANCE = (
+    *(
+        f"w: Knows({one}) & Knows({two}) & Knows(A, C) & {a}Trusts({one}) & {b}Trusts({two}) -> {c}Trusts(A, C) ^2"
+        for one, two in _WAYS
+        for a, b, c in (["" if sign else "!" for sign in signs] for signs in _SIGNS)
+    ),
+    "w: Knows(A, B) & Knows(B, A) & Trusts(A, B) -> Trusts(B, A) ^2",
+    "w: Knows(A, B) & Knows(B, A) & !Trusts(A, B) -> !Trusts(B, A) ^2",
+    "w: Knows(A, B) & Average('all') -> Trusts(A, B) ^2",
+    "w: Knows(A, B) & Trusts(A, B) -> Average('all') ^2",
+)
 RULES = "\n".join(
     [
-        *(
-            f"w: Knows({one}) & Knows({two}) & Knows(A, C) & {a}Trusts({one}) & {b}Trusts({two}) -> {c}Trusts(A, C) ^2"
-            for one, two in _WAYS
-            for a, b, c in (["" if sign else "!" for sign in signs] for signs in _SIGNS)
-        ),
-        "w: Knows(A, B) & Knows(B, A) & Trusts(A, B) -> Trusts(B, A) ^2",
-        "w: Knows(A, B) & Knows(B, A) & !Trusts(A, B) -> !Trusts(B, A) ^2",
-        "w: Knows(A, B) & Average('all') -> Trusts(A, B) ^2",
-        "w: Knows(A, B) & Trusts(A, B) -> Average('all') ^2",
+        *BALANCE,
         "w: Knows(A, B) & Trusting(A) -> Trusts(A, B) ^2",
         "w: Knows(A, B) & Trusts(A, B) -> Trusting(A) ^2",
         "w: Knows(A, B) & Trustworthy(B) -> Trusts(A, B) ^2",
