@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intarsia._kernels.hinge_sums import sum_hinges
 from intarsia._validation import FloatArray, IntArray, frozen, read_only
 from intarsia.softlogic.conditioning import check_values, condition
 from intarsia.softlogic.entropy_surrogate import EntropySurrogate, SurrogateTerms
@@ -135,9 +136,8 @@ class PairedProblem:
 
     def features(self, side: Side, values: FloatArray) -> FloatArray:
         """Features by weight, from the value of every term's linear function (at whatever copies of the variables)."""
-        excess = np.maximum(values, 0.0)
-        reached = np.where(side.model.power == 2, excess * excess, excess)
-        summed = np.bincount(side.model.term_group, weights=reached, minlength=side.model.n_groups)  # type: ignore[arg-type]
+        summed = np.zeros(side.model.n_groups)
+        sum_hinges(read_only(values), side.model.power, side.model.term_group, summed)
         return np.asarray(summed[: self.n_weights] + side.fixed)
 
     def gradient(self, weights: FloatArray, clamped: FloatArray, free: FloatArray, ridge: float) -> FloatArray:
