@@ -314,7 +314,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     for word, make in _TABLES.items():
         if f"{{{{ {word} }}}}" in markdown:
             markdown = markdown.replace(f"{{{{ {word} }}}}", make())
-    markdown = re.sub(r"\{\{ results (\w+) \}\}", lambda match: results(match[1], to_root), markdown)
+    markdown = re.sub(r"\{\{ results ([\w-]+) \}\}", lambda match: results(match[1], to_root), markdown)
     markdown = re.sub(r"\{\{ bench (\w+) \}\}", lambda match: bench(match[1]), markdown)
     return re.sub(r"\{\{ abilities (\w+) \}\}", lambda match: abilities(match[1]), markdown)
 

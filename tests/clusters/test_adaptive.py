@@ -186,12 +186,71 @@ def test_the_wrong_cluster_is_found():
         AdaptiveSplitMerge(beta=1.0, n_samples=100, max_iter=10, allocation="sequential"),
         np.random.default_rng(0),
     )
-    learned, _ = proposer.learn(world, world.performance_change, proposer.initial(world), rng, np.ones(3))
+    learned, _, _ = proposer.learn(world, proposer.initial(world), rng, model=np.ones(3))
     choices = choices_of(world)
     chance = np.exp(choices.log_probabilities(learned)[0])[
         choices.splits == world.partition.cluster_of(int(np.argmax(labels == 0)))
     ]
     assert chance[0] > 3.0 / choices.splits.size
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_values_of_chosen_moves(sequential):
+    """Compiled values of choices are those of the moves; what constraints forbid is worth -inf."""
+    links = link_constraints(7, must_link=[[0, 1]], cannot_link=[[2, 3]])
+    truth = [0, 0, 0, 1, 1, 1, 2]
+    world = small_world(n=7, share=1.0, constraints=links, start=[0, 0, 1, 2, 2, 2, 0], truth=truth)
+    theta, rng = np.array([0.5, -1.0, 0.0]), np.random.default_rng(0)
+    proposer, choices = AdaptiveSplitMerge(allocation="sequential" if sequential else "random"), choices_of(world)
+    kernel = proposer._kernel_proposer(world, theta)
+    for k in range(choices.splits.size + len(choices.merges)):
+        before = world.labels.tolist()
+        for score in (None, theta):
+            values, move = world.try_choices(choices, np.array([k]), rng, sequential, kernel, score)
+            if move is None:
+                pair = choices.merges[k - choices.splits.size]
+                assert sorted(before[int(world.partition.members(int(slot))[0])] for slot in pair) == [1, 2]
+                assert values[0] == -np.inf
+                continue
+            expected = world.performance_change(move) if score is None else world.score_change(move, theta)
+            assert values[0] == pytest.approx(expected)
+            world.apply(move)
+            links.check(world.labels, "here")
+            if k < choices.splits.size:
+                assert world.partition.n_clusters == 4
+            world.undo()
+    values, move = world.try_choices(choices, np.repeat(np.arange(5), 20), rng, sequential, kernel, theta)
+    assert world.score_change(move, theta) == pytest.approx(values.max())
+
+
+def test_a_metric_of_ones_own_gives_the_same_proposals():
+    def f1(truth, labels):
+        together, true = (given[:, None] == given for given in (labels, truth))
+        both = np.triu(together & true, 1).sum()
+        return 2.0 * both / (np.triu(together, 1).sum() + np.triu(true, 1).sum())
+
+    proposer, found = AdaptiveSplitMerge(max_iter=2, n_samples=20), []
+    for metric in ("pairwise_f1", f1):
+        world = document(n=8, n_entities=3, noise=0.3)
+        world = ClusterWorld(world.pairs, PLAIN, truth=world.truth, metric=metric)
+        # from single records there are merges alone, so that both ways use the same random numbers
+        learned, _, value = proposer.learn(world, proposer.initial(world), np.random.default_rng(0))
+        found.append((value, learned.merge))
+    assert found[0][0] == pytest.approx(found[1][0])
+    assert found[0][1].shape == found[1][1].shape
+
+
+def test_each_learning_begins_at_0():
+    """Parameters that went on for ever would collapse to a few moves."""
+    proposer, found = AdaptiveSplitMerge(max_iter=1, learn_every=1), []
+    for kept in (None, 100.0):
+        world = document(n=6, n_entities=2, noise=0.0)
+        if kept is not None:
+            start = proposer.initial(world)
+            world.memory[id(proposer)] = (ProposalWeights(start.split + kept, start.merge + kept, 0.5), 1)
+        proposer.propose(world, np.random.default_rng(0))
+        found.append(world.memory[id(proposer)][0].merge)
+    np.testing.assert_array_equal(*found)
 
 
 def test_share_of_splits_is_learned():
@@ -201,9 +260,9 @@ def test_share_of_splits_is_learned():
     world.reset(np.zeros(world.n_sites))
     apart = [j for j in range(world.n_sites) if world.truth[j] != world.truth[0]]
     world.reset([int(j in apart) for j in range(world.n_sites)])  # what is left are splits
-    learned, _ = proposer.learn(world, world.performance_change, proposer.initial(world), rng)
+    learned, _, _ = proposer.learn(world, proposer.initial(world), rng)
     assert learned.beta > 0.6
-    fixed, _ = AdaptiveSplitMerge(max_iter=5).learn(world, world.performance_change, proposer.initial(world), rng)
+    fixed, _, _ = AdaptiveSplitMerge(max_iter=5).learn(world, proposer.initial(world), rng)
     assert fixed.beta == 0.5
 
 

@@ -628,6 +628,58 @@ def propose(rng, world, state, proposer):
 
 
 @kernel
+def _two_atoms(rng, slot, world, state):
+    """A record of each of two different atoms of a cluster."""
+    lists, r, m = state.lists, state.part[HEAD, slot], 0
+    while r >= 0:
+        if world.rows[ATOM_IDX, world.rows[ATOM_PTR, world.rows[ATOM, r]]] == r:
+            lists[REST, m] = r
+            m += 1
+        r = state.part[AFTER, r]
+    i = int(rng.random() * m)
+    j = int(rng.random() * (m - 1))
+    return lists[REST, i], lists[REST, j + int(j >= i)]
+
+
+@kernel
+def try_choices(rng, chosen, splits, merges, sequential, values, best, by_score, weights, metric, constants, *parts):
+    """Values of chosen splits, each divided at random, and, from their number on, of merges; -inf where not allowed.
+
+    A value is the change of the score, or of the metric. The records of the best move are left in `best`; returned are
+    their number and the cluster they go to.
+    """
+    world, state, proposer = parts
+    part, lists = state.part, state.lists
+    highest, n_best, best_target = -np.inf, 0, -1
+    for t in range(chosen.shape[0]):
+        k, target = chosen[t], -1
+        if k < splits.shape[0]:
+            i, j = _two_atoms(rng, splits[k], world, state)
+            m = allocate(rng, i, j, sequential, world, state, proposer)[1]
+        else:
+            a, b = merges[k - splits.shape[0], 0], merges[k - splits.shape[0], 1]
+            small = a if part[SIZES, a] <= part[SIZES, b] else b
+            target = a + b - small
+            m = collect(small, lists, MOVED, 0, part)
+        values[t] = -np.inf
+        if is_allowed(m, target, world, state):
+            evaluate(m, target, world, state)
+            if by_score:
+                values[t] = _gain(weights, state)
+            else:
+                now, then = (
+                    measure(state.totals, NOW, metric, constants),
+                    measure(state.totals, THEN, metric, constants),
+                )
+                values[t] = then - now
+            if values[t] > highest:
+                highest, n_best, best_target = values[t], m, target
+                for q in range(m):
+                    best[q] = lists[MOVED, q]
+    return n_best, best_target
+
+
+@kernel
 def log_ratio_of_atom(m, b, world, state, proposer):
     """Log backward/forward probability of moving one atom, after `evaluate`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,14 @@ from sklearn.base import BaseEstimator
 from intarsia._kernels import partition as kernels
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.clusters.choices import Choices, ProposalWeights, choices_of, log_softmax
+from intarsia.clusters.metric import PartitionMetric
 from intarsia.clusters.partition import Move
 from intarsia.clusters.proposers import SplitMerge
 
 if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
 
-Value = Callable[[Move], float]
+_INNER_ITER = 20  # of L-BFGS: it begins near its end, and only a part of the way is gone
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,8 @@ class AdaptiveSplitMerge(BaseEstimator):  # type: ignore[misc]
     maximum of the pair features inside and between (see `Choices`). The cross-entropy method (Algorithm 2) fits
     :math:`\lambda`: draw `n_samples` moves from the present clustering, keep the `top` share by value, maximise their
     log-probability (concave, since a move tells whether it is a split or a merge; L-BFGS with the exact gradient), go a
-    part `smoothing` of the way, and again. :math:`\lambda` is kept from one jump to the next. Choose it for documents
-    of up to some hundreds of records; each round costs the features of all candidate pairs.
+    part `smoothing` of the way, and again. :math:`\lambda` is kept until the proposer learns again, from 0. Choose it
+    for documents of up to some hundreds of records; each round costs the features of all candidate pairs.
 
     With even allocation the best splits drawn are often those of the smallest clusters, which do least harm; sequential
     allocation divides a wrong cluster well, and so lets the proposer learn which one is wrong.
@@ -99,9 +99,8 @@ class AdaptiveSplitMerge(BaseEstimator):  # type: ignore[misc]
     >>> likeness = np.where(np.eye(2).repeat(2, 0).repeat(2, 1) > 0, 1.0, -1.0)
     >>> world = ClusterWorld(dense_pair_features(likeness), ClusterModel(absent=False))
     >>> proposer = AdaptiveSplitMerge()
-    >>> value = lambda move: world.score_change(move, [1.0])
-    >>> learned, best = proposer.learn(world, value, proposer.initial(world), np.random.default_rng(0))
-    >>> value(best), bool(learned.merge[0] > 0)
+    >>> learned, _, value = proposer.learn(world, proposer.initial(world), np.random.default_rng(0), np.ones(1))
+    >>> value, bool(learned.merge[0] > 0)
     (1.0, True)
     """
 
@@ -161,11 +160,7 @@ class AdaptiveSplitMerge(BaseEstimator):  # type: ignore[misc]
         model: FloatArray | None = None,
     ) -> list[Draw]:
         """Moves from the present clustering; `model` are the weights that allocate sequentially."""
-        splits, merges = choices.log_probabilities(weights)
-        chances = np.exp(np.concatenate([splits, merges]))
-        if chances.size == 0:
-            return []
-        chosen = rng.choice(chances.size, size=size, p=chances / chances.sum())
+        chosen = self._choose(choices, weights, rng, size)
         kernel = self._kernel_proposer(world, model)
         n = choices.splits.size
         return [
@@ -178,75 +173,110 @@ class AdaptiveSplitMerge(BaseEstimator):  # type: ignore[misc]
     def learn(
         self,
         world: ClusterWorld,
-        value: Value,
         weights: ProposalWeights,
         rng: np.random.Generator,
+        score: FloatArray | None = None,
         model: FloatArray | None = None,
-    ) -> tuple[ProposalWeights, Move | None]:
-        """Fit the parameters to the present clustering (Algorithm 2); the best move drawn meanwhile comes with them."""
+    ) -> tuple[ProposalWeights, Move | None, float]:
+        """Fit the parameters to the present clustering (Algorithm 2); with the best move drawn meanwhile and its value.
+
+        The value of a move is what it adds to the score under the weights `score`, or, without them, to F.
+        """
         self.check_settings()
         choices = choices_of(world)
         best, best_value = None, -np.inf
         for _ in range(int(self.max_iter)):
-            drawn = [
-                d for d in self.draw(world, choices, weights, rng, int(self.n_samples), model) if d.move is not None
-            ]
-            if not drawn:
+            chosen, values, found = self._sample(world, choices, weights, rng, int(self.n_samples), score, model)
+            if found is None:
                 break
-            values = np.array([value(d.move) for d in drawn if d.move is not None])
-            top = int(np.argmax(values))
-            if values[top] > best_value:
-                best, best_value = drawn[top].move, float(values[top])
+            if values.max() > best_value:
+                best, best_value = found, float(values.max())
             if not self.adapt:
                 continue
-            kept = int(np.ceil(float(self.top) * len(drawn)))
+            possible = np.isfinite(values)
+            kept = int(np.ceil(float(self.top) * possible.sum()))
             threshold = np.sort(values)[-kept]  # Algorithm 2, line 7, read from the top
-            elite = [d for d, v in zip(drawn, values, strict=True) if v >= threshold]
-            fitted = self.fit(choices, elite, weights)
+            fitted = self.fit(choices, chosen[possible & (values >= threshold)], weights)
             moved = max(np.abs(fitted.split - weights.split).max(), np.abs(fitted.merge - weights.merge).max())
             weights = fitted
             if moved <= float(self.tol):
                 break
-        return weights, best
+        return weights, best, best_value
 
-    def fit(self, choices: Choices, elite: list[Draw], weights: ProposalWeights) -> ProposalWeights:
-        """Parameters a part of the way towards those under which the moves kept are most probable (Eq. 2)."""
-        alpha, n = float(self.smoothing), max(1, len(elite))
+    def fit(self, choices: Choices, elite: IntArray, weights: ProposalWeights) -> ProposalWeights:
+        """Parameters a part of the way towards those under which what was kept is most probable (Eq. 2).
+
+        `elite` numbers the splits, then the merges.
+        """
+        alpha, n, n_splits = float(self.smoothing), max(1, elite.size), choices.splits.size
+        counts = np.bincount(elite, minlength=n_splits + len(choices.merges)) / n
         found = {}
-        for name, split, features in (
-            ("split", True, choices.split_features),
-            ("merge", False, choices.merge_features),
+        for name, features, kept in (
+            ("split", choices.split_features, counts[:n_splits]),
+            ("merge", choices.merge_features, counts[n_splits:]),
         ):
             before: FloatArray = getattr(weights, name)
-            counts = np.bincount([d.choice for d in elite if d.split is split], minlength=features.shape[0]) / n
             found[name] = before
-            if counts.sum() > 0.0:
-                given = (features, counts, float(self.ridge))
-                best = minimize(cross_entropy, before, given, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
+            if kept.sum() > 0.0:
+                given = (features, kept, float(self.ridge))
+                best = minimize(
+                    cross_entropy, before, given, jac=True, method="L-BFGS-B", options={"maxiter": _INNER_ITER}
+                ).x
                 found[name] = alpha * best + (1.0 - alpha) * before
         beta = weights.beta
         if self.learn_beta and choices.splits.size and choices.merges.size:
-            share = sum(d.split for d in elite) / n
-            beta = float(np.clip(alpha * share + (1.0 - alpha) * beta, 0.05, 0.95))
+            beta = float(np.clip(alpha * counts[:n_splits].sum() + (1.0 - alpha) * beta, 0.05, 0.95))
         return replace(weights, **found, beta=beta)
 
     def propose(
-        self, world: ClusterWorld, value: Value, rng: np.random.Generator, model: FloatArray | None = None
-    ) -> Move | None:
-        """The best of the moves drawn for a jump; every `learn_every` jumps the parameters are learned first.
+        self,
+        world: ClusterWorld,
+        rng: np.random.Generator,
+        score: FloatArray | None = None,
+        model: FloatArray | None = None,
+    ) -> tuple[Move | None, float]:
+        """The best of the moves drawn for a jump, and its value; every `learn_every` jumps the parameters are learned.
 
         Parameters and the number of jumps are kept in `world.memory`.
         """
         self.check_settings()
         weights, jumps = world.memory.get(id(self), (self.initial(world), 0))
         if jumps % int(self.learn_every) == 0:
-            weights, best = self.learn(world, value, weights, rng, model)
+            # Algorithm 2 begins at 0. Parameters that went on from the last time would draw ever fewer of the moves.
+            weights, best, value = self.learn(world, self.initial(world), rng, score, model)
         else:
-            drawn = self.draw(world, choices_of(world), weights, rng, int(self.n_draws), model)
-            moves = [d.move for d in drawn if d.move is not None]
-            best = max(moves, key=value, default=None)
+            drawn = self._sample(world, choices_of(world), weights, rng, int(self.n_draws), score, model)
+            best, value = drawn[2], float(drawn[1].max(initial=-np.inf))
         world.memory[id(self)] = (weights, jumps + 1)
-        return best
+        return best, value
+
+    def _sample(
+        self,
+        world: ClusterWorld,
+        choices: Choices,
+        weights: ProposalWeights,
+        rng: np.random.Generator,
+        size: int,
+        score: FloatArray | None,
+        model: FloatArray | None,
+    ) -> tuple[IntArray, FloatArray, Move | None]:
+        """Choices drawn, the values of the moves they led to (-inf: not allowed), and the best of these moves."""
+        if score is not None or not isinstance(world.metric, PartitionMetric):
+            chosen = self._choose(choices, weights, rng, size)
+            kernel = self._kernel_proposer(world, model)
+            return chosen, *world.try_choices(choices, chosen, rng, self.allocation == "sequential", kernel, score)
+        drawn = self.draw(world, choices, weights, rng, size, model)
+        chosen = np.array([d.choice + (0 if d.split else choices.splits.size) for d in drawn], dtype=np.int64)
+        values = np.array([-np.inf if d.move is None else world.performance_change(d.move) for d in drawn])
+        return chosen, values, drawn[int(np.argmax(values))].move if drawn else None
+
+    @staticmethod
+    def _choose(choices: Choices, weights: ProposalWeights, rng: np.random.Generator, size: int) -> IntArray:
+        """Numbers of splits, then of merges, drawn by the mixture."""
+        chances = np.exp(np.concatenate(choices.log_probabilities(weights)))
+        if chances.size == 0:
+            return np.zeros(0, dtype=np.int64)
+        return np.asarray(rng.choice(chances.size, size=size, p=chances / chances.sum()))
 
     def log_ratio(self, world: ClusterWorld, draw: Draw, choices: Choices, weights: ProposalWeights) -> float:
         """Log backward over forward probability of a drawn move, the parameters held fixed: for Metropolis-Hastings."""

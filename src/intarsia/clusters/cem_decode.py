@@ -25,7 +25,7 @@ class CEMDecode(Decoder):
     Parameters
     ----------
     proposer : AdaptiveSplitMerge, optional
-        The proposer; its parameters are kept from one step to the next.
+        The proposer; its parameters are kept until it learns again.
     max_jumps : int
         Most steps.
     patience : int
@@ -78,15 +78,13 @@ class CEMDecode(Decoder):
         check_number(self.patience, "CEMDecode: patience", low=1, integer=True)
         check_number(self.tol, "CEMDecode: tol", low=0.0, high=np.inf, open_high=True)
 
-        def value(move: Move) -> float:
-            if by == "performance":
-                return world.performance_change(move)
-            return world.score_change(move, np.zeros(world.n_weights) if weights is None else weights)
-
+        score = None
+        if by != "performance":
+            score = np.zeros(world.n_weights) if weights is None else weights
         idle = 0
         for _ in range(int(self.max_jumps)):
-            move = proposer.propose(world, value, rng, weights)
-            gains = move is not None and value(move) > float(self.tol)
+            move, value = proposer.propose(world, rng, score, weights)
+            gains = value > float(self.tol)
             if move is not None and gains:
                 world.apply(move)
             idle = 0 if gains else idle + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike
 from intarsia._kernels import partition as kernels
 from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
 from intarsia.clusters.adaptive import AdaptiveSplitMerge
+from intarsia.clusters.choices import Choices
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.metric import METRICS, FunctionMetric, MetricFunction, PartitionMetric, truth_constants
@@ -182,8 +182,7 @@ class ClusterWorld(RankingWorld):
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Move | None:
         """A move of the proposer that keeps the constraints, or None; adaptive ones learn by F where it is known."""
         if isinstance(self.proposer, AdaptiveSplitMerge):
-            value = partial(self.score_change, weights=weights) if self.truth is None else self.performance_change
-            return self.proposer.propose(self, value, rng, weights)
+            return self.proposer.propose(self, rng, weights if self.truth is None else None, weights)[0]
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         parts = (self._world, self._state)
         m, target, log_ratio, one_atom = kernels.propose(rng, *parts, proposer)
@@ -272,6 +271,30 @@ class ClusterWorld(RankingWorld):
         log_probability, m = kernels.allocate(rng, i, j, sequential, self._world, self._state, proposer)
         self._pending = None
         return float(log_probability), self._state.lists[kernels.MOVED, :m].copy()
+
+    def try_choices(
+        self,
+        choices: Choices,
+        chosen: IntArray,
+        rng: np.random.Generator,
+        sequential: bool,
+        proposer: kernels.Proposer,
+        score: FloatArray | None,
+    ) -> tuple[FloatArray, Move | None]:
+        """How much each chosen split, divided at random, or merge would bring, -inf where not allowed; the best move.
+
+        Splits come before merges. What counts is the score under these weights, or F where none are given, which must
+        be one of the built-in ones.
+        """
+        values, best = np.empty(chosen.size), np.empty(self.n_sites, dtype=np.int64)
+        weights = np.zeros(self.n_weights) if score is None else self.check_weights(score)
+        if score is None:
+            self._known_truth()
+        metric = kernels.PAIRWISE_F1 if isinstance(self.metric, PartitionMetric) else self.metric
+        self._pending = None
+        given = (rng, chosen, choices.splits, choices.merges, sequential, values, best, score is not None, weights)
+        m, target = kernels.try_choices(*given, metric, self._constants, self._world, self._state, proposer)
+        return values, Move(best[:m].copy(), int(target)) if m else None
 
     @contextmanager
     def proposing(self, proposer: SplitMerge) -> Iterator[None]:

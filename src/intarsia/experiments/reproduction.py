@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-# Each is a module of this folder with one function of the same name: (quick, data) -> Experiment.
+# Each is a module of this folder, `-` being `_`, with one function of the same name: (quick, data) -> Experiment.
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -39,6 +39,8 @@ EXPERIMENTS = (
     "groups",
     "trust",
     "faces",
+    "samplerank",
+    "wrong-cluster",
 )
 
 
@@ -139,7 +141,8 @@ def load_experiment(name: str, quick: bool = False, data: Path | None = None) ->
     'perturbation'
     """
     check_choice(name, EXPERIMENTS, "reproduce")
-    experiment: Experiment = getattr(import_module(f"intarsia.experiments.{name}"), name)(quick=quick, data=data)
+    module = name.replace("-", "_")
+    experiment: Experiment = getattr(import_module(f"intarsia.experiments.{module}"), module)(quick=quick, data=data)
     return experiment
 
 
