@@ -25,6 +25,7 @@ EXPECTED = {"name": ["Ann", None, None], "age": [3, 4, 5], "height": [1.5, None,
         lambda: pl.DataFrame(COLUMNS),
         lambda: [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)],
         lambda: {name: np.array(values, dtype=object) for name, values in COLUMNS.items()},
+        lambda: {**COLUMNS, "age": np.array([3, 4, 5], dtype=np.uint8), "height": np.array(COLUMNS["height"])},
     ],
 )
 def test_one_table_from_all(make):
@@ -32,6 +33,10 @@ def test_one_table_from_all(make):
     assert table.columns == EXPECTED
     assert table.n_rows == 3
     assert read_table(table, "fit") is table
+
+
+def test_whole_numbers_of_an_array_are_plain_ones():
+    assert type(read_table({"id": np.array([1, 2])}, "fit").columns["id"][0]) is int
 
 
 def test_missing_of_pandas():
