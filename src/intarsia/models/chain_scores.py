@@ -120,7 +120,7 @@ class ChainLayout:
         number = np.full(self.n_features, -1)
         number[wide] = np.arange(wide.size)
         slot = np.flatnonzero(np.repeat(is_wide, n_pairs))
-        place = np.repeat(number[is_wide], n_pairs[is_wide]) * width + self.pair_label[slot]
+        place: IntArray = np.repeat(number[is_wide], n_pairs[is_wide]) * width + self.pair_label[slot].astype(np.int64)
         return Split(width, wide.size, number, slot, place)
 
     def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
