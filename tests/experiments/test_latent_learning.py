@@ -57,13 +57,14 @@ def test_the_bar():
     theirs = np.array([[0.0, 50.0, 100.0], [3.0, 1.0, 2.0], [0.1, 0.8, 0.9]])
     worse = np.array([[0.0, 100.0], [3.0, 2.5], [0.1, 0.2]])
     early = np.array([[0.0, 2.0, 8.0, 40.0], [3.0, 1.01, 0.9, 0.8], [0.1, 0.5, 0.79, 0.2]])
-    share, gain = reached(early, [worse, theirs])
+    share, there, later = reached(early, [worse, theirs])
     assert share == pytest.approx(2 / 50)
-    assert gain == pytest.approx(0.79 - 0.8)  # the score after a fifth of 50 iterations
+    assert there == pytest.approx(0.5 - 0.8)
+    assert later == pytest.approx(0.79 - 0.8)  # the score after a fifth of 50 iterations
     late = np.array([[0.0, 40.0], [3.0, 1.0], [0.1, 0.85]])
-    assert reached(late, [theirs]) == pytest.approx((0.8, 0.05))
+    assert reached(late, [theirs]) == pytest.approx((0.8, 0.05, 0.05))
     never = np.array([[0.0, 40.0], [3.0, 1.02], [0.1, 0.85]])
-    assert reached(never, [theirs]) == (np.inf, -np.inf)
+    assert reached(never, [theirs]) == (np.inf, -np.inf, -np.inf)
 
 
 def test_rows_are_spread_and_keep_both_ends():
