@@ -268,8 +268,8 @@ def reached(curve: FloatArray, baselines: Sequence[FloatArray]) -> tuple[float, 
         return float("inf"), float("-inf"), float("-inf")
     first = int(np.argmax(enough))
     judged = max(first, int(np.flatnonzero(curve[0] <= 0.2 * best[0, at])[-1]))
-    gains = (float(curve[2, row] - best[2, at]) for row in (first, judged))
-    return float(curve[0, first] / best[0, at]), *gains
+    there, later = (float(curve[2, row] - best[2, at]) for row in (first, judged))
+    return float(curve[0, first] / best[0, at]), there, later
 
 
 def draw_curves(found: dict[str, Finding], name: str, title: str, score_name: str) -> dict[str, Figure]:
