@@ -39,6 +39,7 @@ EXPERIMENTS = (
     "groups",
     "trust",
     "faces",
+    "entities",
     "samplerank",
     "wrong-cluster",
 )
