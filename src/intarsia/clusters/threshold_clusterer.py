@@ -22,9 +22,9 @@ from intarsia.clusters.tables import read_table
 class ThresholdClusterer(BaseEstimator):  # type: ignore[misc]
     """Connected components of the pairs whose log odds reach a threshold: the one that did best where it was learned.
 
-    Comparisons, candidate pairs and log odds are those of `EntityClusterer`, so that the two differ in nothing but how
-    pairs become entities: this is the bar it must pass. Components take every link at its word, and one wrong link
-    joins two entities.
+    Comparisons, blocking and logistic regression are those of `EntityClusterer`, and how pairs become entities is not:
+    this is the bar it must pass. Components take every link at its word, and one wrong link joins two entities. Rows
+    that are the same are records of their own here, so that blocking and regression count each of them.
 
     Parameters
     ----------
