@@ -25,9 +25,9 @@ _PASSAGES, _QUICK_PASSAGES, _QUICK_MOST = 30, 6, 40
 _PASSES = 3
 # What splits are chosen by while the proposer learns, and how they are divided.
 _WAYS = {
-    "truth-sequential": ("F as the signal, sequential division", True, "sequential"),
-    "truth-random": ("F as the signal, even division", True, "random"),
-    "score-sequential": ("learned score as the signal, sequential division", False, "sequential"),
+    "truth-sequential": ("by F, sequential division", True, "sequential"),
+    "truth-random": ("by F, even division", True, "random"),
+    "score-sequential": ("by learned score, sequential", False, "sequential"),
 }
 
 Prepared = Callable[[], tuple[list[Passage], FloatArray]]
