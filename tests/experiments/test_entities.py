@@ -50,6 +50,15 @@ def test_means_count_the_splits_above_components(tmp_path):
     assert tasks["cora-mean"].run(tmp_path / "none").values[entities.ABOVE] == 1.0
 
 
+def test_figure_of_every_split_and_of_no_mean():
+    one = Finding(values(0.9, 0.8), 100)
+    figure = load_experiment("entities").figures(dict.fromkeys(("cora-0", "cora-13", "cora-chosen", "cora-mean"), one))
+    axes = figure["entities-cora"].axes
+    assert all(len(line.get_xdata()) == 2 for each in axes for line in each.lines)
+    assert [len(each.lines) for each in axes] == [3, 3]
+    assert load_experiment("entities").figures({"febrl1-13": one}) == {}
+
+
 @pytest.mark.data
 def test_entities_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(entities, "_QUICK", {"cora": {"mean": range(13, 14)}})

@@ -167,9 +167,7 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
     """Every split of Cora: the three methods by both measures."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    splits = {
-        int(key.split("-")[1]): one for key, one in found.items() if key.startswith("cora-") and key != "cora-mean"
-    }
+    splits = {int(key[5:]): one for key, one in found.items() if key.startswith("cora-") and key[5:].isdigit()}
     if not splits:
         return {}
     at = np.array(sorted(splits), dtype=float)
@@ -178,6 +176,6 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
         lines = []
         for method in _METHODS:
             values = np.array([splits[int(seed)].values[_column(metric, method)] for seed in at])
-            lines.append(Line(method, at, values, marker="o"))
+            lines.append(Line(method, at, values, marker="o", dashes=""))
         panels.append(LinePanel(f"Cora, {_TITLES[metric]}", lines))
     return {"entities-cora": plot_lines(panels, x_label="split", y_label="F1 on the test half", n_columns=2)}
