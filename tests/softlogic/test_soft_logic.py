@@ -244,14 +244,14 @@ def test_learning_from_another_program_with_the_same_rules():
 
 def test_targets_without_truth_are_latent():
     program = Program().predicate("Tag", 2).predicate("Red", 1).predicate("Votes", 1)
-    program.rule("1: Tag(A, 'red') -> Red(A) ^2").rule("1: Tag(A, 'blue') -> !Red(A) ^2")
-    program.rule("1: Red(A) -> Votes(A) ^2").rule("1: !Red(A) -> !Votes(A) ^2")
+    program.rule("0.3: Tag(A, 'red') -> Red(A) ^2").rule("0.3: Tag(A, 'blue') -> !Red(A) ^2")
+    program.rule("0.3: Red(A) -> Votes(A) ^2").rule("0.3: !Red(A) -> !Votes(A) ^2")
     people = [f"p{k}" for k in range(8)]
     program.observe("Tag", [(p, "red" if k % 2 else "blue") for k, p in enumerate(people)])
     program.latent("Red", people).target("Votes", people)
     program.truth("Votes", [(p, float(k % 2)) for k, p in enumerate(people)])
     model = SoftLogic(program).fit()
-    assert (model.weights_ > 1.0).all()  # every rule is kept by those who vote as their tags say
+    assert (model.weights_ > 0.3).all()  # every rule is kept by those who vote as their tags say, so each gains
     assert model.infer().value("Votes", "p1") > 0.6 > 0.4 > model.infer().value("Votes", "p2")
 
 
