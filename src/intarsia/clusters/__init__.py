@@ -11,6 +11,7 @@ from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.coreference import sample_coreference
 from intarsia.clusters.decoding import Agglomeration, Clustering, Decoder, HillClimbing, MetropolisHastings, decode
 from intarsia.clusters.entity_clusterer import EntityClusterer
+from intarsia.clusters.jump_proposer import JumpProposer
 from intarsia.clusters.metric import PartitionMetric
 from intarsia.clusters.pair_features import PairFeatures, dense_pair_features, pair_features
 from intarsia.clusters.partition import Move, Partition
@@ -35,6 +36,7 @@ __all__ = [
     "Exact",
     "HillClimbing",
     "JaroWinkler",
+    "JumpProposer",
     "MetropolisHastings",
     "Move",
     "Numeric",

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import gammaln
-from sklearn.base import BaseEstimator
 
 from intarsia._kernels import partition as kernels
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.clusters.choices import Choices, ProposalWeights, choices_of, log_softmax
+from intarsia.clusters.jump_proposer import JumpProposer
 from intarsia.clusters.metric import PartitionMetric
 from intarsia.clusters.partition import Move
 from intarsia.clusters.proposers import SplitMerge
@@ -45,7 +45,7 @@ class Draw:
     log_allocation: float
 
 
-class AdaptiveSplitMerge(BaseEstimator):  # type: ignore[misc]
+class AdaptiveSplitMerge(JumpProposer):
     r"""A mixture of splits and merges that are chosen by learned features (Rohanimanesh2009, Eq. 10-11).
 
     A cluster is chosen for a split with probability proportional to :math:`\exp(\lambda_w \cdot \psi(y_i))`, a pair

@@ -11,6 +11,7 @@ from intarsia._kernels.partition import EQUAL_SCORE
 from intarsia._validation import FloatArray, check_number
 from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.decoding import Decoder
+from intarsia.clusters.jump_proposer import JumpProposer
 from intarsia.clusters.partition import Move
 from intarsia.clusters.world import ClusterWorld
 
@@ -24,8 +25,8 @@ class CEMDecode(Decoder):
 
     Parameters
     ----------
-    proposer : AdaptiveSplitMerge, optional
-        The proposer; its parameters are kept until it learns again.
+    proposer : JumpProposer, optional
+        `AdaptiveSplitMerge` by default, whose parameters are kept until it learns again.
     max_jumps : int
         Most steps.
     patience : int
@@ -47,7 +48,7 @@ class CEMDecode(Decoder):
     def __init__(
         self,
         *,
-        proposer: AdaptiveSplitMerge | None = None,
+        proposer: JumpProposer | None = None,
         max_jumps: int = 1000,
         patience: int = 10,
         tol: float = EQUAL_SCORE,
@@ -73,7 +74,7 @@ class CEMDecode(Decoder):
         by : {"score", "performance"}
             What is to be raised: the score, or the performance against the truth.
         """
-        proposer = AdaptiveSplitMerge() if self.proposer is None else self.proposer
+        proposer: JumpProposer = AdaptiveSplitMerge() if self.proposer is None else self.proposer
         check_number(self.max_jumps, "CEMDecode: max_jumps", low=0, integer=True)
         check_number(self.patience, "CEMDecode: patience", low=1, integer=True)
         check_number(self.tol, "CEMDecode: tol", low=0.0, high=np.inf, open_high=True)

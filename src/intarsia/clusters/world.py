@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from intarsia._kernels import partition as kernels
 from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
-from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.choices import Choices
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.constraints import Constraints, link_constraints
+from intarsia.clusters.jump_proposer import JumpProposer
 from intarsia.clusters.metric import METRICS, FunctionMetric, MetricFunction, PartitionMetric, truth_constants
 from intarsia.clusters.pair_features import PairFeatures
 from intarsia.clusters.partition import Move, Partition, canonical_labels
@@ -45,8 +45,9 @@ class ClusterWorld(RankingWorld):
         True entity of each record, -1 where unknown; pairs with an unknown record do not count. Needed for learning.
     metric : {"pairwise_f1", "b_cubed_f1", "pair_accuracy"}, PartitionMetric or function
         Performance F; a function gets truth and labels, and is slow.
-    proposer : SplitMerge or AdaptiveSplitMerge, optional
-        How neighbours are proposed. With one that adapts, and with a metric of one's own, SampleRank walks in Python.
+    proposer : SplitMerge or JumpProposer, optional
+        How neighbours are proposed. With one that jumps, such as `AdaptiveSplitMerge`, and with a metric of one's
+        own, SampleRank walks in Python.
     start : int array (n_records,), optional
         Clustering where walks begin; by default every record alone, must-links apart.
 
@@ -76,7 +77,7 @@ class ClusterWorld(RankingWorld):
         constraints: Constraints | None = None,
         truth: ArrayLike | None = None,
         metric: str | PartitionMetric | MetricFunction = "pairwise_f1",
-        proposer: SplitMerge | AdaptiveSplitMerge | None = None,
+        proposer: SplitMerge | JumpProposer | None = None,
         start: ArrayLike | None = None,
     ) -> None:
         n = pairs.n_records
@@ -91,7 +92,7 @@ class ClusterWorld(RankingWorld):
                 f"ClusterWorld: constraints are for {self.constraints.n_records} records, but pairs has {n}. Make "
                 f"them for the same records."
             )
-        self.proposer: SplitMerge | AdaptiveSplitMerge = SplitMerge() if proposer is None else proposer
+        self.proposer: SplitMerge | JumpProposer = SplitMerge() if proposer is None else proposer
         self.memory: dict[int, Any] = {}  # what adaptive proposers keep from one proposal to the next
         self.truth = None if truth is None else self._per_record(truth, n, "truth")
         self.metric = self._metric(metric)
@@ -181,7 +182,7 @@ class ClusterWorld(RankingWorld):
 
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Move | None:
         """A move of the proposer that keeps the constraints, or None; adaptive ones learn by F where it is known."""
-        if isinstance(self.proposer, AdaptiveSplitMerge):
+        if isinstance(self.proposer, JumpProposer):
             return self.proposer.propose(self, rng, weights if self.truth is None else None, weights)[0]
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         parts = (self._world, self._state)
