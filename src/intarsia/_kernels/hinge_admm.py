@@ -42,15 +42,14 @@ ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # with a signed numb
 
 
 @kernel
-def weigh_rows(row_of, kind, weight):
-    """The `curve` and `top` of every row."""
-    curve, top = np.zeros(kind.size), np.full(kind.size, np.inf)
+def weigh_rows(at, kind, weight, curve, top):
+    """Write the `curve` and `top` of every row, whose weight stands at `at`; constraints have none."""
     for j in range(kind.size):
+        curve[j], top[j] = 0.0, np.inf
         if kind[j] == LINEAR:
-            top[j] = weight[row_of[j]]
+            top[j] = weight[at[j]]
         elif kind[j] == SQUARED:
-            curve[j] = 0.5 / weight[row_of[j]]  # infinite for a weight of 0: no force at all
-    return curve, top
+            curve[j] = 0.5 / weight[at[j]]  # infinite for a weight of 0: no force at all
 
 
 @inline_kernel
@@ -202,11 +201,77 @@ def advance_blocks(first, last, n_iter, max_iter, alpha, blocks, rows, degree, s
 
 
 @kernel
-def local_rows(rows, ahead, change, rho_of_row, out):
-    """Value of each row at its own copies."""
+def distance_of_copies(blocks, rows, z, ahead, change, step):
+    """Root mean square over all copies of how far they are from z."""
+    ptr, idx, coef, _, _, _, _ = rows
+    row_start = blocks[1]
+    apart = 0.0
+    for b in range(step.size):
+        for j in range(row_start[b], row_start[b + 1]):
+            push = change[j] / step[b]
+            for e in range(ptr[j], ptr[j + 1]):
+                distance = ahead[idx[e]] + push * coef[e] - z[idx[e]]
+                apart += distance * distance
+    return np.sqrt(apart / max(coef.size, 1))
+
+
+@kernel
+def advance_plainly(n_iter, tol, alpha, blocks, rows, degree, state, work, step):
+    """Make `n_iter` iterations of all blocks without an anchor, fewer where both residuals have fallen to `tol`.
+
+    The primal residual costs a pass over the rows, and is computed only where it decides. Returns the iterations made
+    and the dual residual.
+    """
+    z, base, y, ahead, change = state
+    variable_start, row_start, _, _ = blocks
+    made, dual = 0, 0.0
+    while made < n_iter:
+        force = 0.0
+        for b in range(step.size):
+            moved = advance_block(
+                variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1], rows, degree, state,
+                (base, y), work, step[b], alpha, -1, 1,
+            )  # fmt: skip
+            force += step[b] * step[b] * moved
+        made += 1
+        dual = np.sqrt(force / max(rows[2].size, 1))
+        if made < n_iter and dual <= tol and distance_of_copies(blocks, rows, z, ahead, change, step) <= tol:
+            break
+    return made, dual
+
+
+@kernel
+def local_rows(blocks, rows, ahead, change, step, row_of, out):
+    """Value of each row at its own copies, written where the model has it."""
     ptr, idx, coef, const, _, _, _ = rows
-    for j in range(const.size):
-        value = const[j]
-        for e in range(ptr[j], ptr[j + 1]):
-            value += coef[e] * (ahead[idx[e]] + change[j] * coef[e] / rho_of_row[j])
-        out[j] = value
+    row_start = blocks[1]
+    for b in range(step.size):
+        for j in range(row_start[b], row_start[b + 1]):
+            push = change[j] / step[b]
+            value = const[j]
+            for e in range(ptr[j], ptr[j + 1]):
+                value += coef[e] * (ahead[idx[e]] + push * coef[e])
+            out[row_of[j]] = value
+
+
+@kernel
+def sum_local_hinges(blocks, rows, y, ahead, change, step, alpha, group, out):
+    """Add max(0, value)^power of every hinge at its own copies to `out` at its group, after an iteration.
+
+    The force t of the iteration is y + (alpha - 1) change. Where a squared hinge has any weight, its value is t curve;
+    a linear one without force is 0. So most rows need not look at their variables.
+    """
+    ptr, idx, coef, const, curve, top, kind = rows
+    row_start = blocks[1]
+    for b in range(step.size):
+        for j in range(row_start[b], row_start[b + 1]):
+            t = y[j] + (alpha - 1.0) * change[j]
+            if kind[j] == SQUARED and curve[j] < np.inf:
+                out[group[j]] += (t * curve[j]) ** 2
+            elif kind[j] < INEQUALITY and (t > 0.0 or top[j] == 0.0 or kind[j] == SQUARED):
+                push = change[j] / step[b]
+                value = const[j]
+                for e in range(ptr[j], ptr[j + 1]):
+                    value += coef[e] * (ahead[idx[e]] + push * coef[e])
+                value = max(value, 0.0)
+                out[group[j]] += value * value if kind[j] == SQUARED else value

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._kernels.hinge_admm import advance_block
-from intarsia._kernels.hinge_checks import measure_rows
+from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
 from intarsia._validation import FloatArray, check_n_jobs, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.method import Clock
@@ -163,21 +162,13 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         check_number(n_iter, "ConsensusADMM.advance: n_iter", low=1, integer=True)
         rows = self._rows(mrf, state, "advance")
         plan, alpha = state.plan, float(self.over_relaxation)
-        work, anchor = np.empty(plan.variables.size), (state.base, state.y)
-        apart = force = 0.0
-        for b in range(plan.n_blocks):
-            (v0, v1), (r0, r1) = plan.variable_start[b : b + 2], plan.row_start[b : b + 2]
-            rho = float(state.step[b])
-            moved = advance_block(
-                v0, v1, r0, r1, rows, plan.degree, state.arrays, anchor, work, rho, alpha, -1, int(n_iter)
-            )
-            apart += measure_rows(r0, r1, rows, state.z, state.z, state.ahead, state.change, state.y, 1.0 / rho, work)[
-                0
-            ]
-            force += rho * rho * moved
+        work = np.empty(plan.variables.size)
+        _, dual = advance_plainly(
+            int(n_iter), -1.0, alpha, plan.blocks, rows, plan.degree, state.arrays, work, state.step
+        )
         state.n_iter += int(n_iter)
-        n_copies = max(plan.coef.size, 1)
-        return float(np.sqrt(apart / n_copies)), float(np.sqrt(force / n_copies))
+        primal = distance_of_copies(plan.blocks, rows, state.z, state.ahead, state.change, state.step)
+        return float(primal), float(dual)
 
     def local_values(self, mrf: HingeLossMRF, state: AdmmState) -> FloatArray:
         """Per term, its linear function at its own local copies, after the last iteration.

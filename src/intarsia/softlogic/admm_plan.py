@@ -82,7 +82,8 @@ class AdmmPlan:
 
     def weighted_rows(self, model: HingeLossMRF) -> tuple[Any, ...]:
         """What kernels take as rows: with the weights of `model`, which must fit."""
-        curve, top = weigh_rows(self.row_of, self.kind, model.weight)
+        curve, top = np.empty(self.kind.size), np.empty(self.kind.size)
+        weigh_rows(self.row_of, self.kind, model.weight, curve, top)
         return self.ptr, self.idx, self.coef, self.const, curve, top, self.kind
 
     def row_of_entry(self) -> IntArray:

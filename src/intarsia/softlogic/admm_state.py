@@ -85,10 +85,8 @@ class AdmmState:
     def row_values(self) -> FloatArray:
         """Value of every row of the model at its own local copies; rows without variables are their constants."""
         plan = self.plan
-        out = np.empty(self.y.size)
-        local_rows(plan.unweighted_rows, self.ahead, self.change, self._step_of_row(), out)
         values = plan.constants.copy()
-        values[plan.row_of] = out
+        local_rows(plan.blocks, plan.unweighted_rows, self.ahead, self.change, self.step, plan.row_of, values)
         return values
 
     def multipliers(self) -> FloatArray:
