@@ -37,7 +37,7 @@ def test_without_peers_their_columns_are_none(small, monkeypatch):
     rows = bench.bench_learning(repeats=1, report=lines.append)
     check(rows)
     assert lines
-    assert len(rows) == 1 + 2 * 2 + 2 * 3 + 1 + 1
+    assert len(rows) == 1 + 2 * 2 + 3 * 3 + 1 + 1
     for row in rows:
         if row["peer"] == "PGMax differentiated by JAX":
             assert row["peer_seconds"] is row["peer_quality"] is None

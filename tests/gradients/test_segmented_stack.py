@@ -139,7 +139,7 @@ def test_segments(n_iter, n_rows):
 
 @pytest.mark.parametrize("method", ["tree_reweighted", "mean_field"])
 def test_memory_is_of_few_states(monkeypatch, method):
-    """45 sweeps need the states before 9 of them, and one more; mean field as many adjoints of fields besides."""
+    """45 sweeps need the states before 9 of them, and one more; mean field 8 adjoints of fields besides."""
     graph = grid_graph(20, 20, 8)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)
     loss, peaks = RandomQuadratic(graph, False), []

@@ -13,6 +13,10 @@ from intarsia.gradients.stack_memory import new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.icm import update_arrays
 
+# Sweeps whose adjoints reach the tables together: one at a time fetches each table too often, all at once follows more
+# arrays than the processor fetches ahead.
+GATHERED = 8
+
 
 class MeanFieldReversal:
     """Sweeps over all variables in ascending order that can be undone, as in `GeneralReversal`.
@@ -41,7 +45,7 @@ class MeanFieldReversal:
 
     def forward(self, n_iter: int) -> bool:
         """Sweep `n_iter` times; always True, since each variable has a possible state."""
-        self.stack = SegmentedStack(n_iter, self.mu.shape, n_arrays=2)  # the adjoints of fields are as many
+        self.stack = SegmentedStack(n_iter, self.mu.shape)
         # Sweeps carry the fields along, and fields summed up afresh would differ in the last digit.
         self._kept_fields: list[FloatArray] = []  # at the start of each segment but the first
         for j, part in enumerate(self.stack.parts()):
@@ -117,12 +121,14 @@ class MeanFieldReversal:
 
     def back(self) -> None:
         """Undo all sweeps of `forward`."""
-        fields = new_stack((max(self.stack.lengths), self.split))
+        fields = new_stack((min(GATHERED, max(self.stack.lengths)), self.split))
         for part in self.stack.parts_back(self._replay):
-            fields[: len(part) - 1] = 0.0
-            for n in range(len(part) - 2, -1, -1):
-                self._undo(part[n], fields[n])
-            self._gather(part, fields[: len(part) - 1])
+            for end in range(len(part) - 1, 0, -GATHERED):
+                start = max(end - GATHERED, 0)
+                fields[:] = 0.0
+                for n in range(end - 1, start - 1, -1):
+                    self._undo(part[n], fields[n - start])
+                self._gather(part[start : end + 1], fields[: end - start])
         del self.stack
 
     def back_once(self) -> float:
@@ -147,8 +153,10 @@ class MeanFieldReversal:
         return self.pulled
 
     def _gather(self, stack: FloatArray, fields: FloatArray) -> None:
-        """Give the tables of two variables their share of what came back to the fields."""
+        """Give variables, and tables of two, their share of what came back to the fields."""
         graph = self.graph
+        for row in fields[::-1]:  # added in one order however sweeps are cut into parts
+            self.pulled[: self.split] += row
         if not self._hard:
             gather_tables(
                 stack, fields, self.pulled, graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.table_ptr

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from intarsia._validation import FloatArray
 from intarsia.gradients.stack_memory import new_stack
 
-# Up to this many bytes all states are kept: sweeping twice makes a gradient slower by up to two fifths.
-KEPT_BYTES = 128_000_000
+# Up to this many bytes all states are kept: sweeping twice makes a gradient slower by up to two fifths. With less, the
+# way back through 40 sweeps of a picture of 200 x 300 with 8 labels takes more than three times the way forward.
+KEPT_BYTES = 256_000_000
 
 
 class SegmentedStack:
     """States before each of `n_iter` sweeps, each of the given shape.
 
-    `n_arrays` is how many arrays of that shape the way back needs for each sweep of a segment, the state among them.
     `parts` and `parts_back` give the rows of one segment after the other: those before each of its sweeps and one more,
     for the state after the last.
 
@@ -34,8 +34,8 @@ class SegmentedStack:
     [[8.0, 4.0, 2.0, 1.0]]
     """
 
-    def __init__(self, n_iter: int, shape: tuple[int, ...], n_arrays: int = 1) -> None:
-        self.lengths = segment_lengths(n_iter, KEPT_BYTES // max(8 * n_arrays * math.prod(shape), 1))
+    def __init__(self, n_iter: int, shape: tuple[int, ...]) -> None:
+        self.lengths = segment_lengths(n_iter, KEPT_BYTES // max(8 * math.prod(shape), 1))
         self._rows = new_stack((max(j + length for j, length in enumerate(self.lengths)) + 1, *shape))
 
     def parts(self) -> Iterator[FloatArray]:
