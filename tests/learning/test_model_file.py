@@ -12,8 +12,9 @@ import pytest
 
 from intarsia import AROW, LBFGS, ChainCRF, MaximumLikelihood
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.learning.model_file import read_model, settings_from_json, settings_to_json, write_model
+from intarsia.learning.model_file import read_model, write_model
 from intarsia.learning.registry import resolve_chain_learner, resolve_optimizer
+from intarsia.learning.settings_json import settings_from_json, settings_to_json
 
 X = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]
 Y = [["B-x", "I-x", "O"], ["O", "B-x", "I-x"]]

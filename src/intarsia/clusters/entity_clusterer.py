@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,7 +16,7 @@ from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
 from intarsia.clusters.decoding import DECODERS, Decoder
-from intarsia.clusters.entity_file import load_entity_clusterer, save_entity_clusterer
+from intarsia.clusters.entity_file import APART, entity_clusterer_from_file, entity_clusterer_to_file
 from intarsia.clusters.entity_labels import cluster_codes, first_numbers
 from intarsia.clusters.entity_worlds import (
     MATCH,
@@ -31,18 +30,21 @@ from intarsia.clusters.entity_worlds import (
 )
 from intarsia.clusters.matcher import fit_matcher
 from intarsia.clusters.metric import METRICS, MetricFunction, PartitionMetric
+from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 from intarsia.learning.registry import resolve_learner
 from intarsia.learning.sample_rank import SampleRank
+from intarsia.learning.saved_model import Arrays, Content, SavedModel
+from intarsia.learning.settings_json import Maker, only
 from intarsia.learning.worker_threads import run_by_workers
 from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")
 
 
-class EntityClusterer(BaseEstimator):  # type: ignore[misc]
+class EntityClusterer(SavedModel, BaseEstimator):  # type: ignore[misc]
     """Records into entities: which rows of a table describe the same person, paper or thing.
 
     Candidate pairs (`blocking`) are compared column by column (`comparisons`); logistic regression makes log odds of
@@ -299,29 +301,18 @@ class EntityClusterer(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
-        """Write the fitted model to one npz file, without pickle; it appears when all is written.
+    _settings_apart = APART
+    _makers: ClassVar[dict[str, Maker]] = {
+        "learner": resolve_learner,
+        "decoder": DECODERS.resolve,
+        "proposer": only(SplitMerge),
+    }
 
-        Parameters
-        ----------
-        path : path
-            The file.
-        notes : dict, optional
-            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
-        """
-        check_is_fitted(self, "weights_")
-        save_entity_clusterer(self, path, notes)
+    def _to_file(self, where: str) -> Content:
+        return entity_clusterer_to_file(self, where)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> EntityClusterer:
-        """A model from a file that `save` wrote; loading can never run code.
-
-        Raises
-        ------
-        FileFormatError
-            The file is damaged, something else, or of a newer version.
-        """
-        return load_entity_clusterer(cls, path)
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        entity_clusterer_from_file(self, about, arrays)
 
     # ---------------------------------------------------------------- parts
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
-from intarsia.collective.chain_file import load_collective_chain, save_collective_chain
+from intarsia.collective.chain_file import collective_chain_from_file, collective_chain_to_file
 from intarsia.collective.infer_flows import infer_flows
 from intarsia.collective.learning import fit_table, fit_weights
 from intarsia.collective.moves import Moves, all_moves
@@ -21,9 +21,11 @@ from intarsia.collective.result import CollectiveResult
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.result import Status
+from intarsia.learning.saved_model import Arrays, Content, SavedModel
+from intarsia.learning.settings_json import Maker
 
 
-class CollectiveChain(BaseEstimator):  # type: ignore[misc]
+class CollectiveChain(SavedModel, BaseEstimator):  # type: ignore[misc]
     r"""Moves of many walkers between cells, learned from noisy counts by hard EM.
 
     Walkers move as a Markov chain, :math:`p_w(j | i) \propto \exp(w \cdot \phi_{ij})` over the possible moves. `fit`
@@ -107,8 +109,7 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
     log_probabilities_: FloatArray
     initial_: FloatArray
     counts_: FloatArray
-    result_: CollectiveResult
-    notes_: Any
+    tilt_: FloatArray
     moves_: Moves
     n_walkers_: float
     objective_: float
@@ -160,7 +161,7 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         weights = np.zeros((labels.size, moves.features.shape[1] if learns == "weights" else 0))
         logs = np.tile(moves.log_softmax(np.zeros(moves.idx.size)), (labels.size, 1))
         initial = np.full(moves.n_cells, 1.0 / moves.n_cells)
-        if self.warm_start and hasattr(self, "result_"):
+        if self.warm_start and hasattr(self, "weights_"):
             if self.log_probabilities_.shape != logs.shape or self.weights_.shape != weights.shape:
                 raise InvalidInputError(f"{where}: warm_start with other moves or seasons. Set warm_start=False.")
             weights, logs, initial = self.weights_.copy(), self.log_probabilities_, self.initial_
@@ -194,13 +195,14 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
         self.counts_ = counts
         self.weights_, self.log_probabilities_, self.initial_ = kept
         self.result_, self.objective_, self.status_ = result, losses[-1], status
+        self.tilt_ = np.asarray(result.tilt)
         self.history_, self.n_iter_ = {"objective": np.array(losses)}, len(losses) - 1
         self.n_features_in_ = moves.n_cells
         return self
 
     def infer(self, X: ArrayLike | None = None) -> CollectiveResult:
         """Walkers and flows given counts, by the model as it is; without counts, those of the fit."""
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "weights_")
         if X is None:
             return self.result_
         where = "CollectiveChain.infer"
@@ -229,7 +231,7 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
 
         For held-out counts, make them NaN in X and everything else NaN in y.
         """
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "weights_")
         where = "CollectiveChain.score"
         held_out = check_counts(X if y is None else y, f"{where}: counts")
         walkers = self.infer(X).walkers
@@ -244,38 +246,22 @@ class CollectiveChain(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
-        """Write the fitted model and its counts to one npz file, without pickle; it appears when all is written.
+    _settings_apart = ("moves",)
+    _makers: ClassVar[dict[str, Maker]] = {"noise": NOISES.resolve}
 
-        Parameters
-        ----------
-        path : path
-            The file.
-        notes : dict, optional
-            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
-        """
-        check_is_fitted(self, "result_")
-        save_collective_chain(self, path, notes)
+    def _to_file(self, where: str) -> Content:
+        return collective_chain_to_file(self)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> CollectiveChain:
-        """A model from a file that `save` wrote; loading can never run code.
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        collective_chain_from_file(self, about, arrays)
 
-        Walkers and flows are found again from the counts, begun where they had ended: a few passes.
-
-        Raises
-        ------
-        FileFormatError
-            The file is damaged, something else, or of a newer version.
-        """
-        return load_collective_chain(cls, path)
-
-    def settle(self, tilt: FloatArray) -> None:
-        """Find the walkers of the counts anew, from the end of an earlier run."""
-        _, season_of_step = self._read_seasons(len(self.counts_), "CollectiveChain.load")
+    @cached_property
+    def result_(self) -> CollectiveResult:
+        """Walkers and flows of the counts of the fit; a model from a file finds them at first use, in a few passes."""
+        _, season_of_step = self._read_seasons(len(self.counts_), "CollectiveChain")
         tables = self._tables(self.moves_, self.log_probabilities_, season_of_step, len(self.counts_))
-        ended = CollectiveResult(None, self.n_walkers_, np.inf, -np.inf, Status.INTERRUPTED, np.inf, 0, tilt=tilt)
-        self.result_ = self._infer(tables, self.counts_, self.initial_, self.n_walkers_, ended)
+        ended = CollectiveResult(None, self.n_walkers_, np.inf, -np.inf, Status.INTERRUPTED, np.inf, 0, tilt=self.tilt_)
+        return self._infer(tables, self.counts_, self.initial_, self.n_walkers_, ended)
 
     # ---------------------------------------------------------------- parts of fit
 

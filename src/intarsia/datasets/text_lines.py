@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from intarsia._atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 # A path, or a stream that is already open (text or bytes).
@@ -91,19 +92,14 @@ def written_text(target: Source) -> Iterator[IO[str]]:
         yield target
         return
     path = Path(target)
-    beside = path.with_name(path.name + ".part")
     try:
         with contextlib.ExitStack() as stack:
-            file: Any = stack.enter_context(open(beside, "wb"))
+            file: Any = stack.enter_context(open(stack.enter_context(replaced_file(path)), "xb"))
             if path.suffix == ".gz":
                 # Without name and time inside, the same text makes the same file.
                 file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
             yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline="\n"))
-        os.replace(beside, path)
     except UnicodeEncodeError as error:
         raise InvalidInputError(
             f"{path.name}: {error.object[error.start : error.end]!r} cannot be written as UTF-8. Replace it."
         ) from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()

@@ -36,6 +36,10 @@ class Psi(BaseEstimator, ABC):  # type: ignore[misc]
     def features_of(self, matrix: Any, ptr: IntArray) -> FloatArray:
         """Features phi (n, n_features) of inputs, first a 1; input i has rows `ptr[i]` .. `ptr[i + 1] - 1`."""
 
+    def n_features(self, n_columns: int) -> int:
+        """Number of features of inputs whose rows have so many columns."""
+        return int(self.features_of(np.zeros((1, n_columns)), np.array([0, 1])).shape[1])
+
     def features(self, x: Any) -> FloatArray:
         """phi(x) of one input, a matrix with a row per position (or a vector)."""
         rows = _rows(x, type(self).__name__)
@@ -197,6 +201,10 @@ class MeanMapPsi(Psi):
             found[first : first + part.size - 1, 1:] = sums / np.diff(part)[:, None]
         found[:, 1:] *= np.sqrt(2.0 / self.n_components)
         return found
+
+    def n_features(self, n_columns: int) -> int:
+        """One more than there are components."""
+        return 1 + int(self.n_components)
 
     def _draw(self, n_columns: int) -> tuple[FloatArray, FloatArray]:
         check_number(self.n_components, "MeanMapPsi: n_components", low=1, integer=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._validation import FloatArray, check_choice, check_n_jobs
 from intarsia.energies import Energy, Psi
@@ -17,7 +15,7 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
-from intarsia.learning.chain_file import load_chain_crf, save_chain_crf
+from intarsia.learning.chain_file import MAKERS, chain_crf_from_file, chain_crf_to_file
 from intarsia.learning.chain_learner import ChainLearner
 from intarsia.learning.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.learning.chain_tagger import ChainTagger
@@ -26,11 +24,12 @@ from intarsia.learning.energy_learner import EnergyLearner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_chain_learner, resolve_energy_learner
+from intarsia.learning.saved_model import Arrays, Content, SavedModel
 
 _OWN_SETTINGS = ("l1", "l2", "n_jobs", "random_state", "verbose")
 
 
-class ChainCRF(NamedParts, ChainTagger, BaseEstimator):  # type: ignore[misc]
+class ChainCRF(NamedParts, SavedModel, ChainTagger, BaseEstimator):  # type: ignore[misc]
     r"""Labels of the positions of sequences, from their features and from which labels follow one another.
 
     The score of labels y is
@@ -293,30 +292,13 @@ class ChainCRF(NamedParts, ChainTagger, BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
-        """Write the fitted model to one npz file, without pickle; it appears when all is written.
+    _makers = MAKERS
 
-        Parameters
-        ----------
-        path : path
-            The file.
-        notes : dict, optional
-            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
-        """
-        check_is_fitted(self, "weights_")
-        save_chain_crf(self, path, notes)
+    def _to_file(self, where: str) -> Content:
+        return chain_crf_to_file(self, where)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ChainCRF:
-        """A model from a file that `save` wrote; loading can never run code.
-
-        Raises
-        ------
-        FileFormatError
-            The file is damaged, something else, or of a newer version.
-        """
-        made: ChainCRF = load_chain_crf(cls, path)
-        return made
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        chain_crf_from_file(self, about, arrays)
 
     # ---------------------------------------------------------------- settings
 

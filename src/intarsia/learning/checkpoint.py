@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.learning.example import Example
 
@@ -49,17 +49,9 @@ class Checkpoint:
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the file; whoever reads it finds the old state or the new one, never half of either."""
-        beside = self.path.with_name(self.path.name + ".part")
         about = json.dumps({"format": FORMAT, "settings": self.settings, "arrays": sorted(arrays)})
-        try:
-            with open(beside, "wb") as file:
-                np.savez(file, allow_pickle=False, about=np.array(about), sums=self.sums, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                beside.unlink()
+        with replaced_file(self.path) as beside, open(beside, "xb") as file:
+            np.savez(file, allow_pickle=False, about=np.array(about), sums=self.sums, **arrays)
 
     def read(self) -> dict[str, NDArray[Any]] | None:
         """What was written last; None if there is no file yet.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.crf_data import Data, Truth, as_truth, check_sample_weight, find_truth, make_examples
-from intarsia.learning.crf_file import load_crf, save_crf
+from intarsia.learning.crf_file import MAKERS, crf_from_file, crf_to_file
 from intarsia.learning.example import Example, example
 from intarsia.learning.graph_data import TypeTable
 from intarsia.learning.independent import forget_start, independent_weights
@@ -27,6 +26,7 @@ from intarsia.learning.learner import Learner, whole_answer
 from intarsia.learning.minimum import COLUMNS, Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_learner
+from intarsia.learning.saved_model import Arrays, Content, SavedModel
 from intarsia.models.template_scores import Templates, TemplateScores
 
 # Size of the weights with which a type without any label begins. At 0 its states would be alike and stay so.
@@ -35,7 +35,7 @@ NOISE = 0.1
 Self = TypeVar("Self", bound="CRF")
 
 
-class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
+class CRF(NamedParts, SavedModel, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the estimators of conditional random fields; see `GridCRF` and `GraphCRF`."""
 
     classes_: Any
@@ -303,29 +303,13 @@ class CRF(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
-        """Write the fitted model to one npz file, without pickle; it appears when all is written.
+    _makers = MAKERS
 
-        Parameters
-        ----------
-        path : path
-            The file.
-        notes : dict, optional
-            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
-        """
-        check_is_fitted(self, "weights_")
-        save_crf(self, path, notes)
+    def _to_file(self, where: str) -> Content:
+        return crf_to_file(self)
 
-    @classmethod
-    def load(cls: type[Self], path: str | os.PathLike[str]) -> Self:
-        """A model from a file that `save` wrote; loading can never run code.
-
-        Raises
-        ------
-        FileFormatError
-            The file is damaged, something else, or of a newer version.
-        """
-        return load_crf(cls, path)
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        crf_from_file(self, about, arrays)
 
     # ---------------------------------------------------------------- settings
 

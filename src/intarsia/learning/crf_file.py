@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from intarsia.exceptions import InvalidInputError
 from intarsia.gradients.registry import resolve_gradient
 from intarsia.inference.registry import resolve_method
-from intarsia.inference.result import Status
-from intarsia.learning.model_file import (
-    check_notes,
-    damaged,
-    read_model,
-    settings_from_json,
-    settings_to_json,
-    write_model,
-)
 from intarsia.learning.registry import SCHEDULES, resolve_learner, resolve_optimizer
+from intarsia.learning.saved_model import (
+    Arrays,
+    Content,
+    course_from_file,
+    course_to_file,
+    finite_array,
+    labels_from_json,
+    number_from_json,
+    number_to_json,
+)
+from intarsia.learning.settings_json import ENERGY_MAKERS, Maker
 from intarsia.losses.registry import resolve_loss
 from intarsia.models.template_scores import Templates
 
 if TYPE_CHECKING:
     from intarsia.learning.crf import CRF
 
-Model = TypeVar("Model", bound="CRF")
-
-_RESOLVERS: dict[str, Any] = {
+MAKERS: dict[str, Maker] = {
     "learner": resolve_learner,
     "loss": resolve_loss,
     "gradient": resolve_gradient,
     "optimizer": resolve_optimizer,
     "schedule": SCHEDULES.resolve,
-    **dict.fromkeys(("inference", "free", "clamped"), resolve_method),
+    **dict.fromkeys(("inference", "free", "clamped", "oracle"), resolve_method),
+    **ENERGY_MAKERS,
 }
-# A damaged file must not ask for more weights than any memory holds.
-_MOST_WEIGHTS = 10**10
+# Numbers that finding equal cells of symmetric tables may take.
+_MOST_SYMMETRIC = 2 * 10**7
 
 
-def save_crf(crf: CRF, path: str | os.PathLike[str], notes: Any) -> None:
-    """Write a fitted model."""
-    kind = type(crf).__name__
-    check_notes(notes, f"{kind}.save")
+def crf_to_file(crf: CRF) -> Content:
+    """What a fitted model has learned."""
     templates, named = crf.templates_, isinstance(crf.classes_, dict)
     classes = crf.classes_ if named else {next(iter(templates.n_states)): crf.classes_}
+    course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
     about = {
-        "settings": settings_to_json(crf.get_params(deep=False), f"{kind}.save"),
+        **course,
         # Lists of pairs, since the order of the types is that of the weights.
         "classes": [[name, labels.tolist()] for name, labels in classes.items()],
         "named": named,
@@ -56,32 +53,14 @@ def save_crf(crf: CRF, path: str | os.PathLike[str], notes: Any) -> None:
         "scopes": [[name, list(kinds)] for name, kinds in templates.scopes.items()],
         "n_factor_features": [[name, int(n)] for name, n in templates.n_factor_features.items()],
         "symmetric": sorted(templates.symmetric),
-        "n_iter": int(crf.n_iter_),
-        "risk": float(crf.risk_) if np.isfinite(crf.risk_) else None,
-        "status": crf.status_.name,
-        "history": sorted(crf.history_),
-        "notes": notes,
+        "risk": number_to_json(crf.risk_),
     }
-    arrays = {"weights": crf.weights_, "initial_weights": crf.initial_weights_}
-    arrays |= {f"history_{name}": np.asarray(values) for name, values in crf.history_.items()}
-    write_model(path, kind, about, arrays)
+    return about, {**histories, "weights": crf.weights_, "initial_weights": crf.initial_weights_}
 
 
-def load_crf(cls: type[Model], path: str | os.PathLike[str]) -> Model:
-    """The model of a file; everything in it is checked before it is used."""
-    about, arrays = read_model(path, cls.__name__)
-    try:
-        return _restore(cls, about, arrays)
-    except (InvalidInputError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
-        raise damaged(path) from None
-
-
-def _restore(cls: type[Model], about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
-    crf = cls(**settings_from_json(about["settings"], _RESOLVERS))
-    classes = {str(name): np.array(labels) for name, labels in about["classes"]}
-    for labels in classes.values():
-        if labels.ndim != 1 or labels.dtype.kind not in "biU" or np.unique(labels).size != labels.size:
-            raise ValueError("classes")
+def crf_from_file(crf: CRF, about: dict[str, Any], arrays: Arrays) -> None:
+    """Put what a file holds into a new model; everything is checked before it is used."""
+    classes = {str(name): labels_from_json(labels) for name, labels in about["classes"]}
     templates = Templates(
         {name: labels.size for name, labels in classes.items()},
         _counts(about["n_features"]),
@@ -91,20 +70,28 @@ def _restore(cls: type[Model], about: dict[str, Any], arrays: dict[str, NDArray[
     )
     if list(templates.n_features) != list(classes) or list(templates.n_factor_features) != list(templates.scopes):
         raise ValueError("types")
-    sizes = [labels.size * templates.n_features[name] for name, labels in classes.items()]
-    sizes += [np.prod(templates.table_shape(name), dtype=float) * n for name, n in templates.n_factor_features.items()]
-    if sum(map(float, sizes)) > _MOST_WEIGHTS:
-        raise ValueError("weights")
-    weights, first = (arrays[name].astype(np.float64) for name in ("weights", "initial_weights"))
-    if not weights.shape == first.shape == (templates.n_weights,) or not np.isfinite([weights, first]).all():
-        raise ValueError("weights")
-    crf.templates_, crf.weights_, crf.initial_weights_ = templates, weights, first
+    _check_sizes(templates, arrays["weights"].size)
+    crf.weights_, crf.initial_weights_ = (
+        finite_array(arrays, name, (templates.n_weights,)) for name in ("weights", "initial_weights")
+    )
+    crf.templates_ = templates
     crf.classes_ = classes if about["named"] else next(iter(classes.values()))
-    crf.history_ = {str(name): arrays[f"history_{name}"] for name in about["history"]}
-    crf.n_iter_, crf.status_ = int(about["n_iter"]), Status[about["status"]]
-    crf.risk_ = np.nan if about["risk"] is None else float(about["risk"])
-    crf.notes_ = about["notes"]
-    return crf
+    crf.n_iter_, crf.status_, crf.history_ = course_from_file(about, arrays)
+    crf.risk_ = number_from_json(about["risk"])
+
+
+def _check_sizes(templates: Templates, n_weights: int) -> None:
+    """Refuse sizes that the file only claims, before anything of that size is made."""
+    sizes = [float(n * templates.n_features[name]) for name, n in templates.n_states.items()]
+    for name, n in templates.n_factor_features.items():
+        shape = templates.table_shape(name)
+        cells = float(np.prod(shape, dtype=float))
+        if name not in templates.symmetric:
+            sizes.append(cells * n)
+        elif len(shape) * cells > max(_MOST_SYMMETRIC, 4 * n_weights):  # cells share weights
+            raise ValueError("symmetric")
+    if sum(sizes) > n_weights:
+        raise ValueError("weights")
 
 
 def _counts(pairs: Any) -> dict[str, int]:

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
+import math
 import os
+import re
+import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from intarsia.energies.registry import name_of_part
+from intarsia._atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia model"
 VERSION = 1
 ABOUT = "model.json"
-# What NumPy, zipfile and json raise for files with wrong bytes in some place.
-_DAMAGE = (
-    zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError, RuntimeError, RecursionError,
-    NotImplementedError, IndexError, OverflowError, MemoryError, SyntaxError, OSError,
+# What files with wrong content in some place make zipfile, json, NumPy and our own classes raise.
+DAMAGE = (
+    zipfile.BadZipFile, struct.error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError,
+    RuntimeError, MemoryError, OSError,
 )  # fmt: skip
+# An npy of version 1.0 as NumPy writes it for C-ordered booleans, numbers and texts: nothing else is read, and nothing
+# of it is evaluated.
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00(?s:..)"
+    rb"\{'descr': '([<|][biufU]\d{1,9})', 'fortran_order': False, 'shape': \(([\d, ]*)\), \} *\n"
+)
+_LARGEST_CHARACTER = 0x10FFFF
 
 
 def write_model(
@@ -33,8 +41,8 @@ def write_model(
 ) -> None:
     """Write a model as one npz: an array for each name, and `model.json` with format, version, kind and `about`.
 
-    The file appears when all is written. Nothing is compressed, so that what a reader must hold is never more than
-    the file.
+    The file appears when all is written. Nothing is compressed, so that the arrays that a reader must hold are never
+    longer than the file.
 
     Parameters
     ----------
@@ -60,24 +68,24 @@ def write_model(
         raise InvalidInputError(f"{target}: there is no folder {target.parent}. Make it first.")
     if target.is_dir():
         raise InvalidInputError(f"{target} is a folder; give the name of a file.")
-    text = json.dumps(
-        {"format": FORMAT, "version": VERSION, "kind": kind, "arrays": sorted(arrays), "about": dict(about)},
-        allow_nan=False,
-    )
-    beside = target.with_name(target.name + ".part")
-    try:
-        with open(beside, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(_member(ABOUT), text)
-                for name, array in sorted(arrays.items()):
-                    with archive.open(_member(f"{name}.npy"), "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
+    content = {name: _plain(array, f"{target}: {name}") for name, array in sorted(arrays.items())}
+    head = {"format": FORMAT, "version": VERSION, "kind": kind, "arrays": list(content), "about": dict(about)}
+    text = json.dumps(head, allow_nan=False)
+    with replaced_file(target) as beside, zipfile.ZipFile(beside, "x", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_member(ABOUT), text)
+        for name, array in content.items():
+            with archive.open(_member(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+def _plain(array: NDArray[Any], where: str) -> NDArray[Any]:
+    """The array as every machine writes it: C order, smallest byte first."""
+    if array.dtype.kind not in "biufU":
+        raise InvalidInputError(
+            f"{where} is an array of {array.dtype}, which cannot be saved without running code at loading. Give "
+            f"booleans, numbers or texts."
+        )
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
 def _member(name: str) -> zipfile.ZipInfo:
@@ -108,7 +116,7 @@ def kind_of_model(path: str | os.PathLike[str]) -> str:
 def read_model(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What `write_model` was given: `about` and the arrays.
 
-    Nothing in the file is executed, and no more memory is taken than the file is long.
+    Nothing in the file is executed, nothing is written, and the arrays take no more memory than the file is long.
 
     Raises
     ------
@@ -124,135 +132,69 @@ def read_model(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
         head = _head(archive, source)
         if head["kind"] != kind:
             raise FileFormatError(f"{source} holds a {head['kind']!s:.60}, not a {kind}. Load it with that class.")
-        arrays = {name: _read_array(archive, f"{name}.npy") for name in head["arrays"]}
-        return dict(head["about"]), arrays
+        names = head["arrays"]
+        if len(set(names)) != len(names):
+            raise ValueError("arrays")
+        return dict(head["about"]), {name: _array(archive.read(f"{name}.npy")) for name in names}
 
 
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     """The archive; whatever goes wrong with its content while it is open is told as damage."""
     with open(path, "rb") as file:
+        length = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
-                for info in archive.infolist():
-                    if info.compress_type != zipfile.ZIP_STORED:
-                        raise ValueError(info.filename)
+                # Members that are packed, that overlap or that claim to be longer than the file could fill the memory.
+                members = archive.infolist()
+                if any(
+                    one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size for one in members
+                ):
+                    raise ValueError("packed")
+                if sum(one.file_size for one in members) > length:
+                    raise ValueError("size")
                 yield archive
         except FileFormatError:
             raise
-        except _DAMAGE:
+        except DAMAGE:
             raise damaged(path) from None
 
 
 def _head(archive: zipfile.ZipFile, source: Path) -> dict[str, Any]:
-    head: dict[str, Any] = json.loads(archive.read(ABOUT))
+    head: dict[str, Any] = json.loads(archive.read(ABOUT), parse_constant=_refuse)
     if head["format"] != FORMAT or not isinstance(head["version"], int):
         raise ValueError(head["format"])
     if head["version"] > VERSION:
         raise FileFormatError(
-            f"{source} has version {head['version']} of the format, but this program reads versions up to "
+            f"{source} has version {head['version']!s:.20} of the format, but this program reads versions up to "
             f"{VERSION}. Install a newer Intarsia."
         )
     return head
 
 
-def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    content = archive.read(name)
-    return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+def _refuse(word: str) -> None:
+    """NaN and Infinity, which JSON has not and we never write."""
+    raise ValueError(word)
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """The array of an npy file, if it is one of those that `write_model` makes."""
+    header = _NPY.match(content)
+    if header is None:
+        raise ValueError("npy")
+    dtype = np.dtype(header[1].decode("ascii"))
+    shape = tuple(int(size) for size in header[2].replace(b" ", b"").split(b",") if size)
+    if dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(content) - header.end():
+        raise ValueError("shape")
+    array = np.frombuffer(content, dtype, offset=header.end()).reshape(shape).copy()
+    # Bytes that are no boolean and numbers that are no character would go wrong only later.
+    if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
+        raise ValueError("boolean")
+    if dtype.kind == "U" and (np.frombuffer(content, "<u4", offset=header.end()) > _LARGEST_CHARACTER).any():
+        raise ValueError("text")
+    return array
 
 
 def damaged(path: str | os.PathLike[str]) -> FileFormatError:
     """The error for a file that does not hold what it should."""
     return FileFormatError(f"{path} is damaged, or no model of Intarsia. Get it again, or fit and save it anew.")
-
-
-def check_notes(notes: Any, where: str) -> None:
-    """Raise for notes that JSON cannot hold.
-
-    Examples
-    --------
-    >>> check_notes({"columns": 3}, "ChainCRF.save")
-    """
-    try:
-        json.dumps(notes, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{where}: notes cannot be written as JSON: {error}.") from None
-
-
-# ---------------------------------------------------------------- settings
-
-
-def settings_to_json(value: Any, where: str) -> Any:
-    """A setting as JSON can hold it: settings objects by registry name, tuples, sets and dicts as marked lists.
-
-    Examples
-    --------
-    >>> from intarsia.learning.lbfgs import LBFGS
-    >>> settings_to_json({0: LBFGS(max_iter=5)}, "ChainCRF.save")
-    {'dict': [[0, {'object': 'lbfgs', 'settings': {'max_iter': 5, 'memory': 10, 'tol': 1e-05}}]]}
-    """
-    name = getattr(value, "name", None) or name_of_part(value)
-    if isinstance(value, BaseEstimator) and isinstance(name, str):
-        params = value.get_params(deep=False)
-        return {
-            "object": name,
-            "settings": {key: settings_to_json(params[key], where) for key in sorted(params)},
-        }
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float) and np.isfinite(value):
-        return value
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list):
-        return [settings_to_json(item, where) for item in value]
-    if isinstance(value, tuple):
-        return {"tuple": [settings_to_json(item, where) for item in value]}
-    if isinstance(value, (set, frozenset)):
-        return {"set": [settings_to_json(item, where) for item in sorted(value, key=str)]}
-    if isinstance(value, Mapping):
-        return {"dict": [[settings_to_json(key, where), settings_to_json(value[key], where)] for key in value]}
-    raise InvalidInputError(
-        f"{where}: a setting of type {type(value).__name__} cannot be saved without running code at loading. Give "
-        f"settings as names, numbers, strings, lists, dicts or objects of Intarsia."
-    )
-
-
-def settings_from_json(value: Any, resolvers: Mapping[str, Callable[[str, dict[str, Any]], Any]]) -> Any:
-    """The setting that `settings_to_json` wrote.
-
-    Parameters
-    ----------
-    value : object
-        As JSON gives it.
-    resolvers : dict of str -> function
-        For each setting that may be an object ("" for members of lists), what makes it from registry name and
-        settings: no other class is ever made.
-
-    Examples
-    --------
-    >>> from intarsia.learning.registry import resolve_optimizer
-    >>> made = {"object": "lbfgs", "settings": {"max_iter": 5}}
-    >>> settings_from_json({"dict": [["optimizer", made]]}, {"optimizer": resolve_optimizer})
-    {'optimizer': LBFGS(max_iter=5)}
-    """
-    return _decode(value, resolvers, "")
-
-
-def _decode(value: Any, resolvers: Mapping[str, Callable[[str, dict[str, Any]], Any]], key: str) -> Any:
-    if isinstance(value, list):
-        return [_decode(item, resolvers, "") for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "object" in value:
-        settings = {str(name): _decode(item, resolvers, str(name)) for name, item in value["settings"].items()}
-        return resolvers[key](str(value["object"]), settings)
-    (mark, items), *_ = value.items()
-    if mark == "dict":
-        return {_decode(name, resolvers, ""): _decode(item, resolvers, str(name)) for name, item in items}
-    found = [_decode(item, resolvers, "") for item in items]
-    return {"tuple": tuple, "set": frozenset}[mark](found)

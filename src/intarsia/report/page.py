@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from intarsia._atomic_file import replaced_file
 from intarsia._version import __version__
 from intarsia.report.page_parts import Section
 
@@ -49,13 +49,8 @@ def write_page(path: str | os.PathLike[str], title: str, lead: str, sections: Se
     """Write the page; it appears when all is written."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(target.name + ".part")
-    try:
+    with replaced_file(target) as beside:
         beside.write_text(render_page(title, lead, sections), encoding="utf-8")
-        os.replace(beside, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
 
 
 def _asset(name: str) -> str:
