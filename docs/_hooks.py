@@ -5,12 +5,14 @@
 * `{{ compatibility }}` becomes the table learner x inference of what is known.
 * `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
   in `results/NAME` now; a row that was never run says so. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
+* `{{ gallery }}` becomes a picture, a few words and the code of each program in `examples/`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
 * Formulas become MathML at build time: no script, no font, nothing to download when a page is read.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from html import unescape
@@ -241,6 +243,32 @@ def _figure(value: float | None, significant: int | None = None) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.3f}"
 
 
+# ---------------------------------------------------------------- examples
+
+
+def gallery() -> str:
+    """Title and text from the docstring of each example, its picture, and its code to open."""
+    parts = []
+    for path in sorted((DOCS.parent / "examples").glob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        title, told = (ast.get_docstring(ast.parse(code)) or "").split("\n", 1)
+        words = re.sub(r"\s+", " ", told.split("\n    ")[0]).strip()  # what is indented is how to run it
+        words = re.sub(r"docs/([\w/]+\.md)", lambda match: f"[{page_title(match[1])}]({match[1]})", words)
+        shown = "\n".join(f"    {line}".rstrip() for line in code.splitlines())
+        parts += [
+            f"## {title.rstrip('.?')} {{ #{path.stem} }}",
+            words,
+            f"![{title.rstrip('.')}](images/gallery/{path.stem}.png)",
+            f'??? example "examples/{path.name}"\n    ```python\n{shown}\n    ```',
+        ]
+    return "\n\n".join(parts)
+
+
+def page_title(page: str) -> str:
+    """First heading of a page."""
+    return (DOCS / page).read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
+
+
 # ---------------------------------------------------------------- references
 
 
@@ -303,6 +331,7 @@ _TABLES = {
     "optimizers": optimizers_table,
     "data_sets": data_sets_table,
     "compatibility": compatibility_table,
+    "gallery": gallery,
     "references": references_list,
 }
 
