@@ -13,6 +13,8 @@ from intarsia.exceptions import InvalidInputError
 
 # Finite scores stay below this, so that sums of many of them, and their quotients by rho, are finite as well.
 LARGEST_SCORE = 1e200
+# Whole numbers stay below this, so that kernels can count to them.
+LARGEST_INTEGER = 2**63 - 1
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -20,12 +22,14 @@ IntArray = NDArray[np.int64]
 
 def as_int_array(values: ArrayLike, where: str) -> IntArray:
     """Return `values` as a contiguous int64 array; refuse fractions and values that do not fit."""
-    array = np.asarray(values)
-    if array.dtype.kind in "iu" or array.size == 0:
-        return np.asarray(array, dtype=np.int64, order="C")
-    if array.dtype.kind == "b":
-        return np.asarray(array, dtype=np.int64, order="C")
-    if array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.rint(array)):
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise InvalidInputError(f"{where}: expected whole numbers, got {_brief(values)}. {error}") from None
+    whole = array.dtype.kind in "iub" or array.size == 0
+    if whole or (array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.rint(array))):
+        if array.dtype.kind in "uf" and array.size and np.abs(array).max() >= 2**63:
+            raise InvalidInputError(f"{where}: {_brief(np.abs(array).max())} does not fit into 64 bits. Use less.")
         return np.asarray(array, dtype=np.int64, order="C")
     raise InvalidInputError(f"{where}: expected whole numbers, got dtype {array.dtype}.")
 
@@ -110,7 +114,8 @@ def check_number(
     """Raise unless `value` is a number inside the interval."""
     kind = "a whole number" if integer else "a number"
     numeric = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    good = numeric and not np.isnan(value) and (not integer or float(value).is_integer())
+    good = numeric and abs(value) <= LARGEST_INTEGER if integer or isinstance(value, int) else numeric
+    good = good and not np.isnan(value) and (not integer or float(value).is_integer())
     if good:
         above = value > low if open_low else value >= low
         below = value < high if open_high else value <= high

@@ -52,7 +52,7 @@ def diagnose_command(
     method = resolve_method(inference, parse_settings(setting or []))
     with warnings_on_stderr():
         found = diagnose_examples(
-            _load(data), learner, method,
+            load_examples(data), learner, method,
             n_examples=n_examples, n_passes=n_passes, time_limit=time_limit, random_state=seed,
         )  # fmt: skip
     if plot is not None:
@@ -68,7 +68,8 @@ def diagnose_command(
         typer.echo(f"Picture: {plot}")
 
 
-def _load(data: str) -> list[Example]:
+def load_examples(data: str) -> list[Example]:
+    """Labelled graphs of a JSON file, or of one of the built-in counterexamples."""
     if data in BUILT_IN and not Path(data).exists():
         from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
 
@@ -81,15 +82,15 @@ def _load(data: str) -> list[Example]:
 
 def _read_graphs(path: Path) -> tuple[list[Any], list[Any]]:
     """Graphs and labels of a JSON file."""
-    import json as reader
-
+    from intarsia._json_text import read_json_text
     from intarsia.exceptions import FileFormatError
     from intarsia.learning.graph_data import GraphInstance
 
     try:
-        document = reader.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: not JSON ({error}). Give a list of graphs, see --help.") from None
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
+    document = read_json_text(text, str(path), "Give a list of graphs, see --help.")
     if not isinstance(document, list) or not document:
         raise FileFormatError(f"{path}: expected a list of graphs, got {type(document).__name__}. See --help.")
     graphs, labels = [], []

@@ -144,7 +144,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
             raise InvalidInputError(f"--set {pair}: expected key=value, such as --set schedule=parallel.")
         try:
             value = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = text.strip()
         found[key.strip().replace("-", "_")] = value
     return found

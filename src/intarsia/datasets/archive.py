@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._array_file import read_npz
 from intarsia._validation import frozen, read_only
 from intarsia.exceptions import FileFormatError
 
@@ -126,14 +127,6 @@ def _load(path: Path, keys: list[str]) -> dict[str, NDArray[Any]]:
     # Opened here, so that a file that may not be read is told from one that makes no sense.
     with path.open("rb") as stream:
         try:
-            archive = np.load(stream, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise damaged(path, "a single array, not an npz archive")
-            lacking = [key for key in keys if key not in archive.files]
-            if lacking:
-                raise damaged(path, f"array {lacking[0]!r} is not in it (there are: {', '.join(archive.files)})")
-            return {key: frozen(archive[key]) for key in keys}
-        except FileFormatError:
-            raise
+            return {key: frozen(array) for key, array in read_npz(stream, keys).items()}
         except _DAMAGE as error:
             raise damaged(path, f"not a readable npz archive ({error})") from None

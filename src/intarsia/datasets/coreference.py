@@ -119,7 +119,7 @@ def _read_text(line: str, path: Path, number: int) -> CoreferenceText:
         return CoreferenceText(str(document["doc"]), sentences, mentions)
     except FileFormatError:
         raise
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise FileFormatError(
             f"{where}: no document with 'doc', 'sentences' and 'mentions'. Get the file again."
         ) from None

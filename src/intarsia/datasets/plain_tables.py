@@ -9,6 +9,9 @@ from typing import Any
 from intarsia.datasets.text_lines import Source, read_lines, source_name
 from intarsia.exceptions import FileFormatError
 
+# Numbers of things, such as users and words: more of them than this fit into no memory.
+LARGEST_NUMBER = 2**40
+
 
 def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> list[list[Any]]:
     r"""Columns of a file without header, separated by tabs, each value turned by the function of its column.
@@ -18,7 +21,7 @@ def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> l
     Raises
     ------
     FileFormatError
-        A line has another number of columns, or a value that its function refuses.
+        A line has another number of columns, a value that its function refuses, or a number beyond all reason.
 
     Examples
     --------
@@ -36,7 +39,10 @@ def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> l
             raise FileFormatError(f"{name}, line {number}: {len(cells)} columns, expected {len(kinds)}.")
         for k, (cell, kind) in enumerate(zip(cells, kinds, strict=True)):
             try:
-                columns[k].append(kind(cell))
+                value = kind(cell)
+                if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+                    raise ValueError(cell)
+                columns[k].append(value)
             except ValueError:
                 raise FileFormatError(
                     f"{name}, line {number}: column {k + 1} is {cell!r:.60}; expected {_kind_name(kind)}."

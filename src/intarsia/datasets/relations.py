@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from intarsia._validation import IntArray, frozen
 from intarsia.datasets.location import require
-from intarsia.datasets.plain_tables import read_tab_columns
+from intarsia.datasets.plain_tables import LARGEST_NUMBER, read_tab_columns
 from intarsia.datasets.text_lines import read_lines
 from intarsia.exceptions import FileFormatError
 
@@ -204,7 +204,7 @@ def load_simple_acquaintances(data: str | os.PathLike[str] | None = None) -> Acq
                 for named in files.get(part, []):
                     rows = _read_atoms(model_file.parent / Path(named).name, int(arity))
                     found.setdefault(word, []).extend(rows)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(f"{model_file.name}: no program with 'rules' and 'predicates'. Get it again.") from None
@@ -213,6 +213,8 @@ def load_simple_acquaintances(data: str | os.PathLike[str] | None = None) -> Acq
 
 def _read_atoms(path: Path, arity: int) -> Rows:
     """Names and value of each line; a value that is left out is 1 for what is known and NaN for a target."""
+    if not path.is_file():
+        raise FileFormatError(f"{path.name} is named by the program, but is not beside it. Get all files again.")
     unsaid = float("nan") if "target" in path.name else 1.0
     rows: Rows = []
     for number, line in read_lines(path):
@@ -231,7 +233,7 @@ def _read_atoms(path: Path, arity: int) -> Rows:
 def _word_numbers(cell: str) -> list[int]:
     """Numbers of `3:1 17:1`."""
     words = [int(pair.partition(":")[0]) for pair in cell.split()]
-    if any(word < 1 for word in words):
+    if any(not 1 <= word <= LARGEST_NUMBER for word in words):
         raise ValueError(cell)
     return words
 

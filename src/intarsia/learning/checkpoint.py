@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._array_file import read_npz
 from intarsia._atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.learning.example import Example
@@ -22,7 +24,17 @@ FORMAT = "intarsia fit 2"
 # Sums over features may differ in the last digits between machines, but not by more than this share.
 SUMS_AGREE = 1e-6
 # What NumPy and zipfile raise for files with wrong bytes in some place.
-_DAMAGE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError, RuntimeError, OSError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    AttributeError,
+    RuntimeError,
+    OSError,
+)
 
 
 class Checkpoint:
@@ -66,8 +78,8 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with open(self.path, "rb") as file:
+                arrays = read_npz(file, most_bytes=np.inf)
             about = json.loads(str(arrays.pop("about")))
             if about["format"] != FORMAT:
                 raise ValueError(about["format"])

@@ -140,7 +140,10 @@ def _read_objects(flat: NDArray[Any], shape: tuple[int, ...], where: str) -> Lab
                 f"of allowed ones. Use one kind for all."
             )
     values = np.full(flat.size, "" if texts else -1, dtype=f"U{max(map(len, flat[single]))}" if texts else np.int64)
-    values[single] = flat[single]
+    try:
+        values[single] = flat[single]
+    except OverflowError:
+        raise InvalidInputError(f"{where}: a label has more than 64 bits. Number the classes from 0 on.") from None
     if not texts:
         hidden[single] = values[single] == -1
     return Labels(where, shape, values, hidden, sets)

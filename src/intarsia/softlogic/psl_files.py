@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from intarsia._json_text import read_json_text
 from intarsia._validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError, TooLargeError
 from intarsia.softlogic.atom_files import read_atom_file
@@ -220,15 +221,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path.name}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
-    try:
-        # Comments become blanks of the same shape, so that lines and columns stay.
-        document = json.loads(_COMMENT.sub(_blanked, text))
-    except json.JSONDecodeError as error:
-        raise FileFormatError(
-            f"{path.name}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). Check commas and quotes."
-        ) from None
-    except RecursionError:
-        raise FileFormatError(f"{path.name}: too many brackets inside each other for a program.") from None
+    # Comments become blanks of the same shape, so that lines and columns stay.
+    document = read_json_text(_COMMENT.sub(_blanked, text), path.name, "Check commas and quotes.")
     return _typed(document, dict, path.name)
 
 

@@ -1,0 +1,46 @@
+"""JSON from files that others wrote: a document, or an error that names the file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from intarsia.exceptions import FileFormatError
+
+
+def read_json_text(text: str, where: str, remedy: str) -> Any:
+    """The document of a JSON text.
+
+    Parameters
+    ----------
+    text : str
+        Content of a file, or one of its lines.
+    where : str
+        What it is called in messages.
+    remedy : str
+        What to do about a text that is none.
+
+    Raises
+    ------
+    FileFormatError
+        The text is no JSON, too many brackets are open at once, or a number has thousands of digits.
+
+    Examples
+    --------
+    >>> read_json_text('{"a": 1}', "model.json", "Correct it.")
+    {'a': 1}
+    >>> read_json_text('{"a" 1}', "model.json", "Check commas and quotes.")
+    Traceback (most recent call last):
+        ...
+    intarsia.exceptions.FileFormatError: model.json, line 1, column 6: no JSON (Expecting ':' delimiter). Check ...
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FileFormatError(
+            f"{where}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). {remedy}"
+        ) from None
+    except RecursionError:
+        raise FileFormatError(f"{where}: too many brackets inside each other. {remedy}") from None
+    except ValueError:  # Python refuses whole numbers of more than some thousand digits
+        raise FileFormatError(f"{where}: a number has too many digits. {remedy}") from None

@@ -1,0 +1,116 @@
+"""Everything that reads a text file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.fuzz.valid_files import (
+    CONLL,
+    CORA,
+    CRFSUITE,
+    CSV,
+    FEBRL,
+    GRAPHS,
+    JSON_PIECES,
+    LITBANK,
+    NUMBERS,
+    PSL,
+    RULE_PIECES,
+    RULES,
+    TABLE,
+    UAI,
+)
+
+from intarsia import datasets
+from intarsia.cli.cluster_files import read_table_file
+from intarsia.cli.diagnose import load_examples
+from intarsia.cli.running import parse_settings
+from intarsia.cli.tag_files import read_tag_file
+from intarsia.graph.uai import read_uai, read_uai_evidence, read_uai_solution
+from intarsia.softlogic import read_psl, read_rule, read_rules
+from intarsia.softlogic.atom_files import read_atom_file
+from intarsia.softlogic.constants import ConstantTable
+from intarsia.softlogic.rules import read_ground_atom
+
+
+def text_of(path: Path) -> str:
+    """Bytes that are no UTF-8 as single surrogates, which texts of other programs may hold."""
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+class Reader(NamedTuple):
+    """What reads a file, how the file is called, files that it does read, and words of their format."""
+
+    read: Callable[[Path], Any]
+    name: str
+    valid: list[bytes]
+    pieces: Sequence[bytes] = ()
+
+
+def _list(read):
+    return lambda path: list(read(path))
+
+
+READERS = {
+    "uai": Reader(read_uai, "m.uai", [UAI, UAI.replace(b"MARKOV", b"BAYES"), b"MARKOV 1 2 0"], NUMBERS),
+    "uai evidence": Reader(read_uai_evidence, "m.evid", [b"2 0 1 5 0", b"1\n2 0 1 5 0\n", b""], NUMBERS),
+    "uai pr": Reader(
+        read_uai_solution, "m.PR", [b"PR\n-2.5\n", b"MAP\n3 0 1 2\n", b"MAR\n2 2 0.25 0.75 2 1 0"], NUMBERS
+    ),
+    "conll": Reader(_list(datasets.read_conll), "a.txt", [CONLL]),
+    "conll by tabs": Reader(
+        lambda path: list(datasets.read_conll(path, separator="\t", comment="#")), "a.txt", [CONLL.replace(b" ", b"\t")]
+    ),
+    "crfsuite": Reader(
+        _list(datasets.read_crfsuite), "a.crfsuite", [CRFSUITE], [b"@weight:", b"O\t", b":", b"\\", b"\n"]
+    ),
+    "tagged": Reader(lambda path: read_tag_file(path, "auto", None), "a.txt", [CONLL, CRFSUITE]),
+    "rule": Reader(lambda path: read_rule(text_of(path)), "rule", RULES.splitlines(), RULE_PIECES),
+    "rules": Reader(lambda path: read_rules(text_of(path)), "rules", [RULES], RULE_PIECES),
+    "ground atom": Reader(
+        lambda path: read_ground_atom(text_of(path)), "atom", [b"Knows(0, 'Ann \\'B.')"], RULE_PIECES
+    ),
+    "psl": Reader(read_psl, "model.json", [PSL], JSON_PIECES),
+    "atoms": Reader(
+        lambda path: read_atom_file(path, 2, ConstantTable()),
+        "likes.txt",
+        [b"ann\tbob\t0.5\nbob\tann\n\neve\tann\t1\n", b"1\t2\n2\t1\n", b"1\t2\t0\n2\t1\t1\n"],
+    ),
+    "csv": Reader(read_table_file, "a.csv", [CSV]),
+    "tsv": Reader(read_table_file, "a.tsv", [CSV.replace(b",", b"\t")]),
+    "graphs": Reader(lambda path: load_examples(str(path)), "graphs.json", [GRAPHS], [*JSON_PIECES, b'"labels"']),
+    "settings": Reader(
+        lambda path: parse_settings(text_of(path).split("\n")),
+        "settings",
+        [b"schedule=parallel\ntol=1e-3", b"a={'b': [1, (2,)]}"],
+    ),
+}
+
+# Where the file of a data set is in the folder of the data, and what stands beside it.
+LOADERS = {
+    "litbank": Reader(datasets.load_litbank, "litbank/litbank_coref.jsonl.gz", [LITBANK]),
+    "epinions": Reader(datasets.load_epinions, "psl_uai13/epinions/trusts.txt.gz", [TABLE]),
+    "cora words": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.words.gz", [b"1\t1:1 2:1\n2\t2:1\n"]),
+    "cora ids": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.ids", [b"a\t1\nb\t2\n"]),
+    "cora labels": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.labels", [b"1\t1\n2\t2\n"]),
+    "cora links": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.links.gz", [b"1\t2\n2\t1\n"]),
+    "acquaintances": Reader(
+        datasets.load_simple_acquaintances,
+        "simple_acquaintances/model.json",
+        [
+            b'{"rules": ["1: Knows(A, B)"], "predicates": {"Knows/2": {"observations": ["d/knows_obs.txt"], '
+            b'"targets": ["knows_targets.txt"]}}}'
+        ],
+        JSON_PIECES,
+    ),
+    "acquaintances atoms": Reader(
+        datasets.load_simple_acquaintances, "simple_acquaintances/knows_obs.txt", [b"ann\tbob\t0.5\n"]
+    ),
+    "cora citations": Reader(datasets.load_cora_citations, "er_cora/cora_1295.csv.gz", [CORA]),
+    "febrl": Reader(datasets.load_febrl, "febrl/dataset1.csv.gz", [FEBRL]),
+    "conll2000": Reader(datasets.load_conll2000, "conll2000/train.txt.gz", [CONLL]),
+    "umass": Reader(datasets.load_umass_citations, "umass_citation/dev.tsv.gz", [b"A.\tB-a\ta/b\n\nB.\tB-b\tc\n"]),
+    "cora ie": Reader(datasets.load_cora_ie, "cora_ie/cora_ie.tsv.gz", [b"A.\tB-author\nB\tI-author\n"]),
+}
