@@ -45,7 +45,7 @@ def test_a_file_and_a_picture(run, graphs, tmp_path):
 def test_bad_files_are_refused_in_one_line(run, tmp_path):
     bad = tmp_path / "bad.json"
     for text, told in [
-        ("{", "not JSON"),
+        ("{", "no JSON"),
         ("{}", "expected a list of graphs, got dict"),
         ('[{"labels": [1]}]', "graph 0: expected node_features"),
         ('[{"node_features": [[1], [2]], "labels": [1]}]', "X[0] has 2 variables"),
