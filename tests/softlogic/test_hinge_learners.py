@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
 from tests.oracles.finite_differences import central_differences
-from tests.oracles.hinge_program import solve_hinge_program
+from tests.oracles.paired_objective import exact_objective
 
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.result import Status
@@ -58,17 +58,6 @@ def two_camps(n=6):
     return HingeLossMRF(2 * n, LinearRows.from_scipy(np.array(rows), const), 1.0, 2, term_group=group), labels
 
 
-def exact(problem, weights, ridge):
-    """J and its subgradient from the independent solver."""
-    minima, features = [], []
-    for side in (problem.clamped, problem.free):
-        model = problem.weighted(side, np.maximum(weights, 0.0))
-        minimum, x = solve_hinge_program(model) if model.n_variables else (0.0, np.zeros(0))
-        minima.append(minimum)
-        features.append(problem.features(side, model.terms.values(x)))
-    return problem.value(weights, *minima, ridge), problem.gradient(weights, *features, ridge)
-
-
 @pytest.mark.parametrize("name", hinge_learner_names())
 def test_a_rule_that_the_labels_keep_gains_weight(name):
     learner = hinge_learner_class(name)(ridge=1e-4)
@@ -94,7 +83,7 @@ def test_the_first_step_is_the_slope_of_the_exact_objective(surrogate):
     steps = ProjectedSubgradient(adagrad=False, step_size=1e-3, max_iter=1, average=False)
     learner = PrimalSubgradient(surrogate=surrogate, ridge=0.1, steps=steps, symmetry_breaking=0.0, inference=TIGHT)
     found = learner.fit(model, labels, start=weights)
-    slope = central_differences(lambda w: exact(problem, w, 0.1)[0], weights, step=1e-3)
+    slope = central_differences(lambda w: exact_objective(problem, w, 0.1)[0], weights, step=1e-3)
     np.testing.assert_allclose((weights - found.weights) * problem.counts / 1e-3, slope, atol=2e-3)
 
 
@@ -108,7 +97,7 @@ def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(
     )
     labels = np.array([1.0, 1.0, 0.8, 0.3])
     problem = PairedProblem.of(model, labels, EntropyPair(weight=1.0))
-    best = minimize(lambda w: exact(problem, w, 0.1), np.ones(3), jac=True, bounds=[(0.0, None)] * 3)
+    best = minimize(lambda w: exact_objective(problem, w, 0.1), np.ones(3), jac=True, bounds=[(0.0, None)] * 3)
     steps = ProjectedSubgradient(adagrad=False, step_size=1.0, max_iter=400, average=False)
     learner = hinge_learner_class(name)(surrogate=EntropyPair(weight=1.0), ridge=0.1, steps=steps)
     found = learner.fit(model, labels)
@@ -126,7 +115,7 @@ def test_latent_learners_lower_the_exact_objective_and_find_the_camps(name):
     found = learner.fit(model, labels)
     surrogate = LabelLoss() if name == "latent_svm" else EntropyPair()
     problem = PairedProblem.of(model, labels, surrogate)
-    before, after = (exact(problem, w, 0.05)[0] for w in found.history["weights"][[0, -1]])
+    before, after = (exact_objective(problem, w, 0.05)[0] for w in found.history["weights"][[0, -1]])
     np.testing.assert_allclose(found.history["objective"][[0, -1]], [before, after], atol=1e-3)
     assert after < 0.9 * before
     assert found.latent[1::2].min() > found.latent[::2].max() + 0.1  # the tags say which camp is which
