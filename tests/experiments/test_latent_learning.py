@@ -9,7 +9,7 @@ import pytest
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.experiments import faces, trust
-from intarsia.experiments.groups import groups, karate, make_fold
+from intarsia.experiments.groups import camps, groups, karate, make_fold
 from intarsia.experiments.latent_learning import Comparison, draw_curves, method_tasks, reached, spread_rows
 from intarsia.experiments.reproduction import load_experiment, run_tasks
 from intarsia.experiments.social_groups import make_social_groups
@@ -22,7 +22,7 @@ def small():
     return Comparison(
         folds=lambda k: make_fold(network, k, 5),
         n_folds=1,
-        surrogate=SurrogateByRole(latent=EntropyPair(weight=0.5), labelled=QuadraticPrior(weight=0.5)),
+        surrogate=SurrogateByRole(latent=EntropyPair(weight=0.1), labelled=QuadraticPrior(weight=0.5)),
         ridge=1e-3,
         step_size=0.5,
         budget=3600,
@@ -79,6 +79,13 @@ def test_rows_are_spread_and_keep_both_ends():
 
 def test_the_karate_club_splits_as_it_did(tmp_path):
     assert karate(tmp_path / "none").values["accuracy"] >= 0.9
+
+
+def test_the_camps_of_a_network_are_found(tmp_path):
+    network = make_social_groups(150, 18, 10, random_state=3)
+    found = camps(network, tmp_path / "none")
+    assert found.values["accuracy"] >= 0.9 > 0.6 > network.camp.mean() > 0.4  # neither camp is so large by itself
+    assert found.n == 150
 
 
 def test_trust_on_a_made_network():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._validation import IntArray
+from intarsia._validation import FloatArray, IntArray
 from intarsia.experiments.hinge_rules import Literal, assemble, implies
 from intarsia.experiments.latent_learning import (
     Comparison,
@@ -36,13 +36,12 @@ w(tag):    UsesTag(U, 'tag') -> Red(U) ^2
 w(tag):    UsesTag(U, 'tag') -> !Red(U) ^2
 w(top):    User(U) & Red(U) -> Interacts(U, 'top') ^2
 w(top):    User(U) & !Red(U) -> Interacts(U, 'top') ^2
-w(top):    User(U) & Red(U) -> !Interacts(U, 'top') ^2
-w(top):    User(U) & !Red(U) -> !Interacts(U, 'top') ^2
 w:         Linked(U, V) & Red(U) -> Red(V) ^2
 """
 
-# Groups are two-sided; interactions are rare, so that nothing is what they are without evidence.
-_SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.5), labelled=QuadraticPrior(weight=0.5))
+# Groups are two-sided; interactions are rare, so that nothing is what they are without evidence. Chosen, as the rules
+# were, on networks drawn with other seeds.
+_SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.1), labelled=QuadraticPrior(weight=0.5))
 _RIDGE, _STEP = 1e-3, 0.5
 
 
@@ -73,7 +72,11 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         score_name="AuPR",
         n_points=12 if quick else 30,
     )
-    tasks = [*method_tasks(comparison), Task("karate", "karate club", {"accuracy": None}, "share", karate)]
+    tasks = [
+        *method_tasks(comparison),
+        Task("camps", "hidden camps of the network", {"accuracy": None}, "share", lambda path: camps(network(), path)),
+        Task("karate", "karate club", {"accuracy": None}, "share", karate),
+    ]
     return Experiment(
         "groups",
         "Latent groups in a social network (Bach2015, section 4)",
@@ -90,14 +93,12 @@ def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLo
     who, top = np.divmod(np.arange(n_users * n_top), n_top)
     red, meets = Literal(who), Literal(n_users + who * n_top + top)
     first = 2 * n_tags
-    link = first + 4 * n_top
+    link = first + 2 * n_top
     rules = [
         implies([], Literal(user), tag),
         implies([], Literal(user, positive=False), n_tags + tag),
         implies([red], meets, first + top),
         implies([red.negated()], meets, first + n_top + top),
-        implies([red], meets.negated(), first + 2 * n_top + top),
-        implies([red.negated()], meets.negated(), first + 3 * n_top + top),
         implies([Literal(links[:, 0])], Literal(links[:, 1]), link),
         implies([Literal(links[:, 1])], Literal(links[:, 0]), link),
     ]
@@ -106,8 +107,6 @@ def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLo
         *(f"tag {h} -> not red" for h in range(n_tags)),
         *(f"red -> top {t}" for t in range(n_top)),
         *(f"not red -> top {t}" for t in range(n_top)),
-        *(f"red -> not top {t}" for t in range(n_top)),
-        *(f"not red -> not top {t}" for t in range(n_top)),
         "linked",
     ]
     return assemble(n_users * (1 + n_top), rules, names)
@@ -143,12 +142,21 @@ def karate(checkpoint: Path) -> Finding:
     inside = ~np.isin(club.edges, leaders).any(axis=1)
     model = group_model(np.zeros((32, 0), dtype=bool), 2, number[club.edges[inside]])
     labels = np.concatenate([np.full(32, np.nan), tied[np.ix_(others, leaders)].reshape(-1)])
+    return _two_groups(model, labels, club.faction[others])
+
+
+def camps(network: SocialGroups, checkpoint: Path) -> Finding:
+    """Learn from all users; how many of them are then in the group that they were drawn in."""
+    model = group_model(network.tags, network.top.shape[1], network.links)
+    labels = np.concatenate([np.full(network.camp.size, np.nan), network.top.reshape(-1).astype(np.float64)])
+    return _two_groups(model, labels, network.camp)
+
+
+def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray) -> Finding:
+    """Learn by paired-dual learning, and compare the latent variables with the true groups."""
     steps = ProjectedSubgradient(step_size=_STEP, adagrad=False, max_iter=500, average=False)
-    learner = PairedDual(surrogate=_SURROGATE, ridge=_RIDGE, steps=steps)
-    found = learner.fit(model, labels)
-    red = found.latent > 0.5
-    right = float(np.mean(red == (club.faction[others] == 0)))
+    found = PairedDual(surrogate=_SURROGATE, ridge=_RIDGE, steps=steps).fit(model, labels)
+    right = float(np.mean((found.latent > 0.5) == (truth == 0)))
     values = {"accuracy": max(right, 1.0 - right)}  # which group is called red is an accident
-    return Finding(
-        values, 32, {"latent": found.latent}, {"updates": found.n_iter, "admm_iterations": found.n_admm_iter}
-    )
+    told = {"updates": found.n_iter, "admm_iterations": found.n_admm_iter}
+    return Finding(values, truth.size, {"latent": found.latent}, told)
