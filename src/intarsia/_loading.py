@@ -9,12 +9,14 @@ from typing import Any
 from intarsia.exceptions import FileFormatError
 
 # Kind in the file -> where its class is; no other class is ever made.
-_KINDS = {
+KINDS = {
     "ChainCRF": "intarsia.learning",
     "GridCRF": "intarsia.learning",
     "GraphCRF": "intarsia.learning",
     "CollectiveChain": "intarsia.collective",
     "EntityClusterer": "intarsia.clusters",
+    "ThresholdClusterer": "intarsia.clusters",
+    "SoftLogic": "intarsia.softlogic",
 }
 
 
@@ -48,8 +50,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     from intarsia.learning.model_file import kind_of_model
 
     kind = kind_of_model(path)
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise FileFormatError(
-            f"{path} holds a {kind:.60}, which this version does not know. It knows {', '.join(_KINDS)}."
+            f"{path} holds a {kind:.60}, which this version does not know. It knows {', '.join(KINDS)}."
         )
-    return getattr(import_module(_KINDS[kind]), kind).load(path)
+    return getattr(import_module(KINDS[kind]), kind).load(path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
@@ -90,7 +88,7 @@ def test_the_same_model_comes_back(kind, tmp_path):
     for one, other in zip(flat(model.predict(X)), flat(back.predict(X)), strict=True):
         np.testing.assert_array_equal(one, other)
     back.save(tmp_path / "again.npz", notes={"made": "here"})
-    assert (tmp_path / "again.npz").read_bytes() == path.read_bytes() or kind == "walkers"  # their tilt moves on
+    assert (tmp_path / "again.npz").read_bytes() == path.read_bytes()
 
 
 def flat(answers):
@@ -104,23 +102,6 @@ def test_flows_of_the_fit_come_back(tmp_path):
     np.testing.assert_allclose(back.flows(1), model.flows(1), rtol=1e-6, atol=1e-6)
     assert back.moves_.names == ("right",)
     np.testing.assert_allclose(back.infer(COUNTS).walkers, model.infer(COUNTS).walkers, rtol=1e-6)
-
-
-def test_another_process_predicts_the_same(tmp_path):
-    model, X = make("grid")
-    model.save(tmp_path / "m.npz")
-    np.savez(tmp_path / "x.npz", *X)
-    code = (
-        "import sys, numpy as np, intarsia\n"
-        "model = intarsia.load(sys.argv[1]); held = np.load(sys.argv[2])\n"
-        "found = model.predict_marginals([held[name] for name in held.files])\n"
-        "np.savez(sys.argv[3], *found)\n"
-    )
-    names = [str(tmp_path / name) for name in ("m.npz", "x.npz", "found.npz")]
-    subprocess.run([sys.executable, "-c", code, *names], check=True)
-    with np.load(names[2]) as found:
-        for name, expected in zip(found.files, model.predict_marginals(X), strict=True):
-            np.testing.assert_array_equal(found[name], expected)
 
 
 # ---------------------------------------------------------------- refusals

@@ -16,7 +16,7 @@ from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
 from intarsia.clusters.decoding import DECODERS, Decoder
-from intarsia.clusters.entity_file import APART, entity_clusterer_from_file, entity_clusterer_to_file
+from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
 from intarsia.clusters.entity_labels import cluster_codes, first_numbers
 from intarsia.clusters.entity_worlds import (
     MATCH,
@@ -301,11 +301,12 @@ class EntityClusterer(SavedModel, BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- files
 
-    _settings_apart = APART
+    _settings_apart = COLUMN_SETTINGS
     _makers: ClassVar[dict[str, Maker]] = {
         "learner": resolve_learner,
         "decoder": DECODERS.resolve,
         "proposer": only(SplitMerge),
+        "model": only(ClusterModel),
     }
 
     def _to_file(self, where: str) -> Content:

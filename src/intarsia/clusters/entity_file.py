@@ -8,7 +8,6 @@ import numpy as np
 
 from intarsia._validation import frozen
 from intarsia.clusters.blocking import BLOCKINGS
-from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import COMPARISONS
 from intarsia.clusters.entity_worlds import cluster_model, world_names
 from intarsia.clusters.matcher import PairMatcher
@@ -17,9 +16,10 @@ from intarsia.learning.settings_json import saved_settings, settings_from_json, 
 
 if TYPE_CHECKING:
     from intarsia.clusters.entity_clusterer import EntityClusterer
+    from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 
 # Settings that stand apart, since columns may be called anything.
-APART = ("comparisons", "blocking", "model")
+COLUMN_SETTINGS = ("comparisons", "blocking")
 
 
 class _Parts(dict[str, Any]):
@@ -33,46 +33,53 @@ def _part(name: str, settings: dict[str, Any]) -> Any:
     return COMPARISONS.resolve(name, settings) if name in COMPARISONS.names else BLOCKINGS.resolve(name, settings)
 
 
-def entity_clusterer_to_file(model: EntityClusterer, where: str) -> Content:
-    """What a fitted model has learned, and its settings of columns."""
-    course, histories = course_to_file(model.n_iter_, model.status_, model.history_)
-    given = {"comparisons": model.comparisons, "blocking": model.blocking}
-    features = None if model.model is None else model.model.get_params(deep=False)
+def matcher_to_file(model: EntityClusterer | ThresholdClusterer, where: str) -> Content:
+    """What is compared, and the log odds learned from it."""
+    given = {name: getattr(model, name) for name in COLUMN_SETTINGS}
     about = {
-        **course,
         "given": saved_settings(given, _Parts(), where),
-        "model": None if features is None else saved_settings(features, {}, where),
         "comparisons": [
             [column, comparison.name, settings_to_json(comparison.get_params(deep=False), where)]
             for column, comparison in model.comparisons_
         ],
-        "features": list(model.feature_names_),
-        "weights": list(model.weights_),
         "intercept": model.matcher_.intercept,
     }
-    weights = np.array(list(model.weights_.values()))
-    return about, {**histories, "weights": weights, "matcher": model.matcher_.weights}
+    return about, {"matcher": model.matcher_.weights}
+
+
+def matcher_from_file(
+    model: EntityClusterer | ThresholdClusterer, about: dict[str, Any], arrays: Arrays
+) -> tuple[str, ...]:
+    """Put it into a new model; return the names of the features compared."""
+    given = settings_from_json(about["given"], _Parts())
+    model.comparisons, model.blocking = (given[name] for name in COLUMN_SETTINGS)
+    model.comparisons_ = [
+        (str(column), COMPARISONS.resolve(str(name), settings_from_json(settings, {})))
+        for column, name, settings in about["comparisons"]
+    ]
+    matcher, intercept = finite_array(arrays, "matcher", (arrays["matcher"].size,)), float(about["intercept"])
+    named = tuple(name for column, comparison in model.comparisons_ for name in comparison.feature_names(column))
+    if not np.isfinite(intercept) or (named and len(named) != matcher.size):
+        raise ValueError("matcher")
+    model.matcher_ = PairMatcher(frozen(matcher), intercept)
+    return named
+
+
+def entity_clusterer_to_file(model: EntityClusterer, where: str) -> Content:
+    """What a fitted model has learned, and its settings of columns."""
+    course, histories = course_to_file(model.n_iter_, model.status_, model.history_)
+    compared, matcher = matcher_to_file(model, where)
+    about = {**course, **compared, "features": list(model.feature_names_), "weights": list(model.weights_)}
+    return about, {**histories, **matcher, "weights": np.array(list(model.weights_.values()))}
 
 
 def entity_clusterer_from_file(model: EntityClusterer, about: dict[str, Any], arrays: Arrays) -> None:
     """Put what a file holds into a new model; everything is checked before it is used."""
-    given = settings_from_json(about["given"], _Parts())
-    model.comparisons, model.blocking = given["comparisons"], given["blocking"]
-    if about["model"] is not None:
-        model.model = ClusterModel(**settings_from_json(about["model"], {}))
-    model.comparisons_ = [
-        (str(column), COMPARISONS.resolve(str(name), settings_from_json(given, {})))
-        for column, name, given in about["comparisons"]
-    ]
+    named = matcher_from_file(model, about, arrays)
     model.feature_names_ = tuple(map(str, about["features"]))
-    named = tuple(name for column, comparison in model.comparisons_ for name in comparison.feature_names(column))
-    matcher = finite_array(arrays, "matcher", (len(model.feature_names_),))
-    weights = finite_array(arrays, "weights", (len(about["weights"]),))
-    if model.comparisons_ and named != model.feature_names_:
+    if named not in ((), model.feature_names_) or len(model.feature_names_) != model.matcher_.weights.size:
         raise ValueError("features")
-    if not np.isfinite(float(about["intercept"])):
-        raise ValueError("intercept")
-    model.matcher_ = PairMatcher(frozen(matcher), float(about["intercept"]))
+    weights = finite_array(arrays, "weights", (len(about["weights"]),))
     model.weights_ = dict(zip(map(str, about["weights"]), weights.tolist(), strict=True))
     table = cluster_model(model.model, model.features).table(world_names(model.feature_names_, model.features))
     if tuple(model.weights_) != table.names:

@@ -13,13 +13,15 @@ from intarsia._validation import IntArray
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.comparisons import Declared, resolve_comparisons
 from intarsia.clusters.components import best_threshold, connected_components
+from intarsia.clusters.entity_file import COLUMN_SETTINGS, matcher_from_file, matcher_to_file
 from intarsia.clusters.entity_labels import cluster_codes
 from intarsia.clusters.matcher import fit_matcher
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons
 from intarsia.clusters.tables import read_table
+from intarsia.learning.saved_model import Arrays, Content, SavedModel, number_to_json
 
 
-class ThresholdClusterer(BaseEstimator):  # type: ignore[misc]
+class ThresholdClusterer(SavedModel, BaseEstimator):  # type: ignore[misc]
     """Connected components of the pairs whose log odds reach a threshold: the one that did best where it was learned.
 
     Comparisons, blocking and logistic regression are those of `EntityClusterer`, and how pairs become entities is not:
@@ -80,6 +82,18 @@ class ThresholdClusterer(BaseEstimator):  # type: ignore[misc]
         found = self._pairs_of(records, "ThresholdClusterer.predict")
         odds = self.matcher_.log_odds(found.values)
         return connected_components(found.n_records, found.pairs, odds, self.threshold_)
+
+    _learned = "threshold_"
+    _settings_apart = COLUMN_SETTINGS
+
+    def _to_file(self, where: str) -> Content:
+        about, arrays = matcher_to_file(self, where)
+        return {**about, "threshold": number_to_json(self.threshold_)}, arrays
+
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        if not matcher_from_file(self, about, arrays):
+            raise ValueError("comparisons")
+        self.threshold_ = np.inf if about["threshold"] is None else float(about["threshold"])
 
     def _pairs_of(self, records: Any, where: str) -> RecordPairs:
         """Every row is a record, so that the threshold is chosen by what is counted."""

@@ -8,7 +8,14 @@ import numpy as np
 
 from intarsia._validation import frozen
 from intarsia.collective.moves import Moves
-from intarsia.learning.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array
+from intarsia.learning.saved_model import (
+    Arrays,
+    Content,
+    course_from_file,
+    course_to_file,
+    finite_array,
+    index_rows,
+)
 
 if TYPE_CHECKING:
     from intarsia.collective.collective_chain import CollectiveChain
@@ -52,20 +59,8 @@ def collective_chain_from_file(model: CollectiveChain, about: dict[str, Any], ar
 
 
 def _moves(arrays: Arrays, names: Any) -> Moves:
-    """Kernels read the pattern without looking: an index out of range must not get there."""
-    ptr, idx = arrays["ptr"].astype(np.int64), arrays["idx"].astype(np.int64)
-    features = arrays["features"].astype(np.float64)
-    if (
-        ptr.ndim != 1
-        or ptr.size < 2
-        or ptr[0] != 0
-        or ptr[-1] != idx.size
-        or (np.diff(ptr) < 1).any()
-        or idx.ndim != 1
-        or idx.min() < 0
-        or idx.max() >= ptr.size - 1
-        or features.shape != (idx.size, len(names))
-        or not np.isfinite(features).all()
-    ):
+    ptr, idx = index_rows(arrays, "ptr", "idx", arrays["ptr"].size - 1)
+    if ptr.size < 2 or (np.diff(ptr) < 1).any():
         raise ValueError("moves")
+    features = finite_array(arrays, "features", (idx.size, len(names)))
     return Moves(frozen(ptr), frozen(idx), frozen(features), tuple(map(str, names)))

@@ -19,6 +19,7 @@ from intarsia.learning.saved_model import (
     course_from_file,
     course_to_file,
     finite_array,
+    index_rows,
     labels_from_json,
     number_from_json,
     number_to_json,
@@ -99,16 +100,9 @@ def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) ->
         raise ValueError("n_features")
     pair_ptr = pair_label = None
     if about["by_pair"]:
-        pair_ptr, pair_label = arrays["pair_ptr"].astype(np.int64), arrays["pair_label"].astype(np.int32)
-        # Kernels read these without looking: an index out of range must not get there.
-        if (
-            pair_ptr.shape != (n_features + 1,)
-            or pair_label.ndim != 1
-            or pair_ptr[0] != 0
-            or pair_ptr[-1] != pair_label.size
-            or (np.diff(pair_ptr) < 0).any()
-            or (pair_label.size and (pair_label.min() < 0 or pair_label.max() >= k))
-        ):
+        pair_ptr, labels = index_rows(arrays, "pair_ptr", "pair_label", k)
+        pair_label = labels.astype(np.int32)
+        if pair_ptr.size != n_features + 1:
             raise ValueError("pairs")
     layout = ChainLayout(n_features, k, pair_ptr, pair_label, bool(about["ends"]), int(about["n_edge_features"]))
     if layout.n_edge_features < 0:

@@ -153,6 +153,37 @@ def finite_array(arrays: Arrays, name: str, shape: tuple[int, ...]) -> NDArray[n
     return found
 
 
+def index_array(arrays: Arrays, name: str, n: int) -> NDArray[np.int64]:
+    """An array of whole numbers of a file, all within 0 .. n - 1: kernels take them for indices without looking.
+
+    Examples
+    --------
+    >>> index_array({"at": np.array([1, 0])}, "at", 2)
+    array([1, 0])
+    """
+    found = arrays[name]
+    if found.dtype.kind not in "iu" or (found.size and not (found.min() >= 0 and found.max() < n)):
+        raise ValueError(name)
+    return found.astype(np.int64)
+
+
+def index_rows(arrays: Arrays, ptr: str, idx: str, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A pattern of a file as CSR has it: where rows begin and end, and their columns, all within 0 .. n - 1.
+
+    Examples
+    --------
+    >>> index_rows({"ptr": np.array([0, 2]), "idx": np.array([1, 0])}, "ptr", "idx", 2)
+    (array([0, 2]), array([1, 0]))
+    """
+    columns = index_array(arrays, idx, n)
+    begins = index_array(arrays, ptr, columns.size + 1)
+    if columns.ndim != 1 or begins.ndim != 1 or begins[0] != 0 or begins[-1] != columns.size:
+        raise ValueError(ptr)
+    if (np.diff(begins) < 0).any():
+        raise ValueError(ptr)
+    return begins, columns
+
+
 def labels_from_json(given: Any) -> NDArray[Any]:
     """Different labels, all texts or all whole numbers, as an array.
 

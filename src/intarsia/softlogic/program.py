@@ -205,6 +205,21 @@ class Program:
         self._data[found.name.upper()][role].append(rows)
         return self
 
+    def without_data(self) -> Program:
+        """A new program with the same predicates, rules, evaluations and options, and no data.
+
+        Examples
+        --------
+        >>> program = Program().predicate("Knows", 2).rule("1: !Knows(A, B)").target("Knows", [("ann", "bob")])
+        >>> program.without_data()
+        Program(1 predicates, 1 rules, 0 observed atoms, 0 targets)
+        """
+        bare = Program()
+        bare._predicates, bare._rules = dict(self._predicates), list(self._rules)
+        bare._data = {key: {role: [] for role in ROLES} for key in self._predicates}
+        bare.evaluations, bare.options = list(self.evaluations), dict(self.options)
+        return bare
+
     def _add(self, predicate: str, role: str, table: Any) -> Program:
         found = self.find_predicate(predicate)
         method = {OBSERVED: "observe"}.get(role, role)

@@ -10,16 +10,18 @@ from sklearn.base import BaseEstimator
 
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
+from intarsia.learning.saved_model import Arrays, Content, SavedModel
 from intarsia.softlogic.admm import ConsensusADMM
 from intarsia.softlogic.grounding import Grounding, ground
-from intarsia.softlogic.hinge_learner import HingeLearner
+from intarsia.softlogic.hinge_learner import HingeLearner, LearnedWeights
 from intarsia.softlogic.inferred import InferredAtoms
 from intarsia.softlogic.learners import resolve_hinge_learner
 from intarsia.softlogic.program import Program
+from intarsia.softlogic.soft_logic_file import MAKERS, soft_logic_from_file, soft_logic_to_file
 from intarsia.softlogic.syntax import Rule
 
 
-class SoftLogic(BaseEstimator):  # type: ignore[misc]
+class SoftLogic(SavedModel, BaseEstimator):  # type: ignore[misc]
     """The most probable truth values of a program's targets and latent atoms.
 
     Rules are ground to a hinge-loss Markov random field, whose minimum is found by consensus ADMM. It is convex: a
@@ -70,7 +72,17 @@ class SoftLogic(BaseEstimator):  # type: ignore[misc]
     >>> [rule.n_terms for rule in found.explain("Knows", "ann", "bob").rules]
     [1, 1]
 
-    They do know each other, which breaks the second rule; learning leaves it little weight:
+    The same rules for other people, from a model that was saved:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     SoftLogic(program).save(f"{folder}/knows.npz")
+    ...     model = SoftLogic.load(f"{folder}/knows.npz")
+    >>> others = model.program.without_data().observe("Likes", [("eve", "go")]).target("Knows", [("eve", "tom")])
+    >>> round(model.infer(program=others).value("Knows", "eve", "tom"), 3)
+    0.0
+
+    Ann and Bob do know each other, which breaks the second rule; learning leaves it little weight:
 
     >>> _ = program.truth("Knows", [("ann", "bob"), ("bob", "ann")])
     >>> model = SoftLogic(program).fit()
@@ -111,13 +123,8 @@ class SoftLogic(BaseEstimator):  # type: ignore[misc]
         SoftLogic
             Itself. `infer` and `predict` use the learned weights from now on.
         """
-        program = self.program if X is None else X
+        program = self._with_same_rules(X, "SoftLogic.fit: the rules to learn from")
         grounding = self._ground(program)
-        if [_body(rule) for rule in program.rules] != [_body(rule) for rule in self.program.rules]:
-            raise InvalidInputError(
-                "SoftLogic.fit: the rules to learn from are not those of the model. Give a program with the same rules "
-                "in the same order; their weights may differ."
-            )
         labels = np.where(grounding.atoms.is_latent, np.nan, grounding.atoms.truth)
         if labels.size == 0 or np.isnan(labels).all():
             raise InvalidInputError(
@@ -129,42 +136,84 @@ class SoftLogic(BaseEstimator):  # type: ignore[misc]
         ground_rules = np.array([report.n_terms > 0 for report in grounding.reports], dtype=bool)
         learner = resolve_hinge_learner(self.learner)
         learned = learner.fit(grounding.mrf, labels, start=start, learned=ground_rules & ~hard, title="SoftLogic")
-        self.learned_ = learned
-        self.weights_: FloatArray = np.where(hard, np.inf, learned.weights)
-        self.history_ = learned.history
-        self.rules_ = [_reweighted(rule, w) for rule, w in zip(program.rules, self.weights_, strict=True)]
+        self._keep(learned)
         return self
 
-    def _ground(self, program: Program) -> Grounding:
-        if not isinstance(program, Program):
-            raise InvalidInputError(
-                f"SoftLogic: program must be a Program, got {type(program).__name__}. Build one, or use read_psl."
-            )
-        return ground(program, self.missing)
+    def _keep(self, learned: LearnedWeights) -> None:
+        rules = self.program.rules
+        self.learned_ = learned
+        self.weights_: FloatArray = np.array(
+            [np.inf if rule.weight is None else w for rule, w in zip(rules, learned.weights, strict=True)]
+        )
+        self.history_ = learned.history
+        self.rules_ = [_reweighted(rule, w) for rule, w in zip(rules, self.weights_, strict=True)]
 
-    def infer(self, time_limit: float | None = None) -> InferredAtoms:
+    def _with_same_rules(self, given: Program | None, what: str) -> Program:
+        """The program to work on: the model's own, or one given."""
+        if given is None:
+            return self.program
+        if [_body(rule) for rule in _check_program(given).rules] != [_body(rule) for rule in self.program.rules]:
+            raise InvalidInputError(
+                f"{what} are not those of the model. Give a program with the same rules in the same order, such as "
+                f"model.program.without_data() with other data; their weights may differ."
+            )
+        return given
+
+    def _ground(self, program: Program) -> Grounding:
+        return ground(_check_program(program), self.missing)
+
+    def infer(self, time_limit: float | None = None, *, program: Program | None = None) -> InferredAtoms:
         """Ground the program and find the values of its targets and latent atoms.
 
         Parameters
         ----------
         time_limit : float, optional
             Seconds for the minimisation.
+        program : Program, optional
+            A program with the same rules and other data, such as `model.program.without_data()` to which they were
+            added; by default the model's own. The weights are those of the model.
         """
-        grounding = self.ground()
-        if hasattr(self, "weights_"):
-            weights = np.where(np.isinf(self.weights_), 1.0, self.weights_)  # hard rules have no terms
+        chosen = self._with_same_rules(program, "SoftLogic.infer: the rules of the program given")
+        grounding = self._ground(chosen)
+        if hasattr(self, "weights_") or chosen is not self.program:
+            own = [1.0 if rule.weight is None else rule.weight for rule in self.program.rules]
+            weights = getattr(self, "weights_", np.array(own))
+            weights = np.where(np.isinf(weights), 1.0, weights)  # hard rules have no terms
             grounding = replace(grounding, mrf=grounding.mrf.with_weights(weights))
         inference = ConsensusADMM() if self.inference is None else self.inference
         result = inference.solve(grounding.mrf, time_limit=time_limit)
-        return InferredAtoms(grounding, result, tuple(self.program.evaluations), self.program.backend)
+        return InferredAtoms(grounding, result, tuple(chosen.evaluations), chosen.backend)
 
-    def predict(self, predicate: str | None = None) -> Any:
+    def predict(self, predicate: str | None = None, *, program: Program | None = None) -> Any:
         """Tables of atoms with their values: of one predicate, or a dict of all that have targets or latent atoms.
 
-        Data frames of the kind in which data came, or dicts of columns; see `InferredAtoms.table`.
+        Data frames of the kind in which data came, or dicts of columns; see `InferredAtoms.table`. For other data than
+        the model's own, give a `program` as to `infer`.
         """
-        found = self.infer()
+        found = self.infer(program=program)
         return found.tables() if predicate is None else found.table(predicate)
+
+    # ---------------------------------------------------------------- files
+
+    _learned = None  # weights as they are written do without a fit
+    _settings_apart = ("program",)
+    _makers = MAKERS
+
+    def _to_file(self, where: str) -> Content:
+        return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None), where)
+
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        self.program, learned = soft_logic_from_file(about, arrays)
+        if learned is not None:
+            self._keep(learned)
+
+
+def _check_program(program: Any) -> Program:
+    if not isinstance(program, Program):
+        raise InvalidInputError(
+            f"SoftLogic: program must be a Program, got {type(program).__name__}. Build one, or use read_psl."
+        )
+    return program
 
 
 def _body(rule: Rule) -> str:

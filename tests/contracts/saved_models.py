@@ -1,0 +1,140 @@
+"""One small fitted model of every estimator, and what it predicts: for tests of files and of how models are shown."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from intarsia import (
+    ChainCRF,
+    CollectiveChain,
+    ConsensusADMM,
+    EntityClusterer,
+    Factors,
+    Gaussian,
+    GraphCRF,
+    GraphInstance,
+    GridCRF,
+    Program,
+    RiskMinimizer,
+    SampleRank,
+    SoftLogic,
+    ThresholdClusterer,
+    TruncatedGradient,
+    make_moves,
+)
+from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.softlogic import EntropyPair, PairedDual, ProjectedSubgradient
+
+RNG = np.random.default_rng(0)
+IMAGES = [RNG.normal(size=(3, 4, 2)), RNG.normal(size=(2, 2, 2))]
+QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
+WORDS = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]
+COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
+GRAPHS = [
+    GraphInstance(
+        {"word": np.eye(3), "topic": np.ones((1, 1))},
+        factors={
+            "about": Factors([[0, 0], [2, 0]], types=("word", "topic")),
+            "follows": Factors([[0, 1], [1, 2]], types="word"),
+        },
+    )
+]
+RECORDS = {
+    "name": ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays", "Eve Fox", "Eva Fox"],
+    "learner": ["Rye", "Rye", "Ayr", "Ayr", "Ely", "Ely"],  # a column called as a setting
+}
+ENTITIES = ["a", "a", "b", "b", "e", "e"]
+OTHER_RECORDS = {"name": ["Tom Poe", "Tim Orr", "Tom Po"], "learner": ["Rye", "Ayr", "Rye"]}
+COMPARISONS = {"name": JaroWinkler(levels=[0.8, 0.95]), "learner": "exact"}
+
+
+def program() -> Program:
+    pairs = [("ann", "bob"), ("bob", "ann"), ("ann", "eve")]
+    return (
+        Program()
+        .predicate("Likes", 2)
+        .predicate("Knows", 2)
+        .predicate("Kind", 1)
+        .rule("2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2")
+        .rule("1: Knows(A, B) -> Kind(B)")
+        .rule("1: !Knows(A, B) ^2")
+        .rule("Knows(A, B) <= 1 .")
+        .observe("Likes", [("ann", "chess"), ("bob", "chess", 0.8), ("eve", "go")])
+        .target("Knows", pairs)
+        .latent("Kind", ["bob", "ann", "eve"])
+        .truth("Knows", [(*pair, value) for pair, value in zip(pairs, (1.0, 1.0, 0.0), strict=True)])
+    )
+
+
+def _soft_logic() -> SoftLogic:
+    learner = PairedDual(
+        surrogate=EntropyPair(weight=0.2), steps=ProjectedSubgradient(max_iter=5), inference=ConsensusADMM(max_iter=500)
+    )
+    return SoftLogic(program(), learner=learner, inference=ConsensusADMM(tol=1e-6)).fit()
+
+
+def _walkers() -> CollectiveChain:
+    moves = make_moves(np.ones((4, 4)), {"right": np.roll(np.eye(4), 1, axis=1)})
+    return CollectiveChain(moves, noise=Gaussian(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
+
+
+def _entities() -> EntityClusterer:
+    model = ClusterModel(within=("match", "pair"), mean=("match",))
+    decoder = HillClimbing(n_proposals=20.0, proposer=SplitMerge())
+    learner = SampleRank(max_epochs=1, random_state=0)
+    made = EntityClusterer(COMPARISONS, ["all_pairs"], learner, model=model, decoder=decoder)
+    return made.fit(RECORDS, ENTITIES)
+
+
+_MAKE = {
+    "ChainCRF": lambda: ChainCRF(scheme="bio", learner="arow").fit(WORDS, [["B-x", "I-x", "O"], ["O", "B-x", "I-x"]]),
+    "GridCRF": lambda: GridCRF(learner=QUICK, class_weight={0: 2.0}).fit(
+        IMAGES, [(image[..., 0] > 0).astype(int) for image in IMAGES]
+    ),
+    "GraphCRF": lambda: GraphCRF(
+        learner=QUICK, classes={"word": ["a", "b"], "topic": [0, 1]}, symmetric=["follows"]
+    ).fit(GRAPHS, [{"word": ["a", "b", "a"], "topic": [1]}]),
+    "CollectiveChain": _walkers,
+    "EntityClusterer": _entities,
+    "ThresholdClusterer": lambda: ThresholdClusterer(COMPARISONS, "all_pairs").fit(RECORDS, ENTITIES),
+    "SoftLogic": _soft_logic,
+}  # fmt: skip
+KINDS = tuple(_MAKE)
+
+
+def make(kind: str) -> Any:
+    """A fitted model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _MAKE[kind]()
+
+
+def predictions(model: Any) -> Any:
+    """What a model says of old and new data, as JSON types."""
+    kind = type(model).__name__
+    if kind == "ChainCRF":
+        return plain([model.predict(WORDS), model.predict_marginals([[["c"], ["new"]]])])
+    if kind == "GridCRF":
+        return plain([model.predict(IMAGES), model.predict_marginals(IMAGES[::-1])])
+    if kind == "GraphCRF":
+        return plain([model.predict(GRAPHS), model.predict_marginals(GRAPHS)])
+    if kind == "CollectiveChain":
+        return plain([model.predict(COUNTS), model.predict(COUNTS[::-1]), model.flows(1, COUNTS)])
+    if kind == "SoftLogic":
+        others = model.program.without_data().observe("Likes", [("tom", "go"), ("kim", "go")])
+        others.target("Knows", [("tom", "kim"), ("kim", "tom")]).latent("Kind", ["kim", "tom"])
+        return plain([model.predict(), model.predict("Knows", program=others), list(model.rules_)])
+    return plain([model.predict(RECORDS), model.predict(OTHER_RECORDS)])
+
+
+def plain(value: Any) -> Any:
+    """Arrays and what holds them as lists."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value
