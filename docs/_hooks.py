@@ -1,7 +1,7 @@
 """What the pages take from the code when the site is built, so that it cannot rot, and formulas without a network.
 
 * `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
-  `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}` and `{{ data_sets }}` likewise.
+  `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}`, `{{ data_sets }}` and `{{ experiments }}` likewise.
 * `{{ compatibility }}` becomes the table learner x inference of what is known.
 * `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
   in `results/NAME` now; a row that was never run says so. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
@@ -130,6 +130,16 @@ def data_sets_table() -> str:
         for entry in map(find_set, set_names())
         if entry.loader
     ]
+    return "\n".join(rows)
+
+
+def experiments_table() -> str:
+    """One row per experiment of `intarsia reproduce`."""
+    from intarsia.experiments.reproduction import EXPERIMENTS, load_experiment
+
+    rows = ["| name | what | data |", "|---|---|---|"]
+    for experiment in map(load_experiment, EXPERIMENTS):
+        rows.append(f"| `{experiment.name}` | {experiment.title} | {experiment.data} |")
     return "\n".join(rows)
 
 
@@ -330,6 +340,7 @@ _TABLES = {
     "gradients": gradients_table,
     "optimizers": optimizers_table,
     "data_sets": data_sets_table,
+    "experiments": experiments_table,
     "compatibility": compatibility_table,
     "gallery": gallery,
     "references": references_list,

@@ -1,0 +1,52 @@
+"""What is public has a place in the reference, what was measured a place on a page, and pages name what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import intarsia
+from intarsia.cli.bench import _BENCHMARKS
+from intarsia.experiments.reproduction import EXPERIMENTS
+
+ROOT = Path(__file__).parents[2]
+PAGES = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
+EVERYTHING = "\n".join(PAGES.values())
+PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
+
+
+def test_every_public_name_has_a_reference():
+    named = {name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)", EVERYTHING, flags=re.M)}
+    for listed in re.findall(r"^      members: \[(.*)\]$", EVERYTHING, flags=re.M):
+        named |= set(listed.split(", "))
+    named |= set(re.findall(r"^        - (\w+)$", EVERYTHING, flags=re.M))
+    assert sorted(set(intarsia.__all__) - named - {"__version__"}) == []
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_shown(name):
+    assert f"{{{{ results {name} }}}}" in EVERYTHING
+
+
+@pytest.mark.parametrize("name", list(_BENCHMARKS))
+def test_every_benchmark_is_among_the_peers(name):
+    assert f"{{{{ bench {name} }}}}" in PAGES[ROOT / "docs" / "peers.md"]
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.stem)
+def test_a_paper_has_all_its_parts(page):
+    text = PAGES[page]
+    assert re.search(r"^# .*\(\w+\d{4}\)$", text, flags=re.M)
+    for heading in ("Where it is", "Departures", "Checked", "Results"):
+        assert re.search(rf"^## {heading}", text, flags=re.M), heading
+    assert "{{ results " in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_files_that_pages_name_are_there(page):
+    for path in re.findall(r"`(\w+/[\w/]+\.py)`", PAGES[page]):
+        if "my_method" not in path:
+            found = [ROOT / path, ROOT / "src" / "intarsia" / path]
+            assert any(one.is_file() for one in found), f"{page.name} names {path}"
