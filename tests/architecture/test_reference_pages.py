@@ -25,6 +25,18 @@ def test_every_public_name_has_a_reference():
     assert sorted(set(intarsia.__all__) - named - {"__version__"}) == []
 
 
+def test_getting_started_has_one_order_of_steps():
+    steps = ["What you have", "Install", "Ten lines", "What came out", "Look inside", "Save and load"]
+    steps += ["When it goes wrong", "Where next"]
+    pages = [text for page, text in PAGES.items() if page.parent.name == "start"]
+    assert len(pages) == 5
+    for text in pages:
+        assert re.findall(r"^## (.*)$", text, flags=re.M) == steps
+        assert "![" in text  # a picture
+        ten_lines = re.search(r"^## Ten lines$.*?^```python\n(.*?)^```", text, flags=re.M | re.S)
+        assert len([line for line in ten_lines[1].splitlines() if line.strip()]) <= 13
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_shown(name):
     assert f"{{{{ results {name} }}}}" in EVERYTHING

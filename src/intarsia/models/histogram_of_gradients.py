@@ -21,8 +21,8 @@ def histogram_of_gradients(
     length, split linearly between the two nearest of `n_orientations` directions :math:`k \pi / n`, k = 0, 1, ...;
     direction 0 is a change along a row. Around *each* pixel lies a block of 2 x 2 cells, with centres
     half a cell up or down and half a cell left or right of it. A cell's histogram is the mean vote of the image's
-    pixels, weighted by :math:`\max(0, 1 - |d_r| / cell) \max(0, 1 - |d_c| / cell)` with the distances
-    :math:`d` to the cell's centre. The block v of four histograms is normalised as
+    pixels, with distances :math:`d` from the cell's centre weighted by :math:`\max(0, 1 - |d_r| / cell)` times
+    :math:`\max(0, 1 - |d_c| / cell)`. The block v of four histograms is normalised as
 
     .. math:: v \leftarrow v / \sqrt{|v|^2 + noise^2}, \quad v \leftarrow \min(v, clip), \quad
               v \leftarrow v / \sqrt{|v|^2 + noise^2}.
