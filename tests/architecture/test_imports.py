@@ -21,7 +21,9 @@ ORDER = [
     "graph", "_kernels", "models", "energies", "inference", "losses", "metrics", "gradients", "learning", "collective",
     "clusters", "softlogic", "_loading", "diagnostics", "datasets", "report", "experiments", "cli",
 ]  # fmt: skip
-SERVE_ALL = {"exceptions", "_validation", "_atomic_file", "_jit", "_progress", "_registry", "_version"}
+SERVE_ALL = {
+    "exceptions", "_validation", "_array_file", "_atomic_file", "_jit", "_json_text", "_progress", "_registry", "_version",
+}  # fmt: skip
 # The kernels of a room belong to the room: graph/ calls its own statistics although _kernels stands below it.
 ALSO = {("graph", "_kernels")}
 

@@ -1,11 +1,14 @@
 import os
+import pickle
 import threading
+from collections import OrderedDict
 
+import numpy as np
 import pytest
 from joblib import parallel_config
 
 from intarsia.learning import worker_threads
-from intarsia.learning.worker_threads import run_by_workers, run_in_threads
+from intarsia.learning.worker_threads import Parcels, run_by_workers, run_in_threads
 
 
 def test_results_keep_their_order_and_threads_run_together(monkeypatch):
@@ -40,3 +43,51 @@ def test_processes_where_joblib_is_told_to():
         assert run_by_workers([os.getpid] * 2, 2) == [os.getpid()] * 2
     with parallel_config("multiprocessing"):
         assert os.getpid() not in run_by_workers([os.getpid] * 2, 2)
+
+
+class Travels:
+    """A stand-in for workers elsewhere: calls are pickled, and run on the copy."""
+
+    def __init__(self, monkeypatch):
+        self.bytes = []
+        monkeypatch.setattr(worker_threads, "workers_are_apart", lambda: True)
+        monkeypatch.setattr(worker_threads, "_spread", self.spread)
+        monkeypatch.setattr(worker_threads, "_kept", OrderedDict())
+
+    def spread(self, calls, n_jobs):
+        packed = [pickle.dumps(call) for call in calls]
+        self.bytes.append(sum(map(len, packed)))
+        return [pickle.loads(one)() for one in packed]
+
+
+def scaled_sum(part, factor):
+    return factor * float(np.sum(part))
+
+
+def test_parcels_travel_once_and_again_where_a_worker_lost_them(monkeypatch):
+    travels = Travels(monkeypatch)
+    parcels = Parcels([np.arange(1000.0), np.ones(2000)])
+    expected = [2 * 499500.0, 4000.0]
+    for _ in range(3):
+        assert run_by_workers(parcels.calls(scaled_sum, 2), 2) == expected
+    assert travels.bytes[0] > 24_000
+    assert max(travels.bytes[1:]) < 1000
+    worker_threads._kept.clear()
+    assert run_by_workers(parcels.calls(scaled_sum, 2), 2) == expected
+    assert len(travels.bytes) == 5  # names only, then what was missing
+    assert travels.bytes[-1] > 24_000
+
+
+def test_workers_forget_the_parcels_of_long_ago(monkeypatch):
+    Travels(monkeypatch)
+    many = [Parcels([np.ones(k)]) for k in range(1, 8)]
+    for k, parcels in enumerate(many, 1):
+        assert run_by_workers(parcels.calls(scaled_sum, 1.0), 2) == [k]
+    assert list(worker_threads._kept) == [parcels.key for parcels in many[-worker_threads.MOST_KEPT :]]
+    assert run_by_workers(many[0].calls(scaled_sum, 1.0), 2) == [1.0]
+
+
+def test_here_parcels_are_not_copied():
+    value = np.ones(3)
+    (found,) = run_by_workers(Parcels([value]).calls(lambda part: part), 2)
+    assert found is value

@@ -6,6 +6,7 @@ import datetime
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from intarsia._validation import FloatArray, IntArray, check_choice, check_numbe
 from intarsia.clusters.tables import Table
 from intarsia.clusters.words import plain_text, token_matrix, tokens
 from intarsia.exceptions import InvalidInputError, MissingDependencyError
+from intarsia.learning.worker_threads import run_by_workers
 
 _CHUNK = 200_000  # pairs at a time where token rows are gathered
 
@@ -393,8 +395,9 @@ def compare_pairs(
     >>> compare_pairs(table, [("name", Exact()), ("age", Numeric(levels=()))], np.array([0]), np.array([1]), "fit")
     array([[1.  , 0.  , 0.75, 0.  ]])
     """
-    parts = [
-        comparison.features(table.column(column, where), first, second, f"{where}: column {column!r}")
+    calls = [
+        partial(comparison.features, table.column(column, where), first, second, f"{where}: column {column!r}")
         for column, comparison in comparisons
     ]
+    parts = run_by_workers(calls, None)  # one after the other, unless joblib is configured: they hold the interpreter
     return np.hstack(parts) if parts else np.zeros((len(first), 0))

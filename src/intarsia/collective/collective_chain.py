@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.result import Status
 from intarsia.learning.saved_model import Arrays, Content, SavedModel
 from intarsia.learning.settings_json import Maker
+from intarsia.learning.worker_threads import run_by_workers
 
 
 class CollectiveChain(SavedModel, BaseEstimator):  # type: ignore[misc]
@@ -320,17 +321,17 @@ class CollectiveChain(SavedModel, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[FloatArray, FloatArray]:
         if learns == "nothing":
             return weights, logs
-        weights, logs = weights.copy(), logs.copy()
+        taken = []
         for k in range(len(logs)):
             flows = found.sum_of_flows(k)
             # Dense storage holds impossible moves as well; those are 0.
-            taken = flows.data if hasattr(flows, "indptr") else flows[moves.rows, moves.idx]
-            if learns == "table":
-                logs[k] = fit_table(moves, taken, self.smoothing)
-            else:
-                weights[k] = fit_weights(moves, taken, weights[k], self.l2)
-                logs[k] = moves.log_softmax(moves.features @ weights[k])
-        return weights, logs
+            taken.append(flows.data if hasattr(flows, "indptr") else flows[moves.rows, moves.idx])
+        if learns == "table":
+            return weights.copy(), np.array([fit_table(moves, one, self.smoothing) for one in taken])
+        # Seasons are learned apart from each other, so by workers, where joblib is configured for them.
+        calls = [partial(fit_weights, moves, one, first, self.l2) for one, first in zip(taken, weights, strict=True)]
+        weights = np.array(run_by_workers(calls, None))
+        return weights, np.array([moves.log_softmax(moves.features @ one) for one in weights])
 
     def _penalty(self, weights: FloatArray, logs: FloatArray, initial: FloatArray, learns: str) -> float:
         """What ridge and smoothing add to the objective; with them, it falls at every iteration."""

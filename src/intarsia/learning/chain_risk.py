@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,7 @@ from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainSco
 from intarsia.learning.chain_prediction import log_probabilities
 from intarsia.learning.minimum import SummedObjective
 from intarsia.learning.search import largest
-from intarsia.learning.worker_threads import run_in_threads
+from intarsia.learning.worker_threads import Parcels, run_by_workers, run_in_threads, workers_are_apart
 from intarsia.models.chain_scores import ChainWeights
 
 # Each group of chunks has a gradient of its own, whatever the number of workers.
@@ -39,7 +40,9 @@ class ChainRisk(SummedObjective):
     ridge : float
         r, relative to the risk per position.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
+    chunks : list of (int, int), optional
+        Ranges of sequences that are worked at a time; by default as their lengths suggest.
 
     Examples
     --------
@@ -56,7 +59,13 @@ class ChainRisk(SummedObjective):
     (0.6931, array([ 0.5, -0.5]))
     """
 
-    def __init__(self, examples: ChainExamples, ridge: float = 0.0, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        examples: ChainExamples,
+        ridge: float = 0.0,
+        n_jobs: int | None = None,
+        chunks: list[tuple[int, int]] | None = None,
+    ) -> None:
         self.examples = examples
         self.ridge = ridge
         self.n_jobs = n_jobs
@@ -64,7 +73,7 @@ class ChainRisk(SummedObjective):
         self.n_weights = examples.layout.n_weights
         self._scores = ChainScores(examples.data, examples.layout, examples.constraints)
         self._row_weight = np.repeat(examples.truth.weight, examples.data.lengths)
-        self._chunks = cut_in_chunks(examples.data.ptr)
+        self._chunks = cut_in_chunks(examples.data.ptr) if chunks is None else chunks
         n_groups = min(MOST_GROUPS, max(2, examples.data.matrix.size // (GROUP_WORTH * self.n_weights)))
         groups = np.array_split(np.arange(len(self._chunks)), min(n_groups, max(1, len(self._chunks))))
         self._groups = [group.tolist() for group in groups]
@@ -85,9 +94,12 @@ class ChainRisk(SummedObjective):
         """Risk and its gradient at these weights; infinite where they are beyond all reason."""
         if not largest(weights) < LARGEST_WEIGHT:
             return np.inf, np.zeros(self.n_weights)
-        table = self._scores.features.spread(self.examples.layout.unpack(weights).states)
-        parts = run_in_threads([partial(self._group, weights, table, group) for group in self._groups], self.n_jobs)
-        value, gradient = parts[0]
+        if workers_are_apart():
+            parts = run_by_workers(self._parcels.calls(_sum, weights), self.n_jobs)
+        else:
+            table = self._table(weights)
+            parts = run_in_threads([partial(self._group, weights, table, group) for group in self._groups], self.n_jobs)
+        value, gradient = parts[0][0], parts[0][1].copy()  # what came from elsewhere may not be written to
         for part_value, part_gradient in parts[1:]:
             value += part_value
             gradient += part_gradient
@@ -97,6 +109,18 @@ class ChainRisk(SummedObjective):
         gradient /= mass
         gradient += 2.0 * self.ridge * weights
         return value, gradient
+
+    @cached_property
+    def _parcels(self) -> Parcels:
+        """The groups as they travel to workers, where they stay while weights change."""
+        return Parcels([_Group(self.examples, [self._chunks[i] for i in group]) for group in self._groups])
+
+    def sum(self, weights: FloatArray) -> tuple[float, FloatArray]:
+        """What all sequences add to the value and to the gradient, besides the statistics that were observed."""
+        return self._group(weights, self._table(weights), list(range(len(self._chunks))))
+
+    def _table(self, weights: FloatArray) -> FloatArray:
+        return self._scores.features.spread(self.examples.layout.unpack(weights).states)
 
     def _group(self, weights: FloatArray, table: FloatArray, group: list[int]) -> tuple[float, FloatArray]:
         """What some chunks add to the value and to the gradient."""
@@ -176,6 +200,26 @@ class ChainRisk(SummedObjective):
             flat = into.edges.reshape(-1, k * k)
             np.add.at(flat.T, pair[own], data.edges[own] * amount[own, None])
         return counts
+
+
+class _Group:
+    """Sequences of some chunks; only these travel, and a worker lays out their features itself."""
+
+    def __init__(self, examples: ChainExamples, chunks: list[tuple[int, int]]) -> None:
+        self.examples, self.chunks = examples, chunks
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        first, last = (self.chunks[0][0], self.chunks[-1][1]) if self.chunks else (0, 0)
+        own = self.examples.subset(np.arange(first, last))
+        return _Group, (own, [(a - first, b - first) for a, b in self.chunks])
+
+    @cached_property
+    def risk(self) -> ChainRisk:
+        return ChainRisk(self.examples, chunks=self.chunks)
+
+
+def _sum(group: _Group, weights: FloatArray) -> tuple[float, FloatArray]:
+    return group.risk.sum(weights)
 
 
 def check_feasible(examples: ChainExamples, where: str) -> None:

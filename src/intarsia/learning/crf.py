@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -27,6 +27,7 @@ from intarsia.learning.minimum import COLUMNS, Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_learner
 from intarsia.learning.saved_model import Arrays, Content, SavedModel
+from intarsia.learning.worker_threads import run_by_workers
 from intarsia.models.template_scores import Templates, TemplateScores
 
 # Size of the weights with which a type without any label begins. At 0 its states would be alike and stay so.
@@ -267,22 +268,12 @@ class CRF(NamedParts, SavedModel, BaseEstimator, ABC):  # type: ignore[misc]
         if self._decoding(where) == "marginals":
             found = self._marginals(maps, layouts, where)
             return [{kind: part.argmax(axis=1) for kind, part in parts.items()} for parts in found]
-
-        def one(scores: TemplateScores) -> Any:
-            return whole_answer(infer(scores.graph, scores.theta(self.weights_), self.inference, task="map")).assignment
-
-        answers = self._parallel(one, maps, where)
+        answers = self._parallel(_best_labelling, maps, where)
         return [self._by_type(answer, layout, {}) for answer, layout in zip(answers, layouts, strict=True)]
 
     def _marginals(self, maps: list[TemplateScores], layouts: list[Layout], where: str) -> list[dict[str, FloatArray]]:
-        learner = self._resolve_learner(where)
-
-        def one(scores: TemplateScores) -> FloatArray:
-            mu = learner.marginals(scores.graph, scores.theta(self.weights_), self.inference)
-            return mu[: int(scores.graph.variable_ptr[-1])].copy()  # a view would keep the marginals of factors
-
         widths = dict(self.templates_.n_states)
-        answers = self._parallel(one, maps, where)
+        answers = self._parallel(partial(_marginals_of_variables, self._resolve_learner(where)), maps, where)
         return [self._by_type(mu, layout, widths) for mu, layout in zip(answers, layouts, strict=True)]
 
     def _by_type(self, flat: NDArray[Any], layout: Layout, widths: dict[str, int]) -> dict[str, NDArray[Any]]:
@@ -296,10 +287,12 @@ class CRF(NamedParts, SavedModel, BaseEstimator, ABC):  # type: ignore[misc]
                 at += part.size
         return parts
 
-    def _parallel(self, one: Callable[[TemplateScores], Any], maps: Sequence[TemplateScores], where: str) -> list[Any]:
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[TemplateScores], where: str) -> list[Any]:
+        """Answers of `one`, called with weights, inference and the scores of each example."""
         n_jobs = self._resolve_learner(where).get_params(deep=False).get("n_jobs")
         check_n_jobs(n_jobs, f"{where}: n_jobs")
-        return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(one)(scores) for scores in maps))
+        calls = [partial(one, self.weights_, self.inference, scores) for scores in maps]
+        return run_by_workers(calls, n_jobs)
 
     # ---------------------------------------------------------------- files
 
@@ -351,6 +344,17 @@ class CRF(NamedParts, SavedModel, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
         return {"learner": resolve_learner, "inference": lambda given: resolve_method(given, {})}
+
+
+def _best_labelling(weights: FloatArray, inference: str | InferenceMethod, scores: TemplateScores) -> Any:
+    return whole_answer(infer(scores.graph, scores.theta(weights), inference, task="map")).assignment
+
+
+def _marginals_of_variables(
+    learner: Learner, weights: FloatArray, inference: str | InferenceMethod, scores: TemplateScores
+) -> FloatArray:
+    mu = learner.marginals(scores.graph, scores.theta(weights), inference)
+    return mu[: int(scores.graph.variable_ptr[-1])].copy()  # a view would keep the marginals of factors
 
 
 def _check_start(given: Any, templates: Templates, where: str) -> FloatArray:

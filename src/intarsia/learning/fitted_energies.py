@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,14 +43,25 @@ class FittedEnergies:
 
     def tilt(self, data: ChainData) -> Tilt:
         """From a batch, and the number of its first sequence in `data`, to the tilted batch."""
-        strengths = self.strengths(data)
+        return _EnergyTilt(self.energies, self.method, self.strengths(data))
 
-        def tilt(batch: ChainBatch, first: int) -> ChainBatch:
-            psi = strengths[first : first + batch.n_sequences]
-            order, place = by_length(batch.ptr)
-            if (order == np.arange(order.size)).all():
-                return project_chains(batch, self.energies, psi, self.method).batch
-            found = project_chains(batch.subset(order), self.energies, psi[order], self.method)
-            return found.batch.subset(place)
 
-        return tilt
+@dataclass(frozen=True, eq=False)
+class _EnergyTilt:
+    """What energies of given strengths take from the scores of sequences."""
+
+    energies: ChainEnergies
+    method: DescentProjection
+    strengths: FloatArray
+
+    def __call__(self, batch: ChainBatch, first: int) -> ChainBatch:
+        psi = self.strengths[first : first + batch.n_sequences]
+        order, place = by_length(batch.ptr)
+        if (order == np.arange(order.size)).all():
+            return project_chains(batch, self.energies, psi, self.method).batch
+        found = project_chains(batch.subset(order), self.energies, psi[order], self.method)
+        return found.batch.subset(place)
+
+    def part(self, first: int, last: int) -> _EnergyTilt:
+        """The same for some of the sequences."""
+        return replace(self, strengths=self.strengths[first:last])

@@ -19,6 +19,7 @@ from intarsia.learning.example import Example
 from intarsia.learning.learner import Learner
 from intarsia.learning.margin_example import WRONG_MASS, MarginExample, score_difference
 from intarsia.learning.minimum import Minimum
+from intarsia.learning.worker_threads import Parcels, cut_in_parts, run_by_workers
 
 _PATHS = ("none", "passes", "steps")
 _ROUNDING = 1e-9
@@ -210,7 +211,42 @@ class MarginLearner(Learner):
         return found
 
 
-def count_wrong(examples: Sequence[MarginExample], weights: FloatArray, method: InferenceMethod) -> float:
-    """Share of the labels that the answers miss."""
-    wrong = sum(one.wrong_mass(one.answer(one.theta(weights), method)[0]) for one in examples)
-    return float(wrong / max(1, sum(one.n_labelled for one in examples)))
+class Look:
+    """A look at all examples with the same weights: unlike steps, each of which depends on the one before, by workers.
+
+    Parameters
+    ----------
+    examples : list of MarginExample
+        To look at.
+    shares : float array, optional
+        Weight of each in the mean loss; by default 1.
+    """
+
+    def __init__(self, examples: Sequence[MarginExample], shares: FloatArray | None = None) -> None:
+        each = np.ones(len(examples)) if shares is None else shares
+        parts = cut_in_parts(len(examples))
+        self._parcels = Parcels([([examples[i] for i in part], each[part]) for part in parts])
+        self._n_labelled = sum(one.n_labelled for one in examples)
+
+    def wrong(self, weights: FloatArray, method: InferenceMethod) -> float:
+        """Share of the labels that the answers miss."""
+        return sum(run_by_workers(self._parcels.calls(_wrong, weights, method), None)) / max(1, self._n_labelled)
+
+    def hinge(self, weights: FloatArray, method: InferenceMethod) -> float:
+        """Sum of the hinge losses, each times its share."""
+        return sum(run_by_workers(self._parcels.calls(_hinge, weights, method), None))
+
+
+_Looked = tuple[list[MarginExample], FloatArray]
+
+
+def _wrong(part: _Looked, weights: FloatArray, method: InferenceMethod) -> float:
+    return sum(one.wrong_mass(one.answer(one.theta(weights), method)[0]) for one in part[0])
+
+
+def _hinge(part: _Looked, weights: FloatArray, method: InferenceMethod) -> float:
+    total = 0.0
+    for one, share in zip(*part, strict=True):
+        visit = Visit(one, weights, method, 1.0)
+        total += float(share) * max(0.0, visit.cost - visit.margin)
+    return total

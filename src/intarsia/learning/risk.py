@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,11 +17,8 @@ from intarsia.inference import InferenceMethod
 from intarsia.learning.example import Example
 from intarsia.learning.minimum import SummedObjective
 from intarsia.learning.preconditioning import FeatureCurvature, has_features
-from intarsia.learning.worker_threads import run_by_workers
+from intarsia.learning.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.losses import DirectLoss, Loss
-
-# Examples are summed in this many parts, whatever the number of workers, so that results do not depend on it.
-MAX_PARTS = 64
 
 
 class Risk(SummedObjective):
@@ -88,7 +86,7 @@ class Risk(SummedObjective):
         self.n_weights = self.examples[0].scores.n_weights
         self.mass = sum(one.mass for one in self.examples)
         self._seeds = [random_state + index for index in range(len(self.examples))]
-        self._parts = np.array_split(np.arange(len(self.examples)), min(MAX_PARTS, len(self.examples)))
+        self._parts = cut_in_parts(len(self.examples))
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -117,25 +115,29 @@ class Risk(SummedObjective):
     def _curvature(self) -> FeatureCurvature:
         return FeatureCurvature(self.examples, self.mass or 1.0, self.ridge)
 
+    @cached_property
+    def _parcels(self) -> Parcels:
+        """The examples in parts; while weights change, they stay on the workers that have them."""
+        return Parcels(
+            [
+                _Part(
+                    [self.examples[i] for i in part],
+                    [self._seeds[i] for i in part],
+                    self.loss,
+                    self.rule,
+                    self.inference,
+                )
+                for part in self._parts
+            ]
+        )
+
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights."""
         value, gradient = 0.0, np.zeros(self.n_weights)
-        calls = [
-            partial(
-                _sum,
-                [self.examples[i] for i in part],
-                [self._seeds[i] for i in part],
-                self.loss,
-                self.rule,
-                self.inference,
-                weights,
-            )
-            for part in self._parts
-        ]
         # Threads, unless joblib is configured otherwise: the kernels release the interpreter, and nothing need be
         # copied. Sums are in the order of the parts.
         with kept_stacks():
-            for part_value, part_gradient in run_by_workers(calls, self.n_jobs):
+            for part_value, part_gradient in run_by_workers(self._parcels.calls(_sum, weights), self.n_jobs):
                 value += part_value
                 gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
@@ -143,19 +145,22 @@ class Risk(SummedObjective):
         return value, gradient / mass + self.ridge * weights
 
 
-def _sum(
-    examples: list[Example],
-    seeds: list[int],
-    loss: Loss,
-    rule: GradientRule | None,
-    inference: InferenceMethod,
-    weights: FloatArray,
-) -> tuple[float, FloatArray]:
-    """Sum of the losses of some examples, and its gradient; a function of its own, so that workers get only these."""
+class _Part(NamedTuple):
+    """Some examples and how their losses are found: all that a worker needs besides weights."""
+
+    examples: list[Example]
+    seeds: list[int]
+    loss: Loss
+    rule: GradientRule | None
+    inference: InferenceMethod
+
+
+def _sum(part: _Part, weights: FloatArray) -> tuple[float, FloatArray]:
+    """Sum of the losses of some examples, and its gradient."""
     value, gradient = 0.0, np.zeros(weights.size)
-    for one, seed in zip(examples, seeds, strict=True):
+    for one, seed in zip(part.examples, part.seeds, strict=True):
         if one.mass > 0.0:
-            one_value, one_gradient = _loss_of(one, seed, loss, rule, inference, weights)
+            one_value, one_gradient = _loss_of(one, seed, part.loss, part.rule, part.inference, weights)
             value += one.weight * one_value
             gradient += one.weight * one_gradient
     return value, gradient

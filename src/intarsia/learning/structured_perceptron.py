@@ -12,7 +12,7 @@ from intarsia._validation import FloatArray, check_number
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.example import Example
 from intarsia.learning.margin_example import MarginExample
-from intarsia.learning.margin_learner import MarginLearner, Record, Visit, count_wrong
+from intarsia.learning.margin_learner import Look, MarginLearner, Record, Visit
 from intarsia.learning.minimum import Minimum
 
 
@@ -126,7 +126,7 @@ class StructuredPerceptron(MarginLearner):
     ) -> Minimum:
         """Weights after the last pass, or after the one with the fewest mistakes on the validation examples."""
         ready, method, weights = self._prepare(examples, inference, start)
-        held_out = [MarginExample(one, i) for i, one in enumerate(validation or [])]
+        held_out = Look([MarginExample(one, i) for i, one in enumerate(validation)]) if validation else None
         first, total, status = weights.copy(), np.zeros_like(weights), Status.MAX_ITER
         record, shares, now = Record(weights, self.path), list[float](), first
         best = now
@@ -138,8 +138,8 @@ class StructuredPerceptron(MarginLearner):
                     now = self._result(weights, total, len(ready) * (epoch + 1))
                     if report is not None:
                         report(epoch + 1, record.rows[-1]["risk"], np.nan, (epoch + 1) / int(self.max_epochs))
-                    if held_out:
-                        shares.append(count_wrong(held_out, now, method))
+                    if held_out is not None:
+                        shares.append(held_out.wrong(now, method))
                         fewest = int(np.argmin(shares))
                         best = now if fewest == epoch else best
                         if epoch - fewest >= int(self.patience):
@@ -154,9 +154,9 @@ class StructuredPerceptron(MarginLearner):
                 status = Status.INTERRUPTED
         n_passes = len(record.rows)
         history, point = record.history(), now
-        if held_out and shares:
+        if held_out is not None and shares:
             history["validation_risk"], point = np.array(shares), best
-        if status is Status.CONVERGED and not held_out:
+        if status is Status.CONVERGED and held_out is None:
             point = weights  # these make no mistake, their mean may
         risk = record.rows[-1]["risk"] if record.rows else np.nan
         return self._end(Minimum(point, risk, np.nan, status, n_passes, start=first, history=history))

@@ -14,7 +14,7 @@ from intarsia.exceptions import ConvergenceWarning, NotSupportedError
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.example import Example
 from intarsia.learning.margin_example import MarginExample
-from intarsia.learning.margin_learner import MarginLearner, Record, Visit
+from intarsia.learning.margin_learner import Look, MarginLearner, Record, Visit
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.svm_solvers import BlockFrankWolfe, Subgradient, SvmSolver
 
@@ -147,12 +147,12 @@ class StructuredSVM(MarginLearner):
         mass = sum(one.given.mass for one in ready)
         shares = np.array([one.weight / mass for one in ready])
         solver = _SOLVERS[self.solver](shares, first.size, float(self.ridge))
-        record, status = Record(first, self.path), Status.MAX_ITER
+        record, look, status = Record(first, self.path), Look(ready, shares), Status.MAX_ITER
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
                 while len(record.rows) < int(self.max_epochs):
                     last = len(record.rows) + 1 == int(self.max_epochs)
-                    gap = self._pass(ready, method, solver, record, last)
+                    gap = self._pass(ready, method, solver, record, look, last)
                     row = record.rows[-1]
                     if report is not None:
                         report(len(record.rows), row["risk"], gap, len(record.rows) / int(self.max_epochs))
@@ -177,7 +177,13 @@ class StructuredSVM(MarginLearner):
         return self._end(found)
 
     def _pass(
-        self, ready: list[MarginExample], method: InferenceMethod, solver: SvmSolver, record: Record, last: bool
+        self,
+        ready: list[MarginExample],
+        method: InferenceMethod,
+        solver: SvmSolver,
+        record: Record,
+        look: Look,
+        last: bool,
     ) -> float:
         """One pass and the gap after it: as it looks, or for certain where it looks small and at the end."""
         hinge, ridge = 0.0, float(self.ridge)
@@ -197,10 +203,8 @@ class StructuredSVM(MarginLearner):
         if certified:
             point = solver.point
             risk = 0.5 * ridge * float(point @ point)
-            for share, one in zip(solver.shares, ready, strict=True):
-                visit = Visit(one, point, method, 1.0)
-                record.n_answers += 1
-                risk += float(share) * max(0.0, visit.cost - visit.margin)
+            risk += look.hinge(point, method)
+            record.n_answers += len(ready)
         gap = risk - solver.dual
         record.close(solver.point, risk, gap=gap, dual=solver.dual, certified=float(certified))
         return gap

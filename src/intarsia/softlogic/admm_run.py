@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +29,8 @@ from intarsia._kernels.hinge_checks import (
 from intarsia._kernels.hinge_steps import restart_blocks
 from intarsia.inference.method import Clock
 from intarsia.inference.result import Status
-from intarsia.learning.worker_threads import run_in_threads
+from intarsia.learning.worker_threads import run_in_threads, workers_are_apart
+from intarsia.softlogic.admm_apart import run_apart
 from intarsia.softlogic.admm_large import LargeBlock
 from intarsia.softlogic.admm_state import MIDDLE, AdmmState
 from intarsia.softlogic.feasibility import BlockConstraints, describe_constraints
@@ -38,6 +39,8 @@ from intarsia.softlogic.hinge_result import HingeResult
 
 _LARGE = 200_000  # entries from which on threads share one block
 _CHECKS_PER_ROUND = 5  # where threads take blocks: so that starting them does not count
+_WORTH_SENDING = 50_000  # entries from which on blocks go to workers elsewhere
+_SHARES_PER_WORKER = 4  # so that one with more work keeps the others waiting less
 _SWEEPS, _LAST_SWEEPS = 50, 2000  # of polishing, at a check and at the end
 _EXACT = 1e-9  # a smaller violation is not polished any further
 _FAR = 100.0  # the step stays within this factor of its start
@@ -128,27 +131,32 @@ class AdmmRun:
     # ---------------------------------------------------------------- rounds
 
     def _run(self, report: Callable[[int, float], None] | None) -> Status:
-        n_threads = min(effective_n_jobs(self.rules.n_jobs), cpu_count())
-        plan = self.state.plan
-        calls = self._shares(n_threads)
+        n_workers = effective_n_jobs(self.rules.n_jobs)
+        n_threads = min(n_workers, cpu_count())
+        plan, shared = self.state.plan, self._large_blocks(n_threads)
+        sent = workers_are_apart() and plan.coef.size >= _WORTH_SENDING
+        ranges = self._ranges(_SHARES_PER_WORKER * n_workers if sent else n_threads, shared)
         with ExitStack() as stack:
-            large = [stack.enter_context(LargeBlock(plan, block, n_threads)) for block in self._large_blocks(n_threads)]
+            large = [stack.enter_context(LargeBlock(plan, block, n_threads)) for block in shared]
+            n_checks = _CHECKS_PER_ROUND if len(ranges) > 1 else 1
+            calls = [partial(self.rounds, first, last, n_checks) for first, last in ranges]
+            if sent:
+                calls = [partial(run_apart, self, ranges, self.rules.n_jobs)]
             return self._rounds_until_done(calls, large, n_threads, report)
 
     def _rounds_until_done(
         self,
-        calls: list[Callable[[int], None]],
+        calls: Sequence[Callable[[], None]],
         large: list[LargeBlock],
         n_threads: int,
         report: Callable[[int, float], None] | None,
     ) -> Status:
-        n_checks = _CHECKS_PER_ROUND if len(calls) > 1 else 1
         while (self.code == RUNNING).any():
             if self.done[self.code == RUNNING].min() >= self.rules.max_iter:
                 return Status.MAX_ITER
             if self.clock.expired:
                 return Status.TIME_LIMIT
-            run_in_threads([partial(call, n_checks) for call in calls], n_threads)
+            run_in_threads(calls, n_threads)
             for block in large:
                 if self.code[block.number] == RUNNING:
                     self._round_of_large(block)
@@ -159,21 +167,20 @@ class AdmmRun:
                 self.code[suspect] = RUNNING
         return Status.CONVERGED
 
-    def _shares(self, n_threads: int) -> list[Callable[[int], None]]:
-        """Ranges of blocks of about as many entries; large blocks are left out where threads share them."""
+    def _ranges(self, n: int, large: list[int]) -> list[tuple[int, int]]:
+        """About `n` ranges of blocks of about as many entries, without the large ones that threads share."""
         plan = self.state.plan
         entries = plan.ptr[plan.row_start].astype(np.int64)
-        if n_threads == 1:
-            return [partial(self._rounds, 0, plan.n_blocks)]
+        if n == 1:
+            return [(0, plan.n_blocks)]
         cuts = {0, plan.n_blocks}
-        cuts |= {int(np.searchsorted(entries, entries[-1] * k / n_threads)) for k in range(1, n_threads)}
-        large = set(self._large_blocks(n_threads))
+        cuts |= {int(np.searchsorted(entries, entries[-1] * k / n)) for k in range(1, n)}
         for block in large:
             cuts |= {block, block + 1}
         edges = sorted(cuts)
-        return [partial(self._rounds, first, last) for first, last in pairwise(edges) if first not in large]
+        return [(first, last) for first, last in pairwise(edges) if first not in large]
 
-    def _rounds(self, first: int, last: int, n_checks: int) -> None:
+    def rounds(self, first: int, last: int, n_checks: int) -> None:
         """Iterations and checks of a range of blocks."""
         plan, state, rules = self.state.plan, self.state, self.rules
         control = state.step, self.done, self.since, self.code, self.anchored, self.moved
