@@ -59,7 +59,10 @@ def test_beginning_of_a_slope(name):
     bound = ENERGIES[name].bind(graph, BIO)
     whole = bound.gradient(p[0] @ statistics)
     n = int(graph.variable_ptr[-1]) if bound.reads == "variables" else graph.n_theta
-    np.testing.assert_array_equal(bound.slope(p[0] @ statistics, n), whole[:n])
+    mu = p[0] @ statistics
+    value, slope = bound.judge(bound.read(mu))
+    assert value == pytest.approx(bound.value(mu), rel=1e-13, abs=1e-13)
+    np.testing.assert_allclose(bound.spread(slope, n), whole[:n], rtol=1e-13, atol=1e-13)
     assert not whole[n:].any()
 
 

@@ -1,9 +1,13 @@
-"""Sums over the labellings of sequences: forward and backward passes with normalised messages, or with logarithms.
+"""Sums over the labellings of sequences: forward and backward passes with normalised messages.
 
 In the linear domain a sequence of L positions has rows of weights (scores less the row's maximum, exponentiated),
 `floors` (the smallest positive weight of a row) and tables of weights with their own floors. Wherever the product of
 the smallest factors of a step could be lost, the pass gives up and says so; such sequences are then worked in
-logarithms, so that underflow never looks like a hard zero.
+logarithms (`chain_logs`), so that underflow never looks like a hard zero.
+
+Scores become weights as a sequence is worked, while it is near: batches are far larger than caches, and every further
+pass over one costs a good part of a forward pass. What a global energy takes from every position of a sequence
+(`taken`, a row per sequence, or one for all) goes off on the way.
 
 A table without zeros brings every label within its own range of every other, whatever came before; only with zeros
 do ranges add up from step to step, and only then (`dense` false) are messages measured.
@@ -13,12 +17,107 @@ There is a table for all steps (tables.shape[0] == 1) or one per step; likewise 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from intarsia._jit import fast_kernel, kernel
 
 SMALLEST = np.exp(-600.0)
 DONE, INFEASIBLE, NEEDS_LOGS = 1, 0, -1
+
+_PER_LOG_2 = 1.0 / np.log(2.0)
+# Taylor's series of 2^r, which ends below the last digit for |r| <= 1/2.
+_C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (
+    math.log(2.0) ** k / math.factorial(k) for k in range(1, 13)
+)
+
+
+@fast_kernel
+def _exponential(x):
+    """Exp of a number up to 0 without a call, so that loops around it run on vector registers; 0 below -690.
+
+    The relative error is about 1e-16 (1 + |x|). What is lost below -690 is finite scores so far apart that their
+    sequence is worked in logarithms.
+    """
+    z = max(x * _PER_LOG_2, -1000.0)
+    k = np.floor(z + 0.5)
+    r = z - k
+    y = _C9 + r * (_C10 + r * (_C11 + r * _C12))
+    y = _C5 + r * (_C6 + r * (_C7 + r * (_C8 + r * y)))
+    y = 1.0 + r * (_C1 + r * (_C2 + r * (_C3 + r * (_C4 + r * y))))
+    power = (np.int64(np.int32(k)) + 1023) << 52  # the bits of 2^k
+    return y * np.int64(power).view(np.float64) if x >= -690.0 else 0.0
+
+
+@kernel
+def _range(row):
+    """Largest entry, and the smallest finite one; four at a time that need not wait for each other."""
+    k = row.shape[0]
+    whole = k - k % 4
+    h0 = h1 = h2 = h3 = -np.inf
+    l0 = l1 = l2 = l3 = np.inf
+    for x in range(0, whole, 4):
+        a, b, c, d = row[x], row[x + 1], row[x + 2], row[x + 3]
+        h0, h1, h2, h3 = a if a > h0 else h0, b if b > h1 else h1, c if c > h2 else h2, d if d > h3 else h3
+        a, b = a if a > -np.inf else np.inf, b if b > -np.inf else np.inf
+        c, d = c if c > -np.inf else np.inf, d if d > -np.inf else np.inf
+        l0, l1, l2, l3 = a if a < l0 else l0, b if b < l1 else l1, c if c < l2 else l2, d if d < l3 else l3
+    for x in range(whole, k):
+        a = row[x]
+        h0 = a if a > h0 else h0
+        a = a if a > -np.inf else np.inf
+        l0 = a if a < l0 else l0
+    return max(max(h0, h1), max(h2, h3)), min(min(l0, l1), min(l2, l3))
+
+
+@fast_kernel
+def _weigh(nodes, start, end, taken, rows, tops, floors):
+    """Weights of one sequence into `rows`, the maxima that were taken out of its scores, and the smallest weights."""
+    length, k = nodes.shape
+    for t in range(length):
+        own, row = nodes[t], rows[t]
+        for x in range(k):
+            row[x] = own[x] - taken[x]
+        if t == 0:
+            for x in range(k):
+                row[x] += start[x]
+        if t == length - 1:
+            for x in range(k):
+                row[x] += end[x]
+        high, low = _range(row)
+        if high == -np.inf:
+            high = low = 0.0
+        tops[t], floors[t] = high, _exponential(low - high)
+        for x in range(k):
+            row[x] = _exponential(row[x] - high)
+
+
+@kernel
+def _log_partition(totals, tops, table_tops, first_step):
+    """Logarithms of the totals of all positions, with the maxima that were taken out of scores and tables.
+
+    Products of totals are gathered first: a logarithm takes longer than the rest of a position's work here. The sum
+    remembers what rounding took from it, so that long sequences keep their digits; kernels that call this must be
+    strict, for they hand their freedom to reorder on.
+    """
+    stride = 1 if table_tops.shape[0] > 1 else 0
+    found, lost, product = 0.0, 0.0, 1.0
+    for t in range(totals.shape[0]):
+        more = tops[t] - lost
+        if t > 0:
+            more += table_tops[(first_step + t - 1) * stride]
+        if totals[t] > 1e-100 and totals[t] < 1e100:
+            product *= totals[t]
+            if product < 1e-150 or product > 1e150:
+                more += np.log(product)
+                product = 1.0
+        else:
+            more += np.log(totals[t])
+        added = found + more
+        lost = (added - found) - more
+        found = added
+    return found + np.log(product)
 
 
 @fast_kernel
@@ -183,39 +282,56 @@ def _add_joint(alpha, onward, tables, first_step, counts):
                 count[y] += w * row[y] * after[y]
 
 
-@fast_kernel
-def forward_chains(ptr, weights, floors, tables, table_floors, dense, message, totals, state):
-    """Forward messages of all sequences in the place of their weights; `state` says how each ended."""
+@kernel
+def forward_chains(
+    ptr, nodes, start, end, tables, table_tops, table_floors, dense, keep, weights, taken, tops, floors, totals,
+    message, log_z, state,
+):  # fmt: skip
+    """Forward messages of all sequences, and log Z; `state` says how each ended.
+
+    Messages are kept in `weights`, a row per position, or it is room for the longest sequence, like `tops`, `floors`
+    and `totals`.
+    """
     for s in range(state.shape[0]):
         a, b = ptr[s], ptr[s + 1]
-        rows = weights[a:b]
-        state[s] = _forward(rows, floors[a:b], tables, a - s, table_floors, dense, rows, message, totals[a:b])
+        n, first = b - a, a if keep else 0
+        rows = weights[first : first + n]
+        _weigh(nodes[a:b], start, end, taken[s if taken.shape[0] > 1 else 0], rows, tops, floors)
+        state[s] = _forward(rows, floors, tables, a - s, table_floors, dense, rows, message, totals)
+        if state[s] == DONE:
+            log_z[s] = _log_partition(totals[:n], tops, table_tops, a - s)
+        else:
+            log_z[s] = -np.inf
 
 
-@fast_kernel
+@kernel
 def pass_chains(
-    ptr, weights, floors, tables, turned, table_floors, dense, sequence_weights, with_counts, counts, alpha, onward,
-    message, totals, state,
+    ptr, nodes, start, end, tables, table_tops, table_floors, dense, keep, weights, taken, tops, floors, totals,
+    message, log_z, state, turned, sequence_weights, with_counts, counts, alpha, onward, sums,
 ):  # fmt: skip
-    """Marginals in the place of the weights, and expected transitions into `counts`; `state` says how each ended.
+    """Marginals, log Z, and expected transitions into `counts`; `state` says how each ended.
 
-    With one table and one matrix of counts that matrix is still to be multiplied by the table. `alpha` and
-    `onward` are room for the longest sequence.
+    Marginals are kept as messages are in `forward_chains`; where `sums` has rows, they get the sums over the positions
+    of each sequence. With one table and one matrix of counts that matrix is still to be multiplied by the table.
+    `alpha` and `onward` are room for the longest sequence.
     """
     k = weights.shape[1]
     shared = tables.shape[0] == 1 and counts.shape[0] == 1
     for s in range(state.shape[0]):
         a, b = ptr[s], ptr[s + 1]
-        rows, before, after = weights[a:b], alpha[: b - a], onward[: b - a]
-        found = _forward(rows, floors[a:b], tables, a - s, table_floors, dense, before, message, totals[a:b])
+        n, first = b - a, a if keep else 0
+        rows, before, after = weights[first : first + n], alpha[:n], onward[:n]
+        _weigh(nodes[a:b], start, end, taken[s if taken.shape[0] > 1 else 0], rows, tops, floors)
+        found = _forward(rows, floors, tables, a - s, table_floors, dense, before, message, totals)
+        log_z[s] = -np.inf
         if found == DONE:
+            log_z[s] = _log_partition(totals[:n], tops, table_tops, a - s)
             found = _backward(
-                rows, floors[a:b], tables, turned, a - s, table_floors, dense, sequence_weights[s], before, after,
-                message,
-            )  # fmt: skip
+                rows, floors, tables, turned, a - s, table_floors, dense, sequence_weights[s], before, after, message
+            )
         state[s] = found
         if found == INFEASIBLE:
-            for t in range(b - a):
+            for t in range(n):
                 for x in range(k):
                     rows[t, x] = 0.0
         elif found == DONE and with_counts:
@@ -223,97 +339,11 @@ def pass_chains(
                 _add_products(before, after, counts[0])
             else:
                 _add_joint(before, after, tables, a - s, counts)
-
-
-@kernel
-def _log_sum(values):
-    """Logarithm of the sum of exponentials; -inf for nothing but -inf."""
-    top = -np.inf
-    for x in range(values.shape[0]):
-        top = max(top, values[x])
-    if top == -np.inf:
-        return top
-    total = 0.0
-    for x in range(values.shape[0]):
-        total += np.exp(values[x] - top)
-    return top + np.log(total)
-
-
-@kernel
-def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
-    """Logarithms of the forward messages, largest entry 0, into `alpha`; log Z is the sum of `log_totals`."""
-    length, k = rows.shape
-    stride = 1 if tables.shape[0] > 1 else 0
-    for t in range(length):
-        top = -np.inf
-        for y in range(k):
-            value = rows[t, y]
-            if t > 0:
-                table = tables[(first_step + t - 1) * stride]
-                for x in range(k):
-                    message[x] = alpha[t - 1, x] + table[x, y]
-                value += _log_sum(message)
-            alpha[t, y] = value
-            top = max(top, value)
-        log_totals[t] = top
-        if top == -np.inf:
-            return False
-        for y in range(k):
-            alpha[t, y] -= top
-    log_totals[length - 1] += _log_sum(alpha[length - 1])
-    return True
-
-
-@kernel
-def forward_chains_logs(ptr, chosen, nodes, tables, message, log_totals):
-    """Logarithms of the forward messages of the sequences `chosen`, in the place of their scores."""
-    for s in chosen:
-        a, b = ptr[s], ptr[s + 1]
-        _forward_logs(nodes[a:b], tables, a - s, nodes[a:b], message, log_totals[a:b])
-
-
-@kernel
-def pass_chains_logs(
-    ptr, chosen, nodes, tables, sequence_weights, with_counts, counts, alpha, message, onward, backward, log_totals
-):
-    """Marginals of the sequences `chosen` in the place of their scores, and expected transitions into `counts`."""
-    k = nodes.shape[1]
-    table_stride = 1 if tables.shape[0] > 1 else 0
-    count_stride = 1 if counts.shape[0] > 1 else 0
-    for s in chosen:
-        a, b = ptr[s], ptr[s + 1]
-        possible = _forward_logs(nodes[a:b], tables, a - s, alpha, message, log_totals[a:b])
-        if not possible:
-            for t in range(a, b):
-                for x in range(k):
-                    nodes[t, x] = 0.0
-            continue
-        for x in range(k):
-            backward[x] = 0.0
-        for t in range(b - 1, a - 1, -1):
-            table = tables[(t - s) * table_stride] if t < b - 1 else tables[0]
-            if t < b - 1:
-                for x in range(k):
-                    for y in range(k):
-                        message[y] = table[x, y] + onward[y]
-                    backward[x] = _log_sum(message)
-            top, total = -np.inf, 0.0
+        if sums.shape[0] > 0:
+            own = sums[s]
             for x in range(k):
-                message[x] = alpha[t - a, x] + backward[x]
-                top = max(top, message[x])
-            for x in range(k):
-                total += np.exp(message[x] - top)
-            if with_counts and t < b - 1:
-                into = counts[(t - s) * count_stride]
+                own[x] = 0.0
+            for t in range(n):
+                row = rows[t]
                 for x in range(k):
-                    for y in range(k):
-                        # Summed as above, so that rounding cannot make the exponent positive.
-                        value = alpha[t - a, x] + (table[x, y] + onward[y])
-                        into[x, y] += sequence_weights[s] * np.exp(value - top) / total
-            highest = -np.inf
-            for x in range(k):
-                onward[x] = nodes[t, x] + backward[x]
-                highest = max(highest, onward[x])
-                nodes[t, x] = np.exp(message[x] - top) / total
-            for x in range(k):
-                onward[x] -= highest
+                    own[x] += row[x]

@@ -1,4 +1,4 @@
-"""One step of mirror descent on squared errors of cells and moves of a chain, fused: a table is read while it is hot.
+"""Mirror descent on squared errors of cells and moves of a chain, fused: a table is read while it is hot.
 
 Flat vectors hold the cells (T, s), then the moves (T - 1, s, s).
 """
@@ -46,17 +46,18 @@ def _scale_largest(row):
 
 
 @fast_kernel
-def _tilt_and_pass(theta, tilt, slope, step, shift, source, new_tilt, table, target):
-    """New scores of one table, their exponentials, and the message through them."""
+def _move_and_pass(scores, slope, step, shift, source, table, target):
+    """Move the scores of one table against the slope; their exponentials, and the message through them."""
     s = source.size
     target[:] = 0.0
     for i in range(s):
+        x = source[i]
         for j in range(s):
-            x = tilt[i, j] + step * slope[i, j]
-            new_tilt[i, j] = x
-            e = exponential(theta[i, j] - x - shift)
+            score = scores[i, j] - step * slope[i, j]
+            scores[i, j] = score
+            e = exponential(score - shift)
             table[i, j] = e
-            target[j] += source[i] * e
+            target[j] += x * e
 
 
 @fast_kernel
@@ -70,70 +71,67 @@ def _pass_back(table, entering, target):
 
 
 @fast_kernel
-def _judge(table, leaving, entering, y, slope, rate, precision, walkers, new_slope):
-    """Walkers on moves, their squared errors, and both slopes times them."""
+def _judge(table, leaving, entering, y, slope, rate, precision, new_slope):
+    """The slope at the walkers on moves; their squared errors, the old slope times them, squared changes of it."""
     s = entering.size
-    squares, along, along_new = 0.0, 0.0, 0.0
+    squares, along, changes = 0.0, 0.0, 0.0
+    scale = rate * precision
     for i in range(s):
         x = leaving[i]
         for j in range(s):
             n = x * table[i, j] * entering[j]
             error = rate * n - y[i, j]
-            d = rate * precision * error
-            walkers[i, j] = n
+            d, old = scale * error, slope[i, j]
             new_slope[i, j] = d
             squares += error * error
-            along += slope[i, j] * n
-            along_new += d * n
-    return squares, along, along_new
+            along += old * n
+            changes += (d - old) * (d - old)
+    return squares, along, changes
 
 
 @kernel
-def step_mirror_flows(
-    theta, scores, tilt, slope, step, shift, y, rate, precision, n_walkers, new_tilt, tables, forward, backward,
-    walkers, new_slope,
-):  # fmt: skip
-    """The tilt moves by step x slope; walkers and slope there.
+def _try_step(
+    cells, moves, slope, new_slope, step, shift, y, rate, precision, n_walkers, tables, weights, forward, backward
+):
+    """Move all scores by step x slope, and find the slope there.
 
     Returns the log-partition function, the least share that scaled messages have in common (0 where a number
-    overflowed), the squared errors, and the old and the new slope times the walkers. `shift` is taken from the scores
-    of each table and moves on, so that next time exponentials are of middling size without a search for the largest.
+    overflowed), the squared errors, the old slope times the walkers, and its squared changes. `shift` is taken from the
+    scores of each table and moves on, so that next time exponentials are of middling size without a search for the
+    largest.
     """
-    n_steps, s = scores.shape
+    n_steps, s = cells.shape
     first = n_steps * s
     shape = (n_steps - 1, s, s)  # of what follows the cells
-    tilt_of, slope_of, y_of = tilt[first:].reshape(shape), slope[first:].reshape(shape), y[first:].reshape(shape)
-    new_tilt_of, new_slope_of = new_tilt[first:].reshape(shape), new_slope[first:].reshape(shape)
-    walkers_of = walkers[first:].reshape(shape)
-    weights = np.empty((n_steps, s))
+    slope_of, y_of = slope[first:].reshape(shape), y[first:].reshape(shape)
+    new_slope_of = new_slope[first:].reshape(shape)
     log_z = 0.0
     least = 1.0
     for t in range(n_steps):
         for i in range(s):
-            p = t * s + i
-            new_tilt[p] = tilt[p] + step * slope[p]
-            weights[t, i] = scores[t, i] - new_tilt[p]
-        top = np.max(weights[t])
+            cells[t, i] -= step * slope[t * s + i]
+        top = np.max(cells[t])
         log_z += top
         for i in range(s):
-            weights[t, i] = exponential(weights[t, i] - top)
+            weights[t, i] = exponential(cells[t, i] - top)
     forward[0] = weights[0]
     for t in range(1, n_steps):
         k = t - 1
-        _tilt_and_pass(
-            theta[k], tilt_of[k], slope_of[k], step, shift[k], forward[k], new_tilt_of[k], tables[k], forward[t]
-        )
+        _move_and_pass(moves[k], slope_of[k], step, shift[k], forward[k], tables[k], forward[t])
         for j in range(s):
             forward[t, j] *= weights[t, j]
         scale = _scale_largest(forward[t])
         if not (scale > 0.0 and scale < 1e150):
-            return log_z, 0.0, 0.0, 0.0, 0.0
+            least = 0.0  # go on, so that all scores have moved
+            continue
         least = min(least, scale)
         log_z += shift[t - 1] + np.log(scale)
         shift[t - 1] += np.log(scale)
+    if least == 0.0:
+        return log_z, 0.0, 0.0, 0.0, 0.0
     log_z += np.log(np.sum(forward[n_steps - 1]))
     backward[n_steps - 1] = 1.0
-    squares, along, along_new = 0.0, 0.0, 0.0
+    squares, along, changes = 0.0, 0.0, 0.0
     for t in range(n_steps - 1, -1, -1):
         unscaled = 1.0
         if t < n_steps - 1:
@@ -147,18 +145,74 @@ def step_mirror_flows(
         if t < n_steps - 1:
             found = _judge(
                 tables[t], forward[t] * (n_walkers / (shared * unscaled)), weights[t + 1], y_of[t], slope_of[t], rate,
-                precision, walkers_of[t], new_slope_of[t],
+                precision, new_slope_of[t],
             )  # fmt: skip
             squares += found[0]
             along += found[1]
-            along_new += found[2]
+            changes += found[2]
         for i in range(s):
             p = t * s + i
             n = n_walkers * forward[t, i] * backward[t, i] / shared
             error = rate * n - y[p]
-            walkers[p] = n
             new_slope[p] = rate * precision * error
             squares += error * error
             along += slope[p] * n
-            along_new += new_slope[p] * n
-    return log_z, least, squares, along, along_new
+            changes += (new_slope[p] - slope[p]) ** 2
+    return log_z, least, squares, along, changes
+
+
+@kernel
+def _move_back(cells, moves, slope, step):
+    cells += step * slope[: cells.size].reshape(cells.shape)
+    moves += step * slope[cells.size :].reshape(moves.shape)
+
+
+ALL_MADE, CONVERGED, STUCK, UNSAFE = 0, 1, 2, 3
+
+
+@kernel
+def descend_mirror_flows(
+    n_iter, tol, safe, cells, moves, slopes, numbers, shift, y, rate, precision, constant, n_walkers, tables, weights,
+    forward, backward, history,
+):  # fmt: skip
+    """Up to `n_iter` steps of mirror descent, each found by backtracking; returns how many were made, and why no more.
+
+    `cells` and `moves` are the scores, which move in place. `numbers` holds the log partition function, the value, the
+    steepness, what is left of it after a step, what is left once a step had to be repeated, the number of calls, and
+    which of the two `slopes` is that at these scores. A row of `history` gets the value, the relative fall, and the
+    calls so far. UNSAFE means that the next step would leave the safe range of doubles; nothing has moved then.
+    """
+    for made in range(n_iter):
+        log_z, value = numbers[0], numbers[1]
+        now = np.int64(numbers[6])
+        slope, new_slope = slopes[now], slopes[1 - now]
+        while True:
+            step = 1.0 / numbers[2]
+            new_log_z, least, squares, along, changes = _try_step(
+                cells, moves, slope, new_slope, step, shift, y, rate, precision, n_walkers, tables, weights,
+                forward, backward,
+            )  # fmt: skip
+            if not least > safe:
+                _move_back(cells, moves, slope, step)
+                return made, UNSAFE
+            numbers[5] += 1.0
+            # What f rises above its tangent, and N times the relative entropy of the new distribution to the old.
+            rise = 0.5 * changes / (rate * rate * precision)
+            away = -step * along - n_walkers * (new_log_z - log_z)
+            slack = 1e-13 * (1.0 + abs(value) + n_walkers * abs(new_log_z))
+            if rise <= numbers[2] * away + slack:
+                break
+            _move_back(cells, moves, slope, step)
+            if numbers[2] > 1e15:
+                return made, STUCK
+            numbers[2] *= 2.0
+            numbers[3] = numbers[4]
+        numbers[0], numbers[1] = new_log_z, 0.5 * squares * precision + constant
+        numbers[2] = max(numbers[3] * numbers[2], 1e-12)
+        numbers[6] = 1 - now
+        history[made, 0] = numbers[1]
+        history[made, 1] = max(value - numbers[1], 0.0) / (1.0 + abs(numbers[1]))
+        history[made, 2] = numbers[5]
+        if history[made, 1] <= tol:
+            return made + 1, CONVERGED
+    return n_iter, ALL_MADE

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from intarsia._kernels.mirror_flows import step_mirror_flows
 from intarsia._validation import FloatArray
-from intarsia.collective.oracle import SAFE
 from intarsia.collective.problem import CollectiveProblem, Point
 
 
@@ -52,41 +48,6 @@ class MirrorSteps:
         found = self.judge(new)
         rise = found.value - now.value - float(now.slope @ (new.walkers - old.walkers))
         return found, rise, _divergence(problem, float((old.tilt - tilt) @ new.walkers), old, new)
-
-
-class FlowSteps(MirrorSteps):
-    """Steps on squared errors of all cells and moves of a chain without the model's pull, by one fused kernel.
-
-    That is what fitting noisy marginals amounts to; see `CollectiveProblem.is_least_squares_of_flows`. A step that
-    leaves the safe range of doubles is made as any other.
-    """
-
-    def __init__(self, problem: CollectiveProblem) -> None:
-        super().__init__(problem)
-        tables = problem.tables
-        self._shift = tables.maxima
-        self._room = np.empty_like(tables.theta)
-        self._messages = np.empty_like(problem.scores), np.empty_like(problem.scores)
-        self._constant = float(problem.noise.value_and_slope(problem.noise.expected(problem.y), problem.y)[0])
-
-    def step(self, now: Trial, steepness: float) -> tuple[Trial, float, float] | None:
-        """By the kernel, if that is safe."""
-        problem, old = self.problem, now.point
-        rate, sigma = problem.noise.linear_gaussian or (1.0, 1.0)
-        scores, n = problem.scores, problem.n_walkers
-        tilt, walkers, slope = np.empty_like(problem.y), np.empty_like(problem.y), np.empty_like(problem.y)
-        log_z, least, squares, along, along_new = step_mirror_flows(
-            problem.tables.theta, scores, old.tilt, now.slope, 1.0 / steepness, self._shift, problem.y, rate,
-            sigma**-2, n, tilt, self._room, *self._messages, walkers, slope,
-        )  # fmt: skip
-        if not least > SAFE:
-            self._shift = problem.tables.maxima
-            return super().step(now, steepness)
-        problem.n_calls += 1
-        new = Point(tilt, walkers, log_z)
-        found = Trial(new, 0.5 * squares / sigma**2 + self._constant, slope, along_new)
-        rise = found.value - now.value - (along - now.along)
-        return found, rise, _divergence(problem, -along / steepness, old, new)
 
 
 def _divergence(problem: CollectiveProblem, along: float, old: Point, new: Point) -> float:

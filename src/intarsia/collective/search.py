@@ -9,7 +9,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from intarsia._validation import FloatArray
-from intarsia.collective.mirror_steps import FlowSteps, MirrorSteps
+from intarsia.collective.flow_descent import FlowDescent
+from intarsia.collective.mirror_steps import MirrorSteps
 from intarsia.collective.problem import CollectiveProblem, Point
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.iteration import Iteration, iterate
@@ -79,7 +80,7 @@ class MirrorDescent(Search):
                 "infer_flows: mirror descent needs noise with a slope, which exact counts lack. Use method='dual'."
             )
         super().__init__(problem, start, clock)
-        self.steps = (FlowSteps if problem.is_least_squares_of_flows else MirrorSteps)(problem)
+        self.steps = MirrorSteps(problem)
         self.current, self.current_objective = self.steps.judge(start), self.best_objective
         self.steepness, self.relief = 1.0, _FIRST_RELIEF
 
@@ -87,7 +88,52 @@ class MirrorDescent(Search):
         """Descend."""
         if self.residual <= tol:
             return Iteration(Status.CONVERGED, 0, self.residual, np.empty(0))
+        if self.problem.is_least_squares_of_flows:
+            return self._run_blocks(max_iter, tol, report)
         return iterate(self.sweep, max_iter, tol, self.clock, report)
+
+    def _run_blocks(self, max_iter: int, tol: float, report: Report) -> Iteration:
+        """Many steps at a time; one that leaves the safe range of doubles is made as any other."""
+        residuals, status = self.history["residual"], Status.MAX_ITER
+        flows = FlowDescent(self.problem, _RELIEF)
+        flows.begin(self.current, self.steepness, self.relief)
+        try:
+            while len(residuals) < max_iter and status is Status.MAX_ITER:
+                made, safe = flows.advance(min(flows.most, max_iter - len(residuals)), tol)
+                self._record_block(made)
+                if not safe:
+                    self._arrive(flows)
+                    self.sweep()
+                    flows.begin(self.current, self.steepness, self.relief)
+                elif not len(made):
+                    status = Status.STALLED
+                if report is not None and residuals:
+                    report(len(residuals), self.residual)
+                if self.residual <= tol:
+                    status = Status.CONVERGED
+                elif self.clock.expired:
+                    status = Status.TIME_LIMIT
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        self._arrive(flows)
+        return Iteration(status, len(residuals), self.residual, np.array(residuals))
+
+    def _record_block(self, made: FloatArray) -> None:
+        """Lines of the history; the clock is read once for all of them."""
+        if not len(made):
+            return
+        objective = np.minimum.accumulate(np.minimum(made[:, 0], self.best_objective))
+        now, same = self.clock.seconds, np.ones(len(made))
+        columns = (objective, self.lower * same, made[:, 1], made[:, 2], now * same)
+        for name, numbers in zip(COLUMNS, columns, strict=True):
+            self.history[name].extend(numbers.tolist())
+        self.best_objective, self.residual = float(objective[-1]), float(made[-1, 1])
+
+    def _arrive(self, flows: FlowDescent) -> None:
+        """Take over where the steps led: every one of them fell, so that this is the best point."""
+        self.current, self.steepness = flows.where(), flows.steepness
+        self.best, self.current_objective = self.current.point, self.current.value
+        self.best_objective = self.current.value
 
     def sweep(self) -> float:
         """One step of descent, with as many calls of the oracle as backtracking needs."""

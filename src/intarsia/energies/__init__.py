@@ -1,6 +1,7 @@
 """Global preferences L(mu): what is wanted of the marginals as a whole."""
 
-from intarsia.energies.bound_energy import BoundEnergy, BoundSum, ScalarTerms
+from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.bound_sum import BoundSum
 from intarsia.energies.chain_energies import BatchEnergy, ChainEnergies
 from intarsia.energies.cross_clique import CrossCliqueEnergy
 from intarsia.energies.distance_to_set import DistanceToSet

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from intarsia._validation import FloatArray, IntArray, as_float_array, frozen
 from intarsia.energies.linear_maps import LinearMaps
-from intarsia.energies.scalar_functions import ScalarFunctions, stack_functions
+from intarsia.energies.scalar_functions import ScalarFunctions
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -61,10 +59,6 @@ class BoundEnergy(ABC):
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L at mu, a subgradient where it has a kink."""
 
-    def slope(self, mu: FloatArray, n: int) -> FloatArray:
-        """The first n entries of `gradient`, beyond which there are only zeros: cheaper where an energy can do so."""
-        return self.gradient(mu)[:n]
-
     @abstractmethod
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """Derivative of `<grad L(mu), direction>` in psi, mu held fixed: `<grad l_j(mu), direction>`.
@@ -93,14 +87,28 @@ class BoundEnergy(ABC):
         active = (self.psi > 0) & (parts != 0)
         return float(self.psi[active] @ parts[active])
 
-    # ------------------------------------------------------------ many marginals of this graph at once
+    # ------------------------------------------------------------ by readings
     #
     # An energy looks at linear readings z of mu; its slope is then a combination of the readings' vectors. Searches
-    # that work with readings need not touch the whole of mu for every step.
+    # that work with readings need not touch the whole of mu for every step. Unless told otherwise, mu itself is read.
+
+    def read(self, mu: FloatArray) -> FloatArray:
+        """Readings of mu."""
+        return mu
+
+    def judge(self, readings: FloatArray) -> tuple[float, FloatArray]:
+        """Value of the energy, and its slope in the readings."""
+        return self.value(readings), self.gradient(readings)
+
+    def spread(self, slope: FloatArray, n: int) -> FloatArray:
+        """The first n entries of a slope in mu, from that in the readings; beyond them there must be only zeros."""
+        return slope[:n]
+
+    # ------------------------------------------------------------ many marginals of this graph at once
 
     @property
     def psi_of_reading(self) -> IntArray:
-        """Which strength multiplies the slope in each reading; by default mu itself is read, under one strength."""
+        """Which strength multiplies the slope in each reading; by default there is one."""
         return np.zeros(self.graph.n_theta, dtype=np.int64)
 
     def read_rows(self, mu: FloatArray) -> FloatArray:
@@ -117,6 +125,23 @@ class BoundEnergy(ABC):
     def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """Write rows of scores (n, n_theta) less the combinations of the readings' vectors with these weights."""
         np.subtract(theta, weights, out=into)
+
+    @property
+    def counts_labels(self) -> bool:
+        """Whether all readings tell how many variables have each label; then `read_counts` and `count_scores` work."""
+        return False
+
+    def counts_like(self, other: BoundEnergy) -> bool:
+        """Whether an energy of another graph is the same function of numbers of labels."""
+        return self is other
+
+    def read_counts(self, counts: FloatArray) -> FloatArray:
+        """Readings (n, n_readings) of rows of expected numbers of labels (n, n_labels)."""
+        raise NotImplementedError  # never called where `counts_labels` is False
+
+    def count_scores(self, weights: FloatArray) -> FloatArray:
+        """What `subtract_rows` takes from the scores of every variable (n, n_labels)."""
+        raise NotImplementedError
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """`lipschitz` (n,) for strengths (n, n_psi); NaN where none is known."""
@@ -161,6 +186,8 @@ class ScalarTerms(BoundEnergy):
         The functions f_i.
     psi_of : int array (n_terms,)
         Which strength each term has.
+    strengths : float array (n_terms,)
+        The strength of each term.
     """
 
     convex = True
@@ -186,20 +213,17 @@ class ScalarTerms(BoundEnergy):
         self.describe()
 
     @property
-    def strengths(self) -> FloatArray:
-        """The strength of each term."""
-        return self.psi[self.psi_of]
-
-    @property
     def terms(self) -> ScalarTerms:
         """Itself."""
         return self
 
     def describe(self) -> None:
         """Smooth unless a term with a kink counts."""
+        self.strengths: FloatArray = self.psi[self.psi_of]
         psi, functions = self.strengths, self.functions
         counts = psi > 0
         hard = np.isinf(psi)
+        self._all_finite = not hard.any()
         self.floor = float(psi[counts & ~hard] @ functions.floor[counts & ~hard])
         self.smooth = bool(functions.differentiable[counts].all() and not hard.any())
 
@@ -229,14 +253,25 @@ class ScalarTerms(BoundEnergy):
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """`sum_i psi_i f_i'(a_i . mu) a_i`."""
-        return self.slope(mu, self.graph.n_theta)
+        return self.tilt(self.judge(self.read(mu))[1])
 
-    def slope(self, mu: FloatArray, n: int) -> FloatArray:
-        """Without the rest."""
-        slopes, psi = self.functions.derivative(self._maps.measure(mu)), self.strengths
-        weights = np.zeros(slopes.shape)
-        np.multiply(psi, slopes, where=(psi > 0) & (slopes != 0), out=weights)  # psi may be infinite
-        return self.tilt(weights, n)
+    def read(self, mu: FloatArray) -> FloatArray:
+        """All measurements."""
+        return self._maps.measure(mu)
+
+    def judge(self, readings: FloatArray) -> tuple[float, FloatArray]:
+        """The functions and their derivatives, times strengths: these may be infinite, so 0 is not multiplied."""
+        values, slopes = self.functions.value_and_derivative(readings)
+        psi = self.strengths
+        if self._all_finite:
+            return float(psi @ values), psi * slopes
+        counts, pulls = (psi > 0) & (values != 0), np.zeros(slopes.shape)
+        np.multiply(psi, slopes, where=(psi > 0) & (slopes != 0), out=pulls)
+        return float(psi[counts] @ values[counts]), pulls
+
+    def spread(self, slope: FloatArray, n: int) -> FloatArray:
+        """The slope times the measurements."""
+        return self.tilt(slope, n)
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`f_i'(a_i . mu) a_i . direction`, summed over the terms of each strength (Vilnis2015 Eq. 17)."""
@@ -254,12 +289,34 @@ class ScalarTerms(BoundEnergy):
 
     def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The functions and their derivatives."""
-        values = np.einsum("ij,ij->i", psi[:, self.psi_of], self.functions.value(readings))
-        return values, self.functions.derivative(readings)
+        values, slopes = self.functions.value_and_derivative(readings)
+        return np.einsum("ij,ij->i", psi[:, self.psi_of], values), slopes
 
     def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """`theta - A^T w`."""
         self._maps.subtract(weights, theta, into)
+
+    @property
+    def counts_labels(self) -> bool:
+        """Whether the coefficients of every measurement are the same at every variable, and 0 elsewhere."""
+        return self._maps.counts_only
+
+    def counts_like(self, other: BoundEnergy) -> bool:
+        """Whether coefficients and functions are the same."""
+        return (
+            isinstance(other, ScalarTerms)
+            and np.array_equal(self.psi_of, other.psi_of)
+            and self.functions.same(other.functions)
+            and self._maps.counts_like(other._maps)
+        )
+
+    def read_counts(self, counts: FloatArray) -> FloatArray:
+        """Coefficients of one variable times numbers of labels."""
+        return self._maps.measure_counts(counts)
+
+    def count_scores(self, weights: FloatArray) -> FloatArray:
+        """`A^T w` at one variable."""
+        return self._maps.turn_counts(weights)
 
     def tilt(self, multipliers: FloatArray, n: int | None = None) -> FloatArray:
         """`A^T lambda`: what multipliers of the measurements take from theta, or from its first n entries."""
@@ -298,124 +355,3 @@ def _parametric_range(graph: FactorGraph, table: int, coefficient: float) -> flo
     unit[graph.table_ptr[table]] = 1.0
     statistic = graph.factor_table(unit, int(graph.first_factor_of_table[table]))
     return abs(coefficient) * float(statistic.max() - statistic.min())
-
-
-class BoundSum(BoundEnergy):
-    """Sum of energies on the same graph, their strengths one after the other."""
-
-    def __init__(self, members: Sequence[BoundEnergy]) -> None:
-        self.members = tuple(members)
-        self.graph = self.members[0].graph
-        self.reads = max((member.reads for member in self.members), key=READS.index)
-        self.psi = frozen(np.concatenate([member.psi for member in self.members]))
-        ends = np.cumsum([member.psi.size for member in self.members])
-        self._slices = [slice(int(end) - m.psi.size, int(end)) for m, end in zip(self.members, ends, strict=True)]
-        widths = [member.psi_of_reading.size for member in self.members]
-        self._readings = [slice(int(end) - w, int(end)) for w, end in zip(widths, np.cumsum(widths), strict=True)]
-        self._set_shape()
-
-    def _set_shape(self) -> None:
-        self.convex = all(member.convex for member in self.members)
-        self.smooth = all(member.smooth for member in self.members)
-        self.floor = float(sum(member.floor for member in self.members))
-
-    @property
-    def lipschitz(self) -> float | None:
-        """Sum of the constants, if all are known."""
-        total = 0.0
-        for member in self.members:
-            known = member.lipschitz
-            if known is None:
-                return None
-            total += known
-        return total
-
-    def describe(self) -> None:
-        """Hand the strengths on."""
-        self.members = tuple(
-            member.with_psi(self.psi[at]) for member, at in zip(self.members, self._slices, strict=True)
-        )
-        self._set_shape()
-
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """Values of all preferences."""
-        return np.concatenate([member.parts(mu) for member in self.members])
-
-    def gradient(self, mu: FloatArray) -> FloatArray:
-        """Sum of the slopes."""
-        return self.slope(mu, self.graph.n_theta)
-
-    def slope(self, mu: FloatArray, n: int) -> FloatArray:
-        """Sum of the first entries."""
-        total = self.members[0].slope(mu, n)
-        for member in self.members[1:]:
-            total = total + member.slope(mu, n)
-        return total
-
-    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """One after the other."""
-        return np.concatenate([member.psi_gradient(mu, direction) for member in self.members])
-
-    @property
-    def psi_of_reading(self) -> IntArray:
-        """Readings of the members, one after the other."""
-        return np.concatenate([m.psi_of_reading + at.start for m, at in zip(self.members, self._slices, strict=True)])
-
-    def read_rows(self, mu: FloatArray) -> FloatArray:
-        """Readings of the members, one after the other."""
-        return np.concatenate([member.read_rows(mu) for member in self.members], axis=1)
-
-    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums of the values, and slopes one after the other."""
-        found = [
-            member.judge_rows(readings[:, own], psi[:, at])
-            for member, at, own in zip(self.members, self._slices, self._readings, strict=True)
-        ]
-        return np.sum([value for value, _ in found], axis=0), np.concatenate([slope for _, slope in found], axis=1)
-
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
-        """Each member takes its own."""
-        for member, own in zip(self.members, self._readings, strict=True):
-            member.subtract_rows(weights[:, own], theta, into)
-            theta = into
-
-    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
-        """Sums, where all are known."""
-        found = [member.lipschitz_rows(psi[:, at]) for member, at in zip(self.members, self._slices, strict=True)]
-        return np.sum(found, axis=0)
-
-    def floor_rows(self, psi: FloatArray) -> FloatArray:
-        """Sums."""
-        found = [member.floor_rows(psi[:, at]) for member, at in zip(self.members, self._slices, strict=True)]
-        return np.sum(found, axis=0)
-
-    @property
-    def terms(self) -> ScalarTerms | None:
-        """All terms in one, if every member has some."""
-        found = [terms for member in self.members if (terms := member.terms) is not None]
-        return join_terms(found) if len(found) == len(self.members) else None
-
-
-def join_terms(members: Sequence[ScalarTerms]) -> ScalarTerms:
-    """One set of terms from several on the same graph."""
-    starts = np.concatenate([[0], np.cumsum([member.psi.size for member in members])])
-    return ScalarTerms(
-        members[0].graph,
-        csr_array(vstack([member.measurements for member in members], format="csr")),
-        stack_functions([member.functions for member in members]),
-        np.concatenate([member.psi for member in members]),
-        np.concatenate([member.psi_of + start for member, start in zip(members, starts, strict=False)]),
-        int(starts[-1]),
-    )
-
-
-def join_energies(members: Sequence[BoundEnergy]) -> BoundEnergy:
-    """Sum of bound energies; neighbours that are scalar terms become one matrix, so that a sum costs one product."""
-    flat: list[BoundEnergy] = []
-    for member in members:
-        flat.extend(member.members if isinstance(member, BoundSum) else [member])
-    merged: list[BoundEnergy] = []
-    for is_terms, group in itertools.groupby(flat, lambda member: isinstance(member, ScalarTerms)):
-        same = list(group)
-        merged += [join_terms(same)] if is_terms and len(same) > 1 else same  # type: ignore[arg-type]
-    return merged[0] if len(merged) == 1 else BoundSum(merged)

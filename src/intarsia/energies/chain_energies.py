@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from intarsia._validation import FloatArray, IntArray
-from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms, join_energies
+from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.bound_sum import join_energies
 from intarsia.energies.energy import Energy, EnergySum
 from intarsia.energies.scalar_functions import Penalties
 from intarsia.exceptions import InvalidInputError
@@ -144,6 +145,8 @@ class BatchEnergy:
     ----------
     starts : (n_sequences + 1,) int array
         Where the readings of each sequence begin in a vector.
+    counts_labels : bool
+        Whether all readings tell how many positions have each label; then `read_counts` and `count_scores` work.
     """
 
     def __init__(self, energies: ChainEnergies, ptr: IntArray) -> None:
@@ -162,6 +165,8 @@ class BatchEnergy:
             self._groups.append(_Group(energy, rows, slice(int(ptr[a]), int(ptr[b])), part, energy.psi_of_reading))
             at += width * (b - a)
         self.starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
+        self.counts_labels = all(group.energy.counts_labels for group in self._groups)
+        self._judges = _joined(self._groups) if self.counts_labels else self._groups
 
     @property
     def size(self) -> int:
@@ -175,10 +180,24 @@ class BatchEnergy:
             found[group.part].reshape(group.n, -1)[:] = group.energy.read_rows(group.join(nodes, tables))
         return found
 
+    def read_counts(self, counts: FloatArray) -> FloatArray:
+        """Readings of expected numbers of labels (n_sequences, k)."""
+        found = np.empty(self.size)
+        for group in self._judges:
+            found[group.part].reshape(group.n, -1)[:] = group.energy.read_counts(counts[group.rows])
+        return found
+
+    def count_scores(self, weights: FloatArray) -> FloatArray:
+        """What the readings' vectors with these weights take from every position of a sequence, (n_sequences, k)."""
+        found = np.empty((self.n_sequences, self.energies.n_labels))
+        for group in self._judges:
+            found[group.rows] = group.energy.count_scores(weights[group.part].reshape(group.n, -1))
+        return found
+
     def judge(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Energies (n_sequences,) with strengths (n_sequences, n_psi), and the vector of slopes without strengths."""
         values, slopes = np.empty(self.n_sequences), np.empty(self.size)
-        for group in self._groups:
+        for group in self._judges:
             rows = readings[group.part].reshape(group.n, -1)
             values[group.rows], own = group.energy.judge_rows(rows, psi[group.rows])
             slopes[group.part] = own.reshape(-1)
@@ -201,7 +220,7 @@ class BatchEnergy:
 
     def strengths(self, psi: FloatArray) -> FloatArray:
         """The strength of each reading."""
-        parts = [psi[group.rows][:, group.psi_of].reshape(-1) for group in self._groups]
+        parts = [psi[group.rows][:, group.psi_of].reshape(-1) for group in self._judges]
         return np.concatenate([np.empty(0), *parts])
 
     def by_psi(self, vector: FloatArray) -> FloatArray:
@@ -230,7 +249,10 @@ class BatchEnergy:
 
 
 class _Group(NamedTuple):
-    """Sequences of one length: their energy, numbers, positions, and part of a vector of readings."""
+    """Sequences of one length: their energy, numbers, positions, and part of a vector of readings.
+
+    Where labels are counted only, several lengths may make a group.
+    """
 
     energy: BoundEnergy
     rows: slice
@@ -252,3 +274,15 @@ class _Group(NamedTuple):
         if tables is None or self.energy.graph.n_theta == own.shape[1]:
             return own
         return np.concatenate([own, tables[self.rows]], axis=1)
+
+
+def _joined(groups: list[_Group]) -> list[_Group]:
+    """The same with neighbours in one whose energies are the same functions of counts: fewer, larger arrays."""
+    made: list[_Group] = []
+    for group in groups:
+        if made and made[-1].energy.counts_like(group.energy):
+            last = made.pop()
+            rows, where = slice(last.rows.start, group.rows.stop), slice(last.where.start, group.where.stop)
+            group = _Group(last.energy, rows, where, slice(last.part.start, group.part.stop), last.psi_of)
+        made.append(group)
+    return made

@@ -119,9 +119,22 @@ class _Distance(BoundEnergy):
 
     def gradient(self, mu: FloatArray) -> FloatArray:
         """Slope of L."""
-        slope = np.zeros((1, mu.size))
-        self.subtract_rows(-self.psi[0] * self.judge_rows(self.read_rows(mu[None]), self.psi[None])[1], slope, slope)
-        return slope[0]
+        return self.spread(self.judge(self.read(mu))[1], mu.size)
+
+    def read(self, mu: FloatArray) -> FloatArray:
+        """What distances are made of."""
+        return self.read_rows(mu[None])[0]
+
+    def judge(self, readings: FloatArray) -> tuple[float, FloatArray]:
+        """Distance to the nearest output, times psi."""
+        values, slopes = self.judge_rows(readings[None], self.psi[None])
+        return float(values[0]), self.psi[0] * slopes[0]
+
+    def spread(self, slope: FloatArray, n: int) -> FloatArray:
+        """By the rules for rows."""
+        made = np.zeros((1, n))
+        self.subtract_rows(-slope[None], made, made)
+        return made[0]
 
     def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
         """`<slope, direction>`."""
@@ -229,6 +242,19 @@ class _CountDistance(_Distance):
         nearest, distance = np.empty(len(readings), dtype=np.int64), np.empty(len(readings))
         find_nearest_counts(read_only(readings), self._counts, self._excess, nearest, distance)
         return psi[:, 0] * distance, np.sign(readings - self._counts[nearest])
+
+    @property
+    def counts_labels(self) -> bool:
+        """It does nothing else, wherever there are labels."""
+        return self.graph.n_variables > 0
+
+    def read_counts(self, counts: FloatArray) -> FloatArray:
+        """The counts themselves."""
+        return counts
+
+    def count_scores(self, weights: FloatArray) -> FloatArray:
+        """The weights themselves."""
+        return weights
 
     def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
         """The same from every variable."""

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from intarsia._validation import as_float_array, check_number
-from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms, join_energies
+from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.bound_sum import join_energies
 from intarsia.energies.functions import Judgement
 from intarsia.energies.label_index import LabelIndex
 from intarsia.energies.measurements import Measurement

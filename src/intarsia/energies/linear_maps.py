@@ -9,6 +9,9 @@ from scipy.sparse import csr_array
 from intarsia._validation import FloatArray
 from intarsia.graph import FactorGraph
 
+# Entries of a matrix that is kept as it is rather than as a sparse one.
+_SMALL = 2048
+
 
 def subtract_from_all(each: FloatArray, theta: FloatArray, into: FloatArray) -> None:
     """Write scores of every variable (..., n k), which may be a slice, less those of states (..., k).
@@ -62,7 +65,7 @@ class LinearMaps:
         # Tables are far larger than variables, and mostly not looked at.
         self.n_read = self.split if (matrix.indices < self.split).all() else matrix.shape[1]
         matrix = csr_array((matrix.data, matrix.indices, matrix.indptr), (self.n_rows, self.n_read))
-        alike = graph.n_variables > 1 and bool((graph.n_states == graph.n_states[0]).all())
+        alike = graph.n_variables > 0 and bool((graph.n_states == graph.n_states[0]).all())
         self.n_states = int(graph.n_states[0]) if alike else 0
         counts = self._counts(matrix) if alike else np.zeros(self.n_rows, dtype=bool)
         self._counting, self._other = np.flatnonzero(counts), np.flatnonzero(~counts)
@@ -70,8 +73,35 @@ class LinearMaps:
             self._whole = matrix[self._other]
             self._whole_turned = self._whole.T.tocsr()
         if self._counting.size:
-            self._pooled = self._first_columns(matrix[self._counting] if self._other.size else matrix)
-            self._pooled_turned = self._pooled.T.tocsr()
+            pooled = self._first_columns(matrix[self._counting] if self._other.size else matrix)
+            # Products with few numbers take longer to begin than to work out, the more so with sparse ones.
+            small = pooled.shape[0] * pooled.shape[1] <= _SMALL
+            self._pooled = pooled.toarray() if small else pooled
+            self._pooled_turned = np.ascontiguousarray(self._pooled.T) if small else pooled.T.tocsr()
+
+    @property
+    def counts_only(self) -> bool:
+        """Whether every measurement has the same coefficients at every variable, and reads nothing else."""
+        return bool(self.n_states) and self.n_read == self.split and not self._other.size
+
+    def counts_like(self, other: LinearMaps) -> bool:
+        """Whether both have nothing but counts, and the same."""
+        if not (self.counts_only and other.counts_only) or (self.n_rows, self.n_states) != (
+            other.n_rows,
+            other.n_states,
+        ):
+            return False
+        return not self.n_rows or not abs(csr_array(self._pooled) - csr_array(other._pooled)).sum()
+
+    def measure_counts(self, counts: FloatArray) -> FloatArray:
+        """`A mu` from rows (n, n_states) of the sums of the variables' marginals, where there is nothing but counts."""
+        return np.asarray((self._pooled @ counts.T).T) if self._counting.size else np.empty((len(counts), 0))
+
+    def turn_counts(self, weights: FloatArray) -> FloatArray:
+        """`A^T w` at every variable, (n, n_states), where there is nothing but counts."""
+        if not self._counting.size:
+            return np.zeros((len(weights), self.n_states))
+        return np.asarray((self._pooled_turned @ weights.T).T)
 
     def measure(self, mu: FloatArray) -> FloatArray:
         """`A mu` of a vector (n_theta,) or of rows (n, n_theta)."""

@@ -34,6 +34,10 @@ class ScalarFunctions(ABC):
         """Number of functions."""
         return int(self.floor.size)
 
+    def same(self, other: ScalarFunctions) -> bool:
+        """Whether these are surely the same functions."""
+        return self is other
+
     @abstractmethod
     def value(self, z: FloatArray) -> FloatArray:
         """f_i(z_i)."""
@@ -41,6 +45,10 @@ class ScalarFunctions(ABC):
     @abstractmethod
     def derivative(self, z: FloatArray) -> FloatArray:
         """Slope at z_i; at a kink the one nearest to 0."""
+
+    def value_and_derivative(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both, where one helps the other."""
+        return self.value(z), self.derivative(z)
 
     @abstractmethod
     def bounds(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -81,16 +89,27 @@ class Penalties(ScalarFunctions):
         self.floor = np.zeros(self.shift.size)
         self.differentiable = self.width > 0
         self.curvature = np.where(self.differentiable, 1.0 / np.where(self.differentiable, self.width, 1.0), np.inf)
+        self._half_width = 0.5 * self.width
         self._steepness = np.minimum(self.curvature, 1e200)  # so steep that a kink is one, without infinities
+
+    def same(self, other: ScalarFunctions) -> bool:
+        """Whether all their numbers are the same."""
+        return isinstance(other, Penalties) and all(
+            np.array_equal(getattr(self, key), getattr(other, key)) for key in ("shift", "low", "high", "width")
+        )
 
     def value(self, z: FloatArray) -> FloatArray:
         """f_i(z_i)."""
+        return self.value_and_derivative(z)[0]
+
+    def value_and_derivative(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The value at the maximising u, and that u."""
         u = self.derivative(z)
-        return u * (z - self.shift) - 0.5 * self.width * u * u
+        return u * (z - self.shift - self._half_width * u), u
 
     def derivative(self, z: FloatArray) -> FloatArray:
         """The maximising u; at a kink the one nearest to 0."""
-        return np.clip((z - self.shift) * self._steepness, self.low, self.high)
+        return np.minimum(np.maximum((z - self.shift) * self._steepness, self.low), self.high)
 
     def bounds(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Strength times the extreme slopes; psi may be infinite."""

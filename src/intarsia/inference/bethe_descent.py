@@ -67,6 +67,8 @@ def mix_offset(offset: Any, share: Any, tangent: Any) -> Any:
     least objective from below, by the offset less log Z, without a further call. `share` of a new tangent is mixed in,
     as its slope is into the tilt.
     """
+    if isinstance(share, float) and isinstance(offset, float):
+        return tangent if share == 1.0 else (1.0 - share) * offset + share * tangent
     with np.errstate(invalid="ignore"):  # at first the offset may be -inf
         return np.where(share == 1.0, tangent, (1.0 - share) * offset + share * tangent)
 
@@ -112,32 +114,33 @@ class Descent(SteppedSearch):
         self.t = 0
         if energy.convex:
             self.history["average_log_partition"] = []
-            self.mean_mu, self.mean_smooth_loss = np.zeros(start.mu.size), 0.0
-            self.n_read = start.tilt.size
+            self.mean_readings, self.mean_smooth_loss = np.zeros(self.current.readings.size), 0.0
 
     def step(self) -> float:
         """One step; the change over its share estimates the distance from a fixed point."""
         self.t += 1
         old = self.current
-        slope = self.energy.slope(old.point.mu, old.point.tilt.size)
+        n = old.point.tilt.size
+        slope = self.energy.spread(old.pull, n)
         if self.share is not None:
             share = self.share(self.t)
             new = self.evaluate(self.project(move_tilt(old.point.tilt, slope, share)))
         else:
             share, new = self._backtrack(old, slope)
         if self.energy.convex:
-            tangent = old.energy - float(slope @ old.point.mu[: slope.size])
+            tangent = old.energy - float(old.pull @ old.readings)  # both sides are linear in mu
             self.offset = float(mix_offset(self.offset, share, tangent))
             self.lower = max(self.lower, self.offset - new.point.value)
         self.current = new
-        return largest_difference(new.point.mu, old.point.mu) / share
+        # What is not tilted follows from what is; the residual that is reported at the end looks at all of it.
+        return largest_difference(new.point.mu[:n], old.point.mu[:n]) / share
 
     def _backtrack(self, old: Evaluated, slope: FloatArray) -> tuple[float, Evaluated]:
         """Largest step at which the objective is sure to fall."""
         while True:
             share = share_of(self.steepness)
             new = self.evaluate(self.project(move_tilt(old.point.tilt, slope, share)))
-            rise = new.energy - old.energy - float(slope @ (new.point.mu[: slope.size] - old.point.mu[: slope.size]))
+            rise = new.energy - old.energy - float(old.pull @ (new.readings - old.readings))
             size = abs(old.energy) + abs(old.point.value)
             accepted, next_one = judge_step(rise, self.steepness, new.point.divergence(old.point), size)
             self.steepness = float(next_one)
@@ -149,10 +152,9 @@ class Descent(SteppedSearch):
         made = super().record(gap)
         if self.energy.convex:
             rate = 1.0 / max(self.t, 1)
-            mean = self.mean_mu[: self.n_read]  # the energy looks at no more
-            mean += rate * (self.current.point.mu[: self.n_read] - mean)
+            self.mean_readings += rate * (self.current.readings - self.mean_readings)
             self.mean_smooth_loss += rate * (self.current.loss - self.current.energy - self.mean_smooth_loss)
-            made["average_log_partition"] = -(self.mean_smooth_loss + self.energy.value(self.mean_mu))
+            made["average_log_partition"] = -(self.mean_smooth_loss + self.energy.judge(self.mean_readings)[0])
         return made
 
 

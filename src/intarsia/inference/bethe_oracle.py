@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference.junction_tree import JunctionTree
-from intarsia.inference.method import Answer, InferenceMethod, Problem
+from intarsia.inference.method import Answer, InferenceMethod, Problem, Repeated
 from intarsia.inference.registry import resolve_method
 from intarsia.inference.result import Status
 from intarsia.inference.tree import Tree
@@ -65,10 +64,17 @@ class MarginalOracle:
         self.bounds_log_partition = True
         self._theta = problem.theta.copy()  # of the tilted model
         self._n_tilted = 0
+        self._tilted_problem = replace(problem, theta=read_only(self._theta), report=None)
+        self._repeated = Repeated()
+        self._for_marginals = replace(
+            self._tilted_problem, task="marginals", n_samples=0, n_best=0, repeated=self._repeated
+        )
 
     def __call__(self, tilt: FloatArray) -> Point | None:
         """Marginals of theta - tilt; None when nothing is possible."""
-        answer = self.method.run(self._tilted(tilt, task="marginals", n_samples=0, n_best=0))
+        self._take(tilt)
+        self._for_marginals.start_messages = self.messages
+        answer = self.method.run(self._for_marginals)
         self.n_calls += 1
         self.messages = answer.messages
         self.converged = answer.status in (Status.EXACT, Status.CONVERGED)
@@ -81,20 +87,26 @@ class MarginalOracle:
 
     def ask(self, tilt: FloatArray) -> Answer:
         """Everything that the problem asks for, of the tilted model."""
-        return self.method.run(self._tilted(tilt))
+        self._take(tilt)
+        self._repeated.state = None  # this run is not one of the others, whose count of changes it upsets
+        self._tilted_problem.start_messages = self.messages
+        return self.method.run(self._tilted_problem)
 
     def whole(self, tilt: FloatArray) -> FloatArray:
         """A tilt of all scores."""
         missing = self.problem.original.n_theta - tilt.size
         return tilt if not missing else np.concatenate([tilt, np.zeros(missing)])
 
-    def _tilted(self, tilt: FloatArray, **changes: Any) -> Problem:
+    def _take(self, tilt: FloatArray) -> None:
+        """Make the scores those of the tilted model."""
         problem, theta = self.problem, self._theta
         taken = tilt if self.reduction.is_identity else self.reduction.lower(self.whole(tilt))
+        self._repeated.changed = max(taken.size, self._n_tilted)
         theta[taken.size : self._n_tilted] = problem.theta[taken.size : self._n_tilted]
-        np.subtract(problem.theta[: taken.size], taken / self.temperature, out=theta[: taken.size])
+        if self.temperature != 1.0:
+            taken = taken / self.temperature
+        np.subtract(problem.theta[: taken.size], taken, out=theta[: taken.size])
         self._n_tilted = taken.size
-        return replace(problem, theta=read_only(theta), start_messages=self.messages, report=None, **changes)
 
 
 def resolve_oracle(oracle: str | InferenceMethod, problem: Problem, where: str) -> InferenceMethod:

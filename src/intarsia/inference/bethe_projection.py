@@ -23,11 +23,16 @@ from intarsia.inference.result import Status
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A distribution, its energy, and the objective `-<theta, mu> - T H(mu) + L(mu)` that is minimised."""
+    """A distribution, its energy, and the objective `-<theta, mu> - T H(mu) + L(mu)` that is minimised.
+
+    `readings` is what the energy looks at, `pull` its slope in these.
+    """
 
     point: Point
     energy: float
     loss: float
+    readings: FloatArray
+    pull: FloatArray
 
 
 def largest_difference(a: FloatArray, b: FloatArray) -> float:
@@ -51,8 +56,10 @@ class Search:
 
     def evaluate(self, point: Point) -> Evaluated:
         """Energy and objective of a distribution; no entropy formula is needed, the oracle's log Z knows it."""
-        energy = self.energy.value(point.mu)
-        return Evaluated(point, energy, energy - point.value - float(point.tilt @ point.mu[: point.tilt.size]))
+        readings = self.energy.read(point.mu)
+        energy, pull = self.energy.judge(readings)
+        loss = energy - point.value - float(point.tilt @ point.mu[: point.tilt.size])
+        return Evaluated(point, energy, loss, readings, pull)
 
     def project(self, tilt: FloatArray) -> Point:
         """Call the oracle; what was possible stays so, since tilts are finite."""
@@ -66,7 +73,7 @@ class Search:
 
     def fixed_point_residual(self, at: Evaluated) -> float:
         """|mu - oracle(theta - grad L(mu))|, by a call of the oracle."""
-        slope = self.energy.slope(at.point.mu, at.point.tilt.size)
+        slope = self.energy.spread(at.pull, at.point.tilt.size)
         return largest_difference(self.project(slope).mu, at.point.mu)
 
     def record(self, gap: float) -> dict[str, float]:

@@ -11,6 +11,7 @@ from intarsia._kernels.chain_vectors import compare_parts, copy_parts, move_part
 from intarsia._validation import FloatArray, IntArray, read_only
 from intarsia.energies.chain_energies import BatchEnergy, ChainEnergies
 from intarsia.graph.chains import ChainBatch, rows_of
+from intarsia.inference.chain_pass import ChainPass
 from intarsia.inference.chains import ChainMarginals, chain_marginals
 
 
@@ -44,18 +45,29 @@ class ChainOracle:
         self.n_sequences, self.lengths, self.size = batch.n_sequences, np.diff(batch.ptr), self.energy.size
         self.strengths = self.energy.strengths(psi)
         self._starts = read_only(self.energy.starts)
+        self._pass = ChainPass(batch)
+        self._room: tuple[FloatArray, FloatArray] | None = None
 
     def __call__(self, slope: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Readings of the marginals, and log Z, of the model tilted by a slope without strengths (None: by none)."""
-        found = self.marginals(self.batch if slope is None else self.tilted(slope))
-        return self.read(found), found.log_partition
-
-    def marginals(self, batch: ChainBatch) -> ChainMarginals:
-        """Marginals of a batch, by step if transitions are read."""
-        return chain_marginals(batch, transitions="steps" if self.energies.reads_tables else None)
+        if self.energies.reads_tables:
+            whole = chain_marginals(self.batch if slope is None else self.tilted(slope), transitions="steps")
+            return self.read(whole), whole.log_partition
+        weights = None if slope is None else self.strengths * slope
+        if self.energy.counts_labels:  # then neither tilted scores nor marginals need ever be written down
+            taken = None if weights is None else self.energy.count_scores(weights)
+            counts, log_partition = self._pass.label_counts(taken)
+            return self.energy.read_counts(counts), log_partition
+        if self._room is None:
+            self._room = np.empty(self.batch.nodes.shape), np.empty(self.batch.nodes.shape)
+        scores, made = self._room
+        if weights is not None:
+            self.energy.subtract(weights, self.batch.nodes, scores, None)
+        found = self._pass.marginals(None if weights is None else scores, into=made)
+        return self.energy.read(found.nodes, None), found.log_partition
 
     def read(self, found: ChainMarginals) -> FloatArray:
-        """Readings of marginals."""
+        """Readings of marginals, with transitions by step where the energies read any."""
         tables = None
         if self.energies.reads_tables:
             tables = np.zeros((self.n_sequences, self.batch.n_labels**2))

@@ -25,8 +25,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intarsia._kernels.chain_paths import draw_paths, find_best_paths
-from intarsia._kernels.chains import NEEDS_LOGS, forward_chains, forward_chains_logs, pass_chains, pass_chains_logs
-from intarsia._kernels.pairwise_slots import row_spans
 from intarsia._validation import (
     FloatArray,
     IntArray,
@@ -39,6 +37,7 @@ from intarsia._validation import (
 )
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
+from intarsia.inference.chain_pass import ChainPass, full_scores, full_tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,25 +98,9 @@ def chain_marginals(
            [3., 6.]])
     """
     wanted = None if transitions is None else check_choice(transitions, ("sum", "steps"), "transitions")
-    k, longest = batch.n_labels, int(np.diff(batch.ptr).max(initial=0))
     weight = _checked_weight(batch, sequence_weight, wanted)
-    work = _Work(batch)
-    counts = np.zeros((max(batch.n_steps, 1) if wanted == "steps" else 1, k, k))
-    alpha, onward, message = np.empty((longest, k)), np.empty((longest, k)), np.empty(k)
-    pass_chains(
-        batch.ptr, work.weights, work.floors, work.tables, work.turned, work.table_floors, work.dense, weight,
-        wanted is not None, counts, alpha, onward, message, work.totals, work.state,
-    )  # fmt: skip
-    if len(work.tables) == len(counts) == 1:  # then the kernel leaves this to be done once for all steps
-        counts *= work.tables
-    chosen = work.restore_scores()
-    if chosen.size:
-        pass_chains_logs(
-            batch.ptr, chosen, work.weights, _tables(batch), weight, wanted is not None, counts, alpha, message,
-            np.empty(k), np.empty(k), work.log_totals,
-        )  # fmt: skip
-    expected = {None: None, "sum": counts[0], "steps": counts[: batch.n_steps]}[wanted]
-    return ChainMarginals(work.log_partition(), work.weights, expected)
+    found = ChainPass(batch).marginals(transitions=wanted, weight=weight)
+    return ChainMarginals(found.log_partition, found.nodes, found.transitions)
 
 
 def chain_log_partition(batch: ChainBatch) -> FloatArray:
@@ -134,7 +117,7 @@ def chain_log_partition(batch: ChainBatch) -> FloatArray:
     >>> np.exp(chain_log_partition(first_is_1) - chain_log_partition(batch)).round(12)
     array([0.75])
     """
-    return _forward(batch).log_partition()
+    return ChainPass(batch).forward(keep=False).log_partition
 
 
 def viterbi(batch: ChainBatch) -> tuple[IntArray, FloatArray]:
@@ -181,7 +164,14 @@ def best_paths(batch: ChainBatch, n_best: int) -> tuple[IntArray, FloatArray]:
     scores = np.full((n, batch.n_sequences), -np.inf)
     prefix = np.empty((int(np.diff(batch.ptr).max(initial=0)), batch.n_labels))
     find_best_paths(
-        batch.ptr, _scores(batch), _tables(batch), paths, scores, prefix, np.empty(n), np.empty((n, 3), dtype=np.int64)
+        batch.ptr,
+        full_scores(batch),
+        full_tables(batch),
+        paths,
+        scores,
+        prefix,
+        np.empty(n),
+        np.empty((n, 3), dtype=np.int64),
     )
     return paths, scores
 
@@ -200,12 +190,12 @@ def sample_paths(batch: ChainBatch, n_samples: int, random_state: int | np.rando
     check_number(n_samples, "sample_paths: n_samples", low=0, integer=True)
     rng = as_generator(random_state)
     paths = np.full((int(n_samples), batch.n_positions), -1, dtype=np.int64)
-    work = _forward(batch)
-    log_alpha, positions = work.weights, np.diff(batch.ptr)
+    found = ChainPass(batch).forward(keep=True)
+    log_alpha, lengths = found.messages, np.diff(batch.ptr)
     with np.errstate(divide="ignore"):
-        np.log(log_alpha, out=log_alpha, where=~work.in_logs[:, None])
-    log_alpha[np.repeat(work.log_partition() == -np.inf, positions)] = -np.inf  # the pass ended before their last rows
-    draw_paths(batch.ptr, log_alpha, _tables(batch), rng, np.empty(batch.n_labels), paths)
+        np.log(log_alpha, out=log_alpha, where=~np.repeat(found.in_logs, lengths)[:, None])
+    log_alpha[np.repeat(found.log_partition == -np.inf, lengths)] = -np.inf  # the pass ended before their last rows
+    draw_paths(batch.ptr, log_alpha, full_tables(batch), rng, np.empty(batch.n_labels), paths)
     return paths
 
 
@@ -264,82 +254,6 @@ def path_log_probabilities(batch: ChainBatch, labels: ArrayLike) -> FloatArray:
     scores, log_partition = path_scores(batch, labels), chain_log_partition(batch)
     possible = log_partition > -np.inf
     return np.where(possible, scores - np.where(possible, log_partition, 0.0), -np.inf)
-
-
-class _Work:
-    """Weights of a batch in the linear domain, and what the kernels tell of them."""
-
-    def __init__(self, batch: ChainBatch) -> None:
-        self.batch = batch
-        tables = _tables(batch)
-        self.dense = bool(tables.min() > -np.inf)
-        self.weights, self.tables = _scores(batch), tables.copy()
-        self.top, self.floors = _exponentiate(self.weights)
-        self.table_top, self.table_floors = _exponentiate(self.tables.reshape(len(tables), -1))
-        self.turned = np.ascontiguousarray(self.tables[0].T)
-        self.totals = np.ones(batch.n_positions)
-        self.state = np.zeros(batch.n_sequences, dtype=np.int64)
-        self.log_totals = np.zeros(batch.n_positions)
-
-    @property
-    def in_logs(self) -> NDArray[np.bool_]:
-        """Which positions belong to sequences that need logarithms."""
-        return np.repeat(self.state == NEEDS_LOGS, np.diff(self.batch.ptr))
-
-    def restore_scores(self) -> IntArray:
-        """Put scores back in the place of weights where sequences need logarithms; return these sequences."""
-        chosen = np.flatnonzero(self.state == NEEDS_LOGS)
-        if chosen.size:
-            self.weights[self.in_logs] = _scores(self.batch)[self.in_logs]
-        return chosen
-
-    def log_partition(self) -> FloatArray:
-        """Log Z: logarithms of the totals of all positions, with the maxima that were taken out of their scores."""
-        with np.errstate(divide="ignore"):  # an impossible position has total 0
-            scales = np.log(self.totals) + self.top
-        scales[_has_before(self.batch)] += self.table_top
-        return _sum_by_sequence(np.where(self.in_logs, self.log_totals, scales), self.batch)
-
-
-def _forward(batch: ChainBatch) -> _Work:
-    """Forward messages in the place of the weights: normalised, or their logarithms where `in_logs` says so."""
-    work = _Work(batch)
-    message = np.empty(batch.n_labels)
-    forward_chains(
-        batch.ptr, work.weights, work.floors, work.tables, work.table_floors, work.dense, message, work.totals,
-        work.state,
-    )  # fmt: skip
-    chosen = work.restore_scores()
-    if chosen.size:
-        forward_chains_logs(batch.ptr, chosen, work.weights, _tables(batch), message, work.log_totals)
-    return work
-
-
-def _scores(batch: ChainBatch) -> FloatArray:
-    """Scores of all positions, those of start and end included, in a new array."""
-    scores = batch.nodes.copy()
-    if batch.start is not None:
-        scores[batch.ptr[:-1]] += batch.start
-    if batch.end is not None:
-        scores[batch.ptr[1:] - 1] += batch.end
-    return scores
-
-
-def _tables(batch: ChainBatch) -> FloatArray:
-    """Tables (1 or n_steps, n_labels, n_labels); one of zeros where there is no step, so that there is a first."""
-    if batch.has_table_per_step and not batch.n_steps:
-        return read_only(np.zeros((1, batch.n_labels, batch.n_labels)))
-    return batch.transitions.reshape(-1, batch.n_labels, batch.n_labels)
-
-
-def _exponentiate(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Exponentiate rows in place, less their maxima; return these and each row's smallest positive entry."""
-    top, span = np.empty(len(rows)), np.empty(len(rows))
-    row_spans(read_only(rows), top, span)
-    top[top == -np.inf] = 0.0
-    np.subtract(rows, top[:, None], out=rows)
-    np.exp(rows, out=rows)
-    return top, np.exp(-span)
 
 
 def _has_before(batch: ChainBatch) -> NDArray[np.bool_]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -63,6 +62,7 @@ class BucketTree:
         self.entries = cells * graph.n_states[order]
         self.log2_width = float(np.log2(self.entries.max(initial=1.0)))
         self._program: IntArray | None = None
+        self._ranges: list[list[tuple[int, int]] | None] = [None, None]
 
     def _find_separators(self) -> None:
         graph, n = self.graph, self.order.size
@@ -95,9 +95,30 @@ class BucketTree:
             run_loops(lay_out, order.size + self._sep_at.size, given, made)
         return self._program
 
+    def _prepared(self, problem: Problem, name: str) -> _Run:
+        """A run, or the one before with the variables' scores as they are now."""
+        repeated = problem.repeated
+        if repeated is None:
+            return _Run(self, problem, name)
+        run = repeated.state
+        if isinstance(run, _Run) and run.tree is self and repeated.changed <= self.tables.n_variable:
+            run.change_variables()
+            return run
+        repeated.state = run = _Run(self, problem, name)
+        return run
+
+    def ranges(self, *, backwards: bool) -> list[tuple[int, int]]:
+        """Ranges of buckets, first to last or last to first, of about `_CHUNK` entries each."""
+        if self._ranges[backwards] is None:
+            entries = self.entries[::-1] if backwards else self.entries
+            number = (np.cumsum(entries) / _CHUNK).astype(np.int64)
+            starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), entries.size]
+            self._ranges[backwards] = list(itertools.pairwise(starts))
+        return self._ranges[backwards]  # type: ignore[return-value]
+
     def answer(self, problem: Problem, name: str) -> Answer:
         """Everything the problem asks for; `name` is the method's, for messages."""
-        run = _Run(self, problem, name)
+        run = self._prepared(problem, name)
         if problem.task == "map" or problem.n_best:
             top = run.collect(maximise=True)
             if top == -np.inf:
@@ -132,11 +153,22 @@ class _Run:
         self.values = np.empty(int(tree.message_ptr[-1]))
         top, span = tree.tables.fill(problem.theta, self.values[: tree.tables.size])
         self.spans = np.concatenate([span, np.zeros(n)])
-        self.constant = float(top[: problem.graph.n_variables].sum() + top[tree.tables.block_of_factor].sum())
+        self.table_constant = top[tree.tables.block_of_factor].sum()
+        self.constant = float(top[: problem.graph.n_variables].sum() + self.table_constant)
+        self.n_new = tree.tables.size  # entries whose exponentials are still to be taken
         self.domains = np.zeros((2, n), np.int8)
         self.taken_out = np.zeros(n)
         self.scratch = np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2])
         self.products = np.empty(needs[4])
+
+    def change_variables(self) -> None:
+        """Take the variables' scores anew; those of the tables are as they were."""
+        tables = self.tree.tables
+        top, span = tables.fill_variables(self.problem.theta, self.values)
+        self.spans[: span.size], self.spans[tables.n_blocks :] = span, 0.0
+        self.constant = float(top.sum() + self.table_constant)
+        self.domains[:], self.taken_out[:] = 0, 0.0
+        self.n_new = max(self.n_new, tables.n_variable)
 
     def collect(self, *, maximise: bool) -> float:
         """Upward pass; the best score or log Z, -inf if nothing is possible."""
@@ -144,7 +176,8 @@ class _Run:
             return -np.inf
         n_table = self.tree.tables.size
         if not maximise:
-            np.exp(self.values[:n_table], out=self.values[n_table : 2 * n_table])
+            np.exp(self.values[: self.n_new], out=self.values[n_table : n_table + self.n_new])
+            self.n_new = 0
         if not self._pass(maximise=maximise, beliefs=np.empty(0)):
             return -np.inf
         return self.constant + float(self.taken_out.sum())
@@ -164,7 +197,8 @@ class _Run:
         if maximise:
             kernel, other = maximise_buckets, maximise_buckets
         n = tree.order.size
-        for start, stop in _chunks(tree.entries[::-1] if spreading else tree.entries, self.problem.clock, self.name):
+        for start, stop in tree.ranges(backwards=spreading):
+            self._check_time()
             while start < stop:
                 done = kernel(
                     self.program, tree.bucket_ptr, tree.tables.size,
@@ -251,15 +285,6 @@ def _group(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
     """CSR lists of the items of each of n owners; an owner of -1 is left out."""
     ptr = _offsets(np.bincount(owner + 1, minlength=n + 1))
     return ptr[1:] - ptr[1], np.argsort(owner, kind="stable")[ptr[1] :]
-
-
-def _chunks(entries: FloatArray, clock: Clock, name: str) -> Iterator[tuple[int, int]]:
-    """Split buckets into ranges of about `_CHUNK` entries, looking at the clock before each."""
-    number = (np.cumsum(entries) / _CHUNK).astype(np.int64)
-    starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), entries.size]
-    for start, stop in itertools.pairwise(starts):
-        _check_clock(clock, name)
-        yield start, stop
 
 
 def _check_clock(clock: Clock, name: str) -> None:

@@ -74,10 +74,24 @@ class FullTables:
             out[n_variable:] = tables
         else:
             out[:] = theta
-        top: FloatArray = np.maximum.reduceat(out, self._bounds[:-1])
+        return self._take_maxima(out, self.n_blocks)
+
+    @property
+    def n_variable(self) -> int:
+        """Number of the variables' entries, which come first."""
+        return int(self._bounds[self._graph.n_variables])
+
+    def fill_variables(self, theta: FloatArray, out: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same for the variables alone."""
+        out[: self.n_variable] = theta[: self.n_variable]
+        return self._take_maxima(out[: self.n_variable], self._graph.n_variables)
+
+    def _take_maxima(self, out: FloatArray, n_blocks: int) -> tuple[FloatArray, FloatArray]:
+        bounds = self._bounds[: n_blocks + 1]
+        top: FloatArray = np.maximum.reduceat(out, bounds[:-1])
         finite = np.where(top > -np.inf, top, 0.0)
-        out -= np.repeat(finite, np.diff(self._bounds))
-        span: FloatArray = -np.minimum.reduceat(np.where(out > -np.inf, out, 0.0), self._bounds[:-1])
+        out -= np.repeat(finite, np.diff(bounds))
+        span: FloatArray = -np.minimum.reduceat(np.where(out > -np.inf, out, 0.0), bounds[:-1])
         return top, span
 
     def contract(self, full: FloatArray) -> FloatArray:

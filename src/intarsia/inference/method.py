@@ -35,6 +35,17 @@ class Clock:
 
 
 @dataclass
+class Repeated:
+    """For runs again and again on one graph: from run to run only the first `changed` scores become others.
+
+    A method may keep in `state` what follows from the rest.
+    """
+
+    changed: int = 0
+    state: object = None
+
+
+@dataclass
 class Problem:
     """What a method is given: a graph in normal form, scores without NaN or +inf, and what is wanted.
 
@@ -61,6 +72,7 @@ class Problem:
     reduction: Reduction | None = None
     temperature: float = 1.0
     start_tilt: FloatArray | None = None
+    repeated: Repeated | None = None
 
 
 @dataclass

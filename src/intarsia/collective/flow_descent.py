@@ -1,0 +1,81 @@
+"""Many steps of mirror descent at a time, on squared errors of all cells and moves of a chain."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia._kernels.mirror_flows import UNSAFE, descend_mirror_flows
+from intarsia._validation import FloatArray, read_only
+from intarsia.collective.mirror_steps import Trial
+from intarsia.collective.oracle import SAFE
+from intarsia.collective.problem import CollectiveProblem
+from intarsia.exceptions import IntarsiaError
+
+# Entries of tables that are worked between two looks at the clock: some hundredths of a second.
+_BLOCK = 4.0e6
+
+
+class FlowDescent:
+    """Descent on what fitting noisy marginals amounts to; see `CollectiveProblem.is_least_squares_of_flows`.
+
+    Parameters
+    ----------
+    problem : CollectiveProblem
+        Squared errors of everything, without the model's pull.
+    relief : float
+        What is left of the steepness after an accepted step, once a step had to be repeated.
+
+    Attributes
+    ----------
+    most : int
+        Steps of one call of `advance` at most.
+    """
+
+    def __init__(self, problem: CollectiveProblem, relief: float) -> None:
+        self.problem, self.relief = problem, relief
+        self.most = int(min(max(_BLOCK / problem.y.size, 1), 1000))
+        shape, theta = problem.scores.shape, problem.tables.theta
+        self._tables, self._slopes = np.empty_like(theta), np.empty((2, problem.y.size))
+        self._messages = np.empty(shape), np.empty(shape), np.empty(shape)
+        self._constant = float(problem.noise.value_and_slope(problem.noise.expected(problem.y), problem.y)[0])
+        self._numbers = np.zeros(7)
+
+    def begin(self, at: Trial, steepness: float, relief: float) -> None:
+        """Go on from a point that was reached otherwise."""
+        problem = self.problem
+        n = problem.scores.size
+        self._cells = problem.scores - at.point.tilt[:n].reshape(problem.scores.shape)
+        self._moves = problem.tables.theta - at.point.tilt[n:].reshape(problem.tables.theta.shape)
+        self._shift = self._moves.reshape(len(self._moves), -1).max(axis=1, initial=-np.inf)
+        self._slopes[0] = at.slope
+        self._numbers[:] = at.point.log_partition, at.value, steepness, relief, self.relief, 0, 0
+
+    def advance(self, n_iter: int, tol: float) -> tuple[FloatArray, bool]:
+        """Make steps; what each led to (value, relative fall, calls of the oracle), and whether more can be made so."""
+        problem, history = self.problem, np.empty((n_iter, 3))
+        rate, sigma = problem.noise.linear_gaussian or (1.0, 1.0)
+        self._numbers[5] = problem.n_calls
+        made, why = descend_mirror_flows(
+            n_iter, tol, SAFE, self._cells, self._moves, self._slopes, self._numbers, self._shift, read_only(problem.y),
+            rate, sigma**-2, self._constant, problem.n_walkers, self._tables, *self._messages, history,
+        )  # fmt: skip
+        problem.n_calls = int(self._numbers[5])
+        return history[:made], why != UNSAFE
+
+    @property
+    def steepness(self) -> float:
+        """That of the next step."""
+        return float(self._numbers[2])
+
+    def where(self) -> Trial:
+        """The point that was reached, by a call of the oracle."""
+        problem = self.problem
+        scores = np.concatenate([self._cells.reshape(-1), self._moves.reshape(-1)])
+        given = np.concatenate([problem.scores.reshape(-1), problem.tables.theta.reshape(-1)])
+        tilt = np.zeros(given.size)
+        np.subtract(given, scores, out=tilt, where=given > -np.inf)
+        point = problem.evaluate(tilt)
+        if point is None:
+            raise IntarsiaError("FlowDescent: a point that was possible is not any more.")
+        value, slope = problem.noise.value_and_slope(point.walkers, problem.y)
+        return Trial(point, value, slope, float(slope @ point.walkers))
