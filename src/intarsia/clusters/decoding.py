@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from intarsia._html import ShownResult
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia._registry import Registry
 from intarsia._validation import FloatArray, IntArray, as_generator, check_number
@@ -21,7 +22,7 @@ CHUNK = 10_000  # proposals at a time, so that Ctrl-C and time limits are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Clustering:
+class Clustering(ShownResult):
     """A clustering that a decoder found.
 
     Attributes

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._html import ShownEstimator
 from intarsia._validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
 from intarsia.clusters.batches import Batch, read_links, split_into_batches
 from intarsia.clusters.blocking import Blocking
@@ -44,7 +45,7 @@ from intarsia.metrics.clusterings import clustering_scores
 FEATURES = ("match", "all")
 
 
-class EntityClusterer(SavedModel, BaseEstimator):  # type: ignore[misc]
+class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """Records into entities: which rows of a table describe the same person, paper or thing.
 
     Candidate pairs (`blocking`) are compared column by column (`comparisons`); logistic regression makes log odds of

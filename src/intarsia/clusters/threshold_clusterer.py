@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._html import ShownEstimator
 from intarsia._validation import IntArray
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.comparisons import Declared, resolve_comparisons
@@ -21,7 +22,7 @@ from intarsia.clusters.tables import read_table
 from intarsia.learning.saved_model import Arrays, Content, SavedModel, number_to_json
 
 
-class ThresholdClusterer(SavedModel, BaseEstimator):  # type: ignore[misc]
+class ThresholdClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """Connected components of the pairs whose log odds reach a threshold: the one that did best where it was learned.
 
     Comparisons, blocking and logistic regression are those of `EntityClusterer`, and how pairs become entities is not:

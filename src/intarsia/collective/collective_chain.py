@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._html import ShownEstimator
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.collective.chain_file import collective_chain_from_file, collective_chain_to_file
 from intarsia.collective.infer_flows import infer_flows
@@ -26,7 +27,7 @@ from intarsia.learning.settings_json import Maker
 from intarsia.learning.worker_threads import run_by_workers
 
 
-class CollectiveChain(SavedModel, BaseEstimator):  # type: ignore[misc]
+class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     r"""Moves of many walkers between cells, learned from noisy counts by hard EM.
 
     Walkers move as a Markov chain, :math:`p_w(j | i) \propto \exp(w \cdot \phi_{ij})` over the possible moves. `fit`

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray
 from intarsia.collective.oracle import Messages, WalkOracle
 from intarsia.exceptions import InvalidInputError, NotSupportedError
@@ -12,7 +13,7 @@ from intarsia.inference.result import Status
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CollectiveResult:
+class CollectiveResult(ShownResult):
     """What `infer_flows` returns.
 
     Attributes

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from intarsia._html import ShownResult
 
 GOOD, BAD, UNCLEAR = "good", "bad", "unclear"
 
@@ -62,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(ShownResult):
     """Whether learner and inference fit on these data, and why.
 
     Attributes
@@ -96,6 +99,11 @@ class Diagnosis:
             "learner": self.learner,
             "inference": self.inference,
         }
+
+    def _facts(self) -> Iterable[tuple[str, Any]]:
+        yield f"{self.learner} with {self.inference}", self.verdict
+        yield from (("because", reason) for reason in self.reasons)
+        yield from ((one.name, f"{one.verdict}: {one.text}") for one in self.checks)
 
     def __str__(self) -> str:
         lines = [f"{self.learner} with {self.inference}: {self.verdict}."]

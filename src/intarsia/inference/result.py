@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
@@ -32,7 +33,7 @@ class Status(enum.Enum):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InferenceResult:
+class InferenceResult(ShownResult):
     """What `intarsia.infer` returns, whatever the method.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._html import ShownEstimator
 from intarsia._validation import FloatArray, check_choice, check_n_jobs
 from intarsia.energies import Energy, Psi
 from intarsia.energies.registry import resolve_psi
@@ -29,7 +30,7 @@ from intarsia.learning.saved_model import Arrays, Content, SavedModel
 _OWN_SETTINGS = ("l1", "l2", "n_jobs", "random_state", "verbose")
 
 
-class ChainCRF(NamedParts, SavedModel, ChainTagger, BaseEstimator):  # type: ignore[misc]
+class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimator):  # type: ignore[misc]
     r"""Labels of the positions of sequences, from their features and from which labels follow one another.
 
     The score of labels y is

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._html import ShownEstimator
 from intarsia._validation import FloatArray, as_float_array, check_choice, check_n_jobs
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
@@ -36,7 +37,7 @@ NOISE = 0.1
 Self = TypeVar("Self", bound="CRF")
 
 
-class CRF(NamedParts, SavedModel, BaseEstimator, ABC):  # type: ignore[misc]
+class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the estimators of conditional random fields; see `GridCRF` and `GraphCRF`."""
 
     classes_: Any

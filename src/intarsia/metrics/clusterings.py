@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.pairs import is_hidden
@@ -42,7 +43,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class ClusteringScores:
+class ClusteringScores(ShownResult):
     """How a predicted clustering agrees with the true one; `clustering_scores` makes it.
 
     Attributes

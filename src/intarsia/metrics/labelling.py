@@ -7,13 +7,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia._html import ShownResult
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.counts import PrecisionRecall, count_by_label
 from intarsia.metrics.pairs import is_hidden, paired_sequences
 
 
 @dataclass(frozen=True)
-class LabellingScores:
+class LabellingScores(ShownResult):
     """How well labels were predicted; tokens whose true label is hidden are left out.
 
     Attributes

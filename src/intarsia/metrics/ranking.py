@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 
 
 @dataclass(frozen=True)
-class RankingScores:
+class RankingScores(ShownResult):
     """Areas under curves of a ranking; NaN where all items, or none, are true.
 
     Attributes

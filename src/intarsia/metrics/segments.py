@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
+from intarsia._html import ShownResult
 from intarsia._validation import check_choice
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.counts import PrecisionRecall, count_by_label
@@ -132,7 +133,7 @@ def find_segments(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O"
 
 
 @dataclass(frozen=True)
-class SegmentScores:
+class SegmentScores(ShownResult):
     """How well segments were found, overall and for each label.
 
     Attributes

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.grounding import Grounding
@@ -63,7 +65,7 @@ class RulePull:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ShownResult):
     """Why an atom has its value: the pulls on it, by rule, and the constraints it stands in.
 
     Attributes
@@ -86,6 +88,13 @@ class Explanation:
     value: float
     rules: tuple[RulePull, ...]
     constraints: tuple[TermPull, ...]
+
+    def _facts(self) -> Iterable[tuple[str, Any]]:
+        yield self.atom, self.value
+        for rule in self.rules:
+            yield rule.rule, f"pulls by {rule.pull:+.4g}; {rule.n_active} of {rule.n_terms} terms pull"
+        for one in self.constraints:
+            yield one.text, f"constraint, at {one.value:.4g}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference.result import Status
@@ -20,7 +21,7 @@ Score = Callable[[FloatArray], float]
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedWeights:
+class LearnedWeights(ShownResult):
     """What a learner found, and how it got there.
 
     Attributes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray
 from intarsia.inference.result import Status
 from intarsia.softlogic.admm_state import AdmmState
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HingeResult:
+class HingeResult(ShownResult):
     """The state that minimises a hinge-loss MRF, and how far it can be trusted.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import Any
 
 import narwhals as nw
 
+from intarsia._html import ShownResult
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.evaluation import evaluate
@@ -19,7 +20,7 @@ from intarsia.softlogic.program import Evaluation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InferredAtoms:
+class InferredAtoms(ShownResult):
     """Values of the targets and latent atoms of a program.
 
     Attributes
@@ -110,6 +111,13 @@ class InferredAtoms:
             os.replace(part, path)
             files.append(path)
         return files
+
+    def _facts(self) -> Iterable[tuple[str, Any]]:
+        for name in self.predicates:
+            values = self.x[self.grounding.atoms.variables(name)]
+            yield name, f"{len(values)} atoms, from {values.min():.3g} to {values.max():.3g}, mean {values.mean():.3g}"
+        yield from self.result._facts()
+        yield from (("note", note) for note in self.grounding.notes())
 
     def __repr__(self) -> str:
         return (

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._html import ShownEstimator
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.saved_model import Arrays, Content, SavedModel
@@ -21,7 +22,7 @@ from intarsia.softlogic.soft_logic_file import MAKERS, soft_logic_from_file, sof
 from intarsia.softlogic.syntax import Rule
 
 
-class SoftLogic(SavedModel, BaseEstimator):  # type: ignore[misc]
+class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """The most probable truth values of a program's targets and latent atoms.
 
     Rules are ground to a hinge-loss Markov random field, whose minimum is found by consensus ADMM. It is convex: a
