@@ -378,24 +378,6 @@ def test_claims_of_size_and_other_arrays(content, kind, tmp_path):
     assert load_or_refuse(tmp_path / "m.npz", bytes(grown)) is None
 
 
-def test_members_that_share_their_bytes(tmp_path):
-    """A thousand names for one member would be a thousand times the file."""
-    inner = as_npy(np.zeros(1000))
-    names = [f"a{k}" for k in range(1000)]
-    head = {"format": "intarsia model", "version": 1, "kind": "ChainCRF", "arrays": names, "about": {}}
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("model.json", json.dumps(head))
-        archive.writestr("a000.npy", inner)
-        first = archive.getinfo("a000.npy")
-        for name in names:
-            info = zipfile.ZipInfo(f"{name}.npy")
-            info.header_offset, info.CRC = first.header_offset, first.CRC
-            info.file_size = info.compress_size = first.file_size
-            archive.filelist.append(info)
-    assert load_or_refuse(tmp_path / "m.npz", out.getvalue()) is None
-
-
 def test_labels_that_would_fill_the_memory(files, tmp_path):
     """In an array every label is as long as the longest."""
     parts = members(files[0]["ChainCRF"])
@@ -417,3 +399,54 @@ def test_tables_that_would_fill_the_memory(files, tmp_path, name, value):
     head = json.loads(parts["model.json"])
     head["about"][name] = value
     assert load_or_refuse(tmp_path / "m.npz", packed({**parts, "model.json": json.dumps(head).encode()})) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"n_components": 5', f'"n_components": {10**8}'),
+        ('"n_components": 5', f'"n_components": {10**30}'),
+        ('"energy_length": 3', f'"energy_length": {10**8}'),
+        ('"energy_length": 3', '"energy_length": -3'),
+        ('"energy_length": 3', '"energy_length": "long"'),
+        ('"label": "O"', '"label": "nobody"'),
+        ('"object": "count"', '"object": "poisson"'),
+    ],
+)
+def test_energies_that_would_fill_the_memory_or_make_no_sense(chain_with_energies, tmp_path, old, new):
+    parts = members(chain_with_energies)
+    text = parts["model.json"].decode()
+    assert load_or_refuse(tmp_path / "m.npz", chain_with_energies) is not None
+    assert text.count(old) == 1
+    assert load_or_refuse(tmp_path / "m.npz", packed({**parts, "model.json": text.replace(old, new).encode()})) is None
+
+
+@pytest.fixture(scope="module")
+def chain_with_energies(tmp_path_factory):
+    energies = [intarsia.energies.MeasuredEnergy(intarsia.energies.Count("O"), intarsia.energies.Hinge(1.0))]
+    crf = intarsia.ChainCRF(
+        energies=energies,
+        psi=intarsia.energies.MeanMapPsi(n_components=5),
+        energy_learner=intarsia.DoublyStochastic(max_epochs=1),
+    )
+    path = tmp_path_factory.mktemp("energies") / "m.npz"
+    crf.fit([[["a"], ["b"], ["c"]], [["c"], ["a"]]], [["B", "I", "O"], ["O", "B"]]).save(path)
+    return path.read_bytes()
+
+
+def test_loading_runs_no_inference(files, tmp_path, monkeypatch):
+    """A file could ask for 10**12 iterations; who loads it to look at it must not wait for them."""
+
+    def never(*_, **__):
+        raise RuntimeError("inference ran")
+
+    monkeypatch.setattr("intarsia.collective.collective_chain.infer_flows", never)
+    monkeypatch.setattr("intarsia.learning.crf.infer", never)
+    monkeypatch.setattr("intarsia.softlogic.admm.ConsensusADMM.solve", never)
+    monkeypatch.setattr("intarsia.softlogic.soft_logic.ground", never)
+    for kind in KINDS:
+        model = intarsia.load(files[2] / f"{kind}.npz")
+        model.save(tmp_path / "again.npz", notes=NOTES)
+        assert (tmp_path / "again.npz").read_bytes() == files[0][kind]
+    with pytest.raises(RuntimeError, match="inference ran"):
+        intarsia.load(files[2] / "CollectiveChain.npz").predict()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 from typing import Any
 
+from intarsia._atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
@@ -66,15 +66,11 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
         made[name] = np.empty(len(columns[name]), dtype=object)
         made[name][:] = columns[name]
     connection.register("made", made)
-    beside = path.with_name(path.name + ".part")
     query = "SELECT * FROM read_parquet(?) POSITIONAL JOIN made" if typed else "SELECT * FROM made"
-    try:
+    with replaced_file(path) as beside:
         connection.execute(
             f"COPY ({query}) TO '{str(beside).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)", [str(source)] * typed
         )
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _kind(path: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import narwhals as nw
 
+from intarsia._atomic_file import replaced_file
 from intarsia._html import ShownResult
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
@@ -105,10 +106,8 @@ class InferredAtoms(ShownResult):
                         )
             values = map(repr, self.x[atoms.variables(name)].tolist())
             path = place / f"{name.upper()}.txt"
-            part = path.with_name(path.name + ".part")
-            with open(part, "w", encoding="utf-8", newline="\n") as file:
+            with replaced_file(path) as beside, open(beside, "x", encoding="utf-8", newline="\n") as file:
                 file.writelines("\t".join(fields) + "\n" for fields in zip(*columns, values, strict=True))
-            os.replace(part, path)
             files.append(path)
         return files
 
