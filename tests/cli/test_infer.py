@@ -1,10 +1,8 @@
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -381,34 +379,6 @@ def test_no_permission(run, model):
 
 
 # ---------------------------------------------------------------- as a process
-
-
-def spawn(*arguments, **more):
-    command = [sys.executable, "-c", "from intarsia.cli import main; main()", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
-def test_interrupt_prints_what_there_is_and_exits_with_130(tmp_path):
-    graph = intarsia.grid_graph(40, 40, 2)
-    theta = np.random.default_rng(0).standard_normal(graph.n_theta) * 3
-    intarsia.write_uai(tmp_path / "m.uai", graph, theta)
-    process = spawn(
-        "infer", tmp_path / "m.uai", "--method", "belief_propagation", "--max-iter", 10_000_000, "--tol", 0,
-        "--task", "pr", "--json",
-    )  # fmt: skip
-    code, out, err = None, "", ""
-    try:
-        time.sleep(5)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-        code = process.returncode
-    finally:
-        process.kill()
-    assert code == 130
-    assert "Traceback" not in err
-    if out:  # the signal may come before the first sweep on a busy machine
-        assert document(out)["status"] == "INTERRUPTED"
 
 
 def test_help_is_quick_and_light():

@@ -36,7 +36,7 @@ def bench_command(
     """Speed, memory and quality beside other libraries; takes a few minutes.
 
     Peers are found in the environments that `benchmarks/setup_peers.py` makes; one that is missing leaves its columns
-    empty.
+    empty. Ctrl-C ends it; the rows measured by then are shown and written.
 
     Example: `intarsia bench inference --json --output docs/results/bench_inference.json`
     """
@@ -47,7 +47,14 @@ def bench_command(
     check_choice(name, _BENCHMARKS, "bench")
     check_folder_of(output)
     function = _BENCHMARKS[name]
-    rows = getattr(import_module(f"intarsia.experiments.{function}"), function)(repeats, report=note)
+    rows: list[dict[str, Any]] = []
+    ended = False
+    try:
+        getattr(import_module(f"intarsia.experiments.{function}"), function)(repeats, report=note, rows=rows)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        ended = True
     document = {"name": name, "rows": rows}
     if output is not None:
         save_json(output, document)
@@ -57,6 +64,8 @@ def bench_command(
         _show(rows)
         if output is not None:
             typer.echo(f"Rows: {output}")
+    if ended:
+        raise typer.Exit(130)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

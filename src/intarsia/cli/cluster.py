@@ -71,7 +71,13 @@ def train_command(
     seconds, n = time.perf_counter() - began, len(known or ())
     if json:
         write_json({"file": str(model), "n": n, "seconds": seconds})
-        return
+    else:
+        _show_trained(clusterer, model, n, seconds)
+    if clusterer.status_.name == "INTERRUPTED":
+        raise typer.Exit(130)
+
+
+def _show_trained(clusterer: EntityClusterer, model: Path, n: int, seconds: float) -> None:
     compared = ", ".join(f"{column} by {comparison.name}" for column, comparison in clusterer.comparisons_)
     typer.echo(f"{n} records, {compared or 'scored pairs'}; {clusterer.status_.name}, {seconds:.1f} s.")
     typer.echo(f"Model: {model}")

@@ -67,7 +67,14 @@ def infer_command(
     }
     if json:
         write_json(document)
-        return
+    else:
+        _show_inferred(found, document, scores, files)
+    if result.status.name == "INTERRUPTED":
+        raise typer.Exit(130)
+
+
+def _show_inferred(found: InferredAtoms, document: dict[str, Any], scores: Any, files: list[Path]) -> None:
+    result, grounding = found.result, found.grounding
     _show_rules(found)
     typer.echo(
         f"\n{document['n_atoms']} atoms, {document['n_terms']} terms, {document['n_constraints']} constraints in "
@@ -136,13 +143,15 @@ def learn_command(
     }
     if json:
         write_json(document)
-        return
-    for rule in model.rules_:
-        typer.echo(rule)
-    typer.echo(
-        f"\n{learned.status.name} after {learned.n_iter} updates, {learned.n_admm_iter} iterations of inference, "
-        f"{document['seconds']:.2f} s. Program: {file}"
-    )
+    else:
+        for rule in model.rules_:
+            typer.echo(rule)
+        typer.echo(
+            f"\n{learned.status.name} after {learned.n_iter} updates, {learned.n_admm_iter} iterations of inference, "
+            f"{document['seconds']:.2f} s. Program: {file}"
+        )
+    if learned.status.name == "INTERRUPTED":
+        raise typer.Exit(130)
 
 
 def explain_command(

@@ -47,7 +47,7 @@ _PER_SECOND = "proposals per second"
 _F1 = "pairwise F1 of the entities found"
 
 
-def bench_clusters(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_clusters(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench clusters`; takes a few minutes.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
@@ -59,12 +59,15 @@ def bench_clusters(repeats: int = 5, *, report: Report | None = None) -> list[Ro
         Timed runs of each program; the fastest counts. The largest set of records is resolved once.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
+    rows = [] if rows is None else rows
     with one_processor():
         tell("proposals")
-        rows = _proposals(repeats)
+        rows += _proposals(repeats)
         for n_records, in_blocks in _RESOLVERS:
             tell(f"{n_records:,} records beside dedupe")
             rows.append(_beside_dedupe(n_records, in_blocks, repeats))

@@ -51,7 +51,7 @@ def time_limit() -> float:
     return limit
 
 
-def bench_collective(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_collective(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench collective`; the interior-point solver takes minutes and is run once.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
@@ -63,13 +63,16 @@ def bench_collective(repeats: int = 5, *, report: Report | None = None) -> list[
         Timed runs of each program, taking turns after a warm-up; the fastest counts.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     limit = time_limit()
     tell: Report = report or (lambda line: None)
+    rows = [] if rows is None else rows
     with one_processor():
         tell("descent on noisy marginals beside mbi")
-        rows = [_beside_mbi(noisy_marginals(), repeats)]
+        rows.append(_beside_mbi(noisy_marginals(), repeats))
         tell(f"interior point beside us, at most {limit:g} s")
         rows.append(_beside_interior_point(migration(_CELLS), repeats, limit))
         tell("a year of weeks on a map")

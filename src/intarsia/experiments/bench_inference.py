@@ -51,7 +51,7 @@ class _Quoted:
 _QUOTED = {"w1_binary": _Quoted(0.083, 3.7, 3.0), "w1_multi": _Quoted(2.2, 6.7, 8.0)}
 
 
-def bench_inference(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_inference(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench inference`; takes a few minutes.
 
     Every row has the keys of the contract (`workload`, `ours_seconds`, `peer`, `peer_seconds`, `ratio` = peer / ours,
@@ -64,10 +64,12 @@ def bench_inference(repeats: int = 5, *, report: Report | None = None) -> list[R
         Timed runs of each program, taking turns after a warm-up; the fastest counts.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
-    rows: list[Row] = []
+    rows = [] if rows is None else rows
     with one_processor(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # 50 sweeps are asked for, converged or not
         for name in _QUOTED:

@@ -53,7 +53,7 @@ _Shape = tuple[int, int, int, int]  # height, width, labels, sweeps
 _MEMORY_IS = "bytes by which the first gradient makes a process grow that has its libraries and its model"
 
 
-def bench_learning(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_learning(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench learning`; takes a few minutes.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
@@ -65,10 +65,12 @@ def bench_learning(repeats: int = 5, *, report: Report | None = None) -> list[Ro
         Timed runs of each program, taking turns after a warm-up; the fastest counts.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
-    rows: list[Row] = []
+    rows = [] if rows is None else rows
     with one_processor(), kept_stacks():  # as a fit computes gradients
         tell("the author's program")
         rows.append(_beside_author(repeats))

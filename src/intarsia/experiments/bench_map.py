@@ -51,7 +51,7 @@ _MEMORY_SIDES = (100, 300)
 _DISTANCE = "distance of the bound from the optimum of the relaxation, as a share of it"
 
 
-def bench_map(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_map(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench map`; takes a few minutes.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None, and
@@ -64,13 +64,16 @@ def bench_map(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
         matching are run once.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
+    rows = [] if rows is None else rows
     with one_processor():
         workload = inference_workload("w4_grid")
         tell(f"{workload.name}: bounds beside linear programming")
-        rows = _beside_solvers(workload, repeats)
+        rows += _beside_solvers(workload, repeats)
         tell(f"{workload.name}: labelling")
         rows.append(_labelling(workload, repeats))
         height, width, n_states = _LARGE

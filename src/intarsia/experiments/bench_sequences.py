@@ -53,7 +53,7 @@ _ERROR_IS = "largest error of a marginal, against a pass in logarithms"
 _CALLS_ARE = "calls of the oracle per iteration"
 
 
-def bench_sequences(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_sequences(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench sequences`; takes several minutes.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None, and
@@ -65,10 +65,12 @@ def bench_sequences(repeats: int = 5, *, report: Report | None = None) -> list[R
         Timed runs of each program, taking turns after a warm-up; the fastest counts. Fits to the end are run once.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
-    rows: list[Row] = []
+    rows = [] if rows is None else rows
     letters = letters_task(_WORDS)
     with one_processor():
         tell("marginals of many words")

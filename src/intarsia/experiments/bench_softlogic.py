@@ -58,7 +58,7 @@ def time_limit() -> float:
     return limit
 
 
-def bench_softlogic(repeats: int = 5, *, report: Report | None = None) -> list[Row]:
+def bench_softlogic(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
     """Rows of `intarsia bench softlogic`; OSQP, SCS and PSL take minutes and are run once on the larger models.
 
     Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
@@ -71,17 +71,21 @@ def bench_softlogic(repeats: int = 5, *, report: Report | None = None) -> list[R
         Timed runs of ours; the fastest counts.
     report : callable, optional
         Is told in a line what is being measured.
+    rows : list, optional
+        To add rows to as they are measured, so that Ctrl-C leaves them.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
     tell: Report = report or (lambda line: None)
+    rows = [] if rows is None else rows
     with one_processor():
         tell("w5_small")
-        rows = _beside_solvers(hinge_workload("w5_small"), repeats, tell)
+        rows += _beside_solvers(hinge_workload("w5_small"), repeats, tell)
     tell("w5_big")
     rows.append(_large(hinge_workload("w5_big"), repeats))
     tell(f"growth to {_GROWTH[1]:,} terms")
     rows.append(_growth())
-    return rows + psl_rows(repeats, tell)
+    rows += psl_rows(repeats, tell)
+    return rows
 
 
 def proven_bound(model: HingeLossMRF, state: AdmmState) -> float:
