@@ -38,12 +38,13 @@ def test_all_methods_on_a_small_network(small, tmp_path):
         curve = found[key].arrays["fold_0"]
         assert curve[0, 0] == 0
         assert 3600 <= curve[0, -1] < 3800  # all stop soon after the budget is spent
-        assert curve[1, -1] < 0.5 * curve[1, 0]
+        assert curve[1, -1] < 0.8 * curve[1, 0]
+        assert curve[2, -1] > curve[2, 0] + 0.1
         assert (curve[1] >= 0.0).all()  # the clamped problem is a restriction of the free one
         assert min(found[key].settings["updates"]) >= 50
     first = [found[key].arrays["fold_0"][1, 0] for key in ("primal", "em", "paired_1", "paired_10", "naive")]
     np.testing.assert_allclose(first, first[0], rtol=1e-3)  # the same start for all
-    assert found["bar-paired_1"].values["share of iterations"] < 0.2
+    assert found["bar-paired_1"].values["share of iterations, worst fold"] < 0.2
     assert set(draw_curves(found, "groups", "Groups", "AuPR")) == {"groups-objective", "groups-aupr"}
 
 

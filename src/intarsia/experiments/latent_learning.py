@@ -38,8 +38,9 @@ METHODS = {
     "naive": "naive interleaving, N = 1",
 }
 BASELINES = ("primal", "em")
-# Of the worst fold: iterations over those that the best of EM and primal took; the score less theirs.
-_SHARE, _GAIN, _GAIN_LATER = "share of iterations", "gain in score there", "gain in score at a fifth"
+# Iterations over those that the best of EM and primal took, and the score less theirs.
+_SHARE, _GAIN, _GAIN_LATER = "share of iterations, worst fold", "gain in score there", "gain in score at a fifth"
+_WORST_GAIN = "gain in score there, worst fold"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ def method_tasks(comparison: Comparison) -> list[Task]:
         Task(key, label, dict.fromkeys(names), "value", partial(run_method, comparison, key), significant=4)
         for key, label in METHODS.items()
     ]
-    figures = (_SHARE, _GAIN, _GAIN_LATER)
+    figures = (_SHARE, _GAIN, _WORST_GAIN, _GAIN_LATER)
     for key in ("paired_1", "paired_10", "naive"):
         run = partial(compare, comparison, key)
         label = f"{METHODS[key]}, to 1.01 of the best of EM and primal"
@@ -235,8 +236,9 @@ def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         later.append(at_a_fifth)
     values = {
         _SHARE: max(shares),
-        _GAIN: min(gains),
-        _GAIN_LATER: min(later),
+        _GAIN: float(np.mean(gains)),
+        _WORST_GAIN: min(gains),
+        _GAIN_LATER: float(np.mean(later)),
     }
     updates = {name: found[name].settings["updates"] for name in wanted}
     return Finding(
