@@ -23,7 +23,7 @@ KINDS = {
 def load(path: str | os.PathLike[str]) -> Any:
     """A fitted estimator from the file that its `save` wrote, whatever its class.
 
-    Loading can never run code, and takes no more memory than the file is long.
+    Loading runs no code and no inference, writes nothing, and its arrays take no more memory than the file is long.
 
     Parameters
     ----------
