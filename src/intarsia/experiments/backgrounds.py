@@ -50,6 +50,7 @@ _FOLD = 0  # the paper averages over five; each costs as much as the first
 _CELL = 16.0  # of the histograms; of the sizes tried the best for single pixels
 _SHOWN = 0
 _MIRROR = "mirror-"
+_MIRROR_ITERATIONS = 80
 _NAMES = ("sky", "tree", "road", "grass", "water", "building", "mountain", "foreground")
 
 
@@ -137,9 +138,9 @@ def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) ->
     n_start, max_iter = (6, 40) if quick else (143, 96)
     told: dict[str, Any] = {"sweeps": sweeps, "ridge": _RIDGE, "fold": _FOLD, "mirrored": mirrored}
     if mirrored:  # goes on from the row without mirror images, on all pictures
-        optimizer, schedule = LBFGS(tol=1e-5, max_iter=40), None
+        optimizer, schedule = LBFGS(tol=1e-5, max_iter=_MIRROR_ITERATIONS), None
         start = weights_left(checkpoint.parent, f"trw-{sweeps}-{key}")
-        told |= {"max_iter": 40}
+        told |= {"max_iter": _MIRROR_ITERATIONS}
     else:
         optimizer, schedule = LBFGS(tol=1e-5), Incremental(n_start=n_start, max_iter=max_iter)
         start = weights_left(checkpoint.parent, "independent")
