@@ -66,13 +66,7 @@ class ChainEnergies:
         self.sizes = [one.psi.size for one in each]
         joined = join_energies(each)
         self.reads_tables = joined.reads != "variables"
-        self.psi = joined.psi
-        if not (self.psi <= STRONGEST).all():
-            j = int(np.argmin(self.psi <= STRONGEST))
-            raise InvalidInputError(
-                f"energies: psi[{j}] is {self.psi[j]}. Give at most {STRONGEST:g}; for hard constraints of sequences "
-                f"use forbidden= and scheme=."
-            )
+        self.psi = check_strengths(joined.psi, "for hard constraints of sequences use forbidden= and scheme=")
         usual = joined.with_psi(np.ones(self.psi.size))
         self.convex, self.smooth = usual.convex, usual.smooth
 
@@ -89,18 +83,8 @@ class ChainEnergies:
     def bound(self, length: int) -> BoundEnergy:
         """The energy of sequences of one length; a member that cannot be of this length counts nothing there."""
         if length not in self._bound:
-            graph = self._graph(length)
-            self._bound[length] = join_energies([self._bind(i, graph) for i in range(len(self.members))])
+            self._bound[length] = bind_members(self.members, self.sizes, self._graph(length), self.names)
         return self._bound[length]
-
-    def _bind(self, i: int, graph: FactorGraph) -> BoundEnergy:
-        try:
-            return self.members[i].bind(graph, self.names)
-        except InvalidInputError:
-            # Such as a wish about the fifth word of four. Sequences to come must not make a tagger fail.
-            nothing, size = csr_array((0, graph.n_theta)), self.sizes[i]
-            none = Penalties([], [], [], [])
-            return ScalarTerms(graph, nothing, none, np.zeros(size), np.zeros(0, dtype=np.int64), size)
 
     def _graph(self, length: int) -> FactorGraph:
         if self.reads_tables:
@@ -129,6 +113,33 @@ def list_energies(given: Any) -> list[Energy]:
             )
         found += one.energies if isinstance(one, EnergySum) else [one]
     return found
+
+
+def check_strengths(psi: FloatArray, remedy: str) -> FloatArray:
+    """Return strengths that are not too large for tilts, or raise."""
+    if not (psi <= STRONGEST).all():
+        j = int(np.argmin(psi <= STRONGEST))
+        raise InvalidInputError(f"energies: psi[{j}] is {psi[j]}. Give at most {STRONGEST:g}; {remedy}.")
+    return psi
+
+
+def bind_members(
+    members: Sequence[Energy], sizes: Sequence[int], graph: FactorGraph, names: Sequence[Any]
+) -> BoundEnergy:
+    """The sum of energies on one graph; a member that makes no sense there counts nothing.
+
+    Such as a wish about the fifth word of four: inputs to come must not make a prediction fail. `sizes` are the numbers
+    of strengths.
+    """
+    bound: list[BoundEnergy] = []
+    for member, size in zip(members, sizes, strict=True):
+        try:
+            bound.append(member.bind(graph, names))
+        except InvalidInputError:
+            none = Penalties([], [], [], [])
+            nothing, psi_of = csr_array((0, graph.n_theta)), np.zeros(0, dtype=np.int64)
+            bound.append(ScalarTerms(graph, nothing, none, np.zeros(size), psi_of, size))
+    return join_energies(bound)
 
 
 class BatchEnergy:

@@ -10,11 +10,11 @@ import numpy as np
 from intarsia._validation import FloatArray, check_number
 from intarsia.inference.result import Status
 from intarsia.learning.energy_learner import EnergyLearner, Report, RunningMean
+from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import resolve_optimizer
-from intarsia.learning.surrogate_risk import SurrogateRisk
 
 
 class DoubleLoop(NamedParts, EnergyLearner):
@@ -78,7 +78,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
         check_number(self.tol, "DoubleLoop: tol", low=0.0)
         resolve_optimizer(self.optimizer).check_settings()
 
-    def learn(self, risk: SurrogateRisk, start: FloatArray, report: Report | None) -> Minimum:
+    def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Rounds until nothing moves."""
         self.check_settings()
         given = resolve_optimizer(self.optimizer)

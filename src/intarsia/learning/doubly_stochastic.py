@@ -12,11 +12,11 @@ from intarsia._validation import FloatArray, check_number
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.result import Status
 from intarsia.learning.energy_learner import EnergyLearner, Report, RunningMean
+from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import resolve_optimizer
-from intarsia.learning.surrogate_risk import SurrogateRisk
 
 
 class DoublyStochastic(NamedParts, EnergyLearner):
@@ -80,7 +80,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
                 f"energy_learner='double_loop'."
             )
 
-    def learn(self, risk: SurrogateRisk, start: FloatArray, report: Report | None) -> Minimum:
+    def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Pass over the examples."""
         self.check_settings()
         optimizer = resolve_optimizer(self.optimizer)

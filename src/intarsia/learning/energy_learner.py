@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._validation import FloatArray, check_number
+from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
-from intarsia.learning.surrogate_risk import SurrogateRisk
 
 Report = Callable[[int, float, float, float], None]
 """Told after each pass or round: its number, the risk, NaN for the gradient's norm, the share of the work done."""
@@ -36,7 +36,7 @@ class EnergyLearner(BaseEstimator, ABC):  # type: ignore[misc]
         check_number(self.l2, f"{type(self).__name__}: l2", low=0.0, high=np.inf, open_high=True)
 
     @abstractmethod
-    def learn(self, risk: SurrogateRisk, start: FloatArray, report: Report | None) -> Minimum:
+    def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Point reached from `start`, with status and history."""
 
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._validation import FloatArray
-from intarsia.exceptions import InvalidInputError
+from intarsia.energies import Energy, Psi
+from intarsia.energies.registry import resolve_psi
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod
+from intarsia.inference.registry import resolve_method
 from intarsia.learning.crf import CRF
-from intarsia.learning.crf_data import Data
+from intarsia.learning.crf_data import Data, make_examples
+from intarsia.learning.crf_file import MAKERS
+from intarsia.learning.energy_learner import EnergyLearner
 from intarsia.learning.graph_data import TypedGraph, TypeTable, find_types, read_graphs
+from intarsia.learning.graph_energies import FittedGraphEnergies, names_of
+from intarsia.learning.graph_energy_fit import (
+    bind_graph_energies,
+    fit_graph_energies,
+    graph_energies_from_file,
+    graph_energies_to_file,
+    resolve_graph_energies,
+)
 from intarsia.learning.labelling import Layout
 from intarsia.learning.learner import Learner
+from intarsia.learning.registry import resolve_energy_learner
+from intarsia.learning.saved_model import Arrays, Content
 from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 
 
@@ -44,6 +59,17 @@ class GraphCRF(CRF):
     symmetric : bool or list of str
         Types of factors for which the order of the variables says nothing, such as undirected edges: their weights are
         then the same for every order. True for all that join variables of one type.
+    energies : Energy or list of Energy, optional
+        Global preferences on the labels of a graph, such as `MeasuredEnergy(Count("spam"), SmoothedHinge(2.0))`. What
+        makes no sense on a graph counts nothing there. They need `inference` to be exact or "tree_reweighted".
+    psi : str or Psi
+        How their strengths depend on the features of the variables: "constant", "linear" or "mean_map"; they begin
+        with the energies' own. With several types of variables only "constant".
+    projection : str or InferenceMethod, optional
+        How marginals under the energies are found, by default `BetheRDA(max_iter=40)`; its oracle is `inference`.
+    energy_learner : str, EnergyLearner or None
+        How strengths (and weights) are learned after the fit: "doubly_stochastic", "double_loop", or an object. None
+        keeps the strengths that the energies have; only then may convex ones have kinks.
     decode : {"auto", "marginals", "map"}
         Predict the most probable state of each variable, or the best labelling of all together. "auto": the
         latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
@@ -63,12 +89,16 @@ class GraphCRF(CRF):
         The types, with their numbers of states and of features.
     weights_, initial_weights_ : float arrays
         All weights in one vector, after the fit and where it began.
+    energies_ : FittedGraphEnergies, or None
+        Energies with the weights of their strengths.
+    energy_history_ : dict
+        "risk", the surrogate risk per labelled variable after each pass or round of learning energies.
     history_, n_iter_, status_, risk_
         As in `GridCRF`.
 
     References
     ----------
-    Domke2013, section 8.
+    Domke2013, section 8; Vilnis2015 for energies.
 
     Examples
     --------
@@ -83,7 +113,18 @@ class GraphCRF(CRF):
     ['no', 'yes', 'no']
     >>> crf.factor_weights_["edge"].shape
     (4, 1)
+
+    The same with the strong wish for two "yes" in each graph:
+
+    >>> from intarsia.energies import Count, MeasuredEnergy, Squared
+    >>> two = MeasuredEnergy(Count("yes"), Squared(2.0), psi=1000.0)
+    >>> crf = GraphCRF(energies=two, energy_learner=None, projection="bethe_mirror_descent").fit(X, y)
+    >>> [round(float(p[:, 1].sum()), 1) for p in crf.predict_marginals(X[:2])]      # "no", "yes"
+    [2.0, 2.0]
     """
+
+    energies_: FittedGraphEnergies | None = None
+    energy_history_: dict[str, FloatArray]
 
     def __init__(
         self,
@@ -93,6 +134,10 @@ class GraphCRF(CRF):
         classes: Any = None,
         class_weight: Any = None,
         symmetric: bool | Sequence[str] = False,
+        energies: Energy | Sequence[Energy] | None = None,
+        psi: str | Psi = "constant",
+        projection: str | InferenceMethod | None = None,
+        energy_learner: str | EnergyLearner | None = "doubly_stochastic",
         decode: str = "auto",
         warm_start: bool = False,
         random_state: int | None = None,
@@ -111,6 +156,10 @@ class GraphCRF(CRF):
             verbose=verbose,
         )
         self.symmetric = symmetric
+        self.energies = energies
+        self.psi = psi
+        self.projection = projection
+        self.energy_learner = energy_learner
 
     def fit(
         self,
@@ -120,8 +169,10 @@ class GraphCRF(CRF):
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         start: Any = None,
+        fix_theta: bool = False,
+        development: tuple[Any, Any] | None = None,
     ) -> GraphCRF:
-        """Fit the weights.
+        """Fit the weights, and then the energies, if there are any.
 
         Parameters
         ----------
@@ -136,8 +187,42 @@ class GraphCRF(CRF):
             Graphs on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default those of the independent model.
+        fix_theta : bool
+            With energies, learn their strengths alone: weights are those of an earlier fit, if there was one, or fitted
+            first without the energies. Otherwise weights and strengths are then learned together.
+        development : pair (X, y), optional
+            With `fix_theta`, the graphs on which strengths are learned; by default X and y.
         """
-        return self._fit(X, y, None, sample_weight, validation, start, "GraphCRF.fit")
+        where = "GraphCRF.fit"
+        parts = resolve_graph_energies(self, where)
+        if parts is None and (fix_theta or development is not None):
+            raise InvalidInputError(f"{where}: fix_theta and development are for energies. Give energies=, or neither.")
+        if development is not None and not fix_theta:
+            raise InvalidInputError(
+                f"{where}: strengths alone are learned on development. Give fix_theta=True with it."
+            )
+        if parts is None:
+            self._fit(X, y, None, sample_weight, validation, start, where)
+            self.energies_, self.energy_history_ = None, {}
+            return self
+        known = self.templates_ if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
+        before = self.energies_ if self.warm_start and known is not None else None
+        # Before the weights, so that what is wrong with energies is told at once.
+        data = self._read(X, None, where, known)
+        truth = self._truth(data, y, self.classes, where, known)
+        maps = data.score_maps(self._templates(data, truth, where, known))
+        energies = bind_graph_energies(self, parts, maps, truth.classes, where)
+        if known is None or not fix_theta:
+            self._fit(X, y, None, sample_weight, validation, start, where)
+        if development is None:
+            examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight, where)
+        else:
+            examples = self._held_out(development, self.templates_, truth, f"{where}: development")
+        ridge = float(self._resolve_learner(where).get_params(deep=False).get("ridge", 0.0))
+        self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
+            self, parts, energies, examples, truth.classes, self.weights_, ridge, bool(fix_theta), before, where
+        )
+        return self
 
     def partial_fit(
         self, X: Sequence[Any], y: Sequence[Any], classes: Any = None, *, sample_weight: Any = None
@@ -146,7 +231,10 @@ class GraphCRF(CRF):
 
         The first call needs all classes, here or as a setting, and decides which types there are.
         """
-        return self._partial_fit(X, y, None, classes, sample_weight, "GraphCRF.partial_fit")
+        where = "GraphCRF.partial_fit"
+        if self.energies is not None:
+            raise NotSupportedError(f"{where}: energies are learned from all data. Use fit, or leave energies out.")
+        return self._partial_fit(X, y, None, classes, sample_weight, where)
 
     def predict_marginals(self, X: Sequence[Any]) -> list[Any]:
         """Probability of each class for each variable: (n, n_classes) arrays, by type where the features are."""
@@ -171,6 +259,37 @@ class GraphCRF(CRF):
         """Weights of each type of factor, a row for each joint state in C order."""
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
+
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], where: str) -> list[Any]:
+        """With energies, answers are those of the tilted models."""
+        if self.energies_ is not None:
+            classes = self._class_table()
+            maps = self.energies_.tilted(maps, [names_of(scores, classes) for scores in maps], where)
+        return super()._parallel(one, maps, where)
+
+    _makers: ClassVar[dict[str, Any]] = {
+        **MAKERS,
+        "psi": resolve_psi,
+        "projection": resolve_method,
+        "energy_learner": resolve_energy_learner,
+    }
+
+    def _to_file(self, where: str) -> Content:
+        about, arrays = super()._to_file(where)
+        more, more_arrays = graph_energies_to_file(self)
+        return {**about, **more}, {**arrays, **more_arrays}
+
+    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
+        super()._from_file(about, arrays)
+        self.energies_, self.energy_history_ = graph_energies_from_file(self, about, arrays)
+
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        return {
+            **super()._resolvers(),
+            "psi": resolve_psi,
+            "projection": lambda given: resolve_method(given, {}),
+            "energy_learner": resolve_energy_learner,
+        }
 
     def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
         graphs = read_graphs(X, where)

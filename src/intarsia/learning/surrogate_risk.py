@@ -9,17 +9,17 @@ from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
 from intarsia.energies import Psi
-from intarsia.energies.chain_energies import STRONGEST, ChainEnergies
+from intarsia.energies.chain_energies import ChainEnergies
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.bethe_chains import by_length, project_chains
 from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.inference.chain_vectors import ChainOracle
 from intarsia.inference.chains import ChainMarginals, chain_marginals
-from intarsia.learning.chain_data import LARGEST_WEIGHT, TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
-from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.chain_data import TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
+from intarsia.learning.energy_risk import EnergyRisk
 
 
-class SurrogateRisk(SummedObjective):
+class SurrogateRisk(EnergyRisk):
     r"""The negative surrogate log-likelihood per labelled position (Vilnis2015 Eq. 12), and its gradient.
 
     .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + r \lVert w \rVert^2,
@@ -61,11 +61,12 @@ class SurrogateRisk(SummedObjective):
     ) -> None:
         # Energies want sequences of one length side by side.
         self.examples = examples.subset(by_length(examples.data.ptr)[0])
-        self.energies, self.psi, self.method = energies, psi, method
-        self.ridge, self.psi_ridge = ridge, psi_ridge
-        self.features = psi.features_of(self.examples.data.matrix, self.examples.data.ptr)
-        self.n_weights = 0 if fixed is not None else examples.layout.n_weights
-        self.mass = examples.mass
+        self.energies, self.method = energies, method
+        super().__init__(
+            psi, psi.features_of(self.examples.data.matrix, self.examples.data.ptr), energies.psi,
+            n_weights=0 if fixed is not None else examples.layout.n_weights, mass=examples.mass, ridge=ridge,
+            psi_ridge=psi_ridge,
+        )  # fmt: skip
         self._slopes: list[FloatArray] | None = None
         self._base: ChainBatch | None = None
         if fixed is not None:  # then scores are worked out once
@@ -86,24 +87,6 @@ class SurrogateRisk(SummedObjective):
         part._slopes = None
         return part
 
-    def start(self, weights: FloatArray) -> FloatArray:
-        """The point at which strengths are the energies' own."""
-        psi = self.psi.initial_of(self.energies.psi, self.features.shape[1])
-        return self.join(weights, psi)
-
-    def join(self, weights: FloatArray, psi_weights: FloatArray) -> FloatArray:
-        """One point of both."""
-        return np.concatenate([weights[: self.n_weights], psi_weights.reshape(-1)])
-
-    def split(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weights (none if they are fixed), and those of the strengths (n_psi, n_features)."""
-        return point[: self.n_weights], point[self.n_weights :].reshape(self.energies.n_psi, -1)
-
-    def project(self, point: FloatArray) -> FloatArray:
-        """The point with the weights of strengths brought back to where they belong."""
-        weights, psi = self.split(point)
-        return self.join(weights, self.psi.project(psi))
-
     def with_slopes(self, point: FloatArray) -> SurrogateRisk:
         """The same risk with the slopes of this point kept: an E-step of Algorithm 2."""
         weights, psi_weights = self.split(point)
@@ -115,13 +98,9 @@ class SurrogateRisk(SummedObjective):
         ]
         return kept
 
-    def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Risk and its gradient; infinite where weights are beyond all reason."""
-        if not np.abs(point).max(initial=0.0) < LARGEST_WEIGHT:
-            return np.inf, np.zeros(point.size)
-        weights, psi_weights = self.split(point)
-        strengths = self._strengths(psi_weights)
-        total, by_psi, gradient = 0.0, np.zeros(strengths.shape), np.zeros(point.size)
+    def _evaluate(self, weights: FloatArray, strengths: FloatArray, gradient: FloatArray) -> tuple[float, FloatArray]:
+        """Chunk by chunk."""
+        total, by_psi = 0.0, np.zeros(strengths.shape)
         for i, (a, b) in enumerate(cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)):
             batch = self._batch(weights, a, b)
             slope = None if self._slopes is None else self._slopes[i]
@@ -129,13 +108,7 @@ class SurrogateRisk(SummedObjective):
                 slope = project_chains(batch, self.energies, strengths[a:b], self.method).slope
             value, by_psi[a:b] = self._part(batch, slope, strengths[a:b], a, b, gradient)
             total += value
-        mass = self.mass or 1.0  # a batch may happen to have no labels
-        by_weight = self.psi.pull_back(psi_weights, self.features, by_psi / mass)
-        by_weight[:, 1:] += 2.0 * self.psi_ridge * psi_weights[:, 1:]
-        gradient[: self.n_weights] = gradient[: self.n_weights] / mass + 2.0 * self.ridge * weights
-        gradient[self.n_weights :] = by_weight.reshape(-1)
-        penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
-        return total / mass + penalty, gradient
+        return total, by_psi
 
     def _part(
         self, batch: ChainBatch, slope: FloatArray, strengths: FloatArray, first: int, last: int, gradient: FloatArray
@@ -186,9 +159,6 @@ class SurrogateRisk(SummedObjective):
                 parts.edges[:] += (examples.data.edges.T @ steps).reshape(-1, k, k)
             transitions = steps.sum(axis=0).reshape(k, k)
         parts.transitions[:] += transitions
-
-    def _strengths(self, psi_weights: FloatArray) -> FloatArray:
-        return np.minimum(self.psi.values(psi_weights, self.features), STRONGEST)
 
     def _batch(self, weights: FloatArray, first: int, last: int) -> ChainBatch:
         if self._base is not None:
