@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
-from uuid import uuid4
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
@@ -18,9 +15,6 @@ R = TypeVar("R")
 
 # Examples are worked in this many parts, whatever the number of workers, so that results do not depend on it.
 MAX_PARTS = 64
-# So many parcels a worker keeps; the one that was asked for longest ago goes first. A fit has one for its examples, and
-# perhaps one each for the independent start and for those held out.
-MOST_KEPT = 4
 
 
 def cut_in_parts(n: int) -> list[list[int]]:
@@ -80,13 +74,7 @@ def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     """
     if not workers_are_apart():
         return run_in_threads(calls, n_jobs)
-    answers = _spread([call.sent() if isinstance(call, ParcelCall) else call for call in calls], n_jobs)
-    absent = [k for k, answer in enumerate(answers) if isinstance(answer, _Absent)]
-    if absent:
-        again = [call.sent(whole=True) for call in (calls[k] for k in absent) if isinstance(call, ParcelCall)]
-        for k, answer in zip(absent, _spread(again, n_jobs), strict=True):
-            answers[k] = answer
-    return answers
+    return _spread([call.sent() if isinstance(call, ParcelCall) else call for call in calls], n_jobs)
 
 
 def _spread(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]:
@@ -104,8 +92,9 @@ def _spread(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]
 class Parcels:
     """Data that calls need again and again, in parts: such as examples, while weights change.
 
-    A part travels to a worker with the first call that brings it there, and stays; later calls name it only. A worker
-    that has it not, or no more, says so and is sent it anew.
+    Inside `joblib.parallel_config("dask")` the parts are given to the cluster once, each to one of its workers, and
+    later calls go to where their part is; the cluster forgets them with this object. Other backends of joblib have no
+    such place, so there every call takes its part along.
 
     Parameters
     ----------
@@ -121,12 +110,22 @@ class Parcels:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = list(values)
-        self.key = uuid4().hex
-        self.were_sent = [False] * len(self.values)
+        self._client: Any = None
+        self._placed: list[Any] = []
 
     def calls(self, function: Callable[..., R], *rest: Any) -> list[ParcelCall[R]]:
         """A call of `function` with each of the parts, and `rest`."""
         return [ParcelCall(function, self, number, rest) for number in range(len(self.values))]
+
+    def placed(self) -> list[Any]:
+        """What calls take along: where the cluster has each part, or the part itself."""
+        client = getattr(get_active_backend(prefer="threads")[0], "client", None)  # dask's, which others have not
+        if client is None:
+            return self.values
+        if client is not self._client:
+            self._client = client
+            self._placed = client.scatter([_Part(value) for value in self.values], hash=False)
+        return self._placed
 
 
 class ParcelCall(Generic[R]):
@@ -139,34 +138,18 @@ class ParcelCall(Generic[R]):
         """The result, computed here."""
         return self.function(self.parcels.values[self.number], *self.rest)
 
-    def sent(self, whole: bool = False) -> Callable[[], R | _Absent]:
-        """The call as it travels: with the part the first time or where `whole` says so, else with its name."""
-        parcels, number = self.parcels, self.number
-        part = _Part(parcels.values[number]) if whole or not parcels.were_sent[number] else None
-        parcels.were_sent[number] = True
-        return partial(_run_kept, self.function, parcels.key, number, part, *self.rest)
+    def sent(self) -> Callable[[], R]:
+        """The call as it travels."""
+        return partial(_run, self.function, self.parcels.placed()[self.number], *self.rest)
 
 
-class _Part(NamedTuple):
-    """So that a part may be None."""
+class _Part:
+    """So that the cluster keeps a part as one thing, whatever it is."""
 
-    value: Any
-
-
-class _Absent:
-    """The answer of a worker that has not what the call needs."""
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
-_kept: OrderedDict[str, dict[int, _Part]] = OrderedDict()
-_keeping = Lock()  # threads of a worker share what it keeps
-
-
-def _run_kept(function: Callable[..., R], key: str, number: int, part: _Part | None, *rest: Any) -> R | _Absent:
+def _run(function: Callable[..., R], part: Any, *rest: Any) -> R:
     """Run a call on a worker."""
-    with _keeping:
-        parts = _kept.setdefault(key, {})
-        _kept.move_to_end(key)
-        if len(_kept) > MOST_KEPT:
-            _kept.popitem(last=False)
-        found = parts.setdefault(number, part) if part is not None else parts.get(number)
-    return _Absent() if found is None else function(found.value, *rest)
+    return function(part.value if isinstance(part, _Part) else part, *rest)
