@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite import ir  # comes with Numba
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,3 +37,31 @@ def inline_kernel(function: F) -> F:
     """Compile a small helper that is inlined into the kernels of its own file."""
     compiled = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function)
     return cast(F, compiled)
+
+
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask the processor to bring `array[index]` near; the index must be within the array.
+
+    Worth it where a loop meets an array in random order and knows its next places: a processor waits for few of them at
+    a time by itself.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = cgutils.get_item_pointer(context, builder, signature.args[0], made, [arguments[1]])
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        wanted = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], wanted)
+        # For writing, to be kept in all caches, of data.
+        builder.call(call, [builder.bitcast(place, byte), *(ir.Constant(number, k) for k in (1, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+def _nothing(array: Any, index: Any) -> None:
+    """Where kernels run as plain Python there is nothing to ask for."""
+
+
+_settings: Any = numba.config
+prefetch: Any = _nothing if _settings.DISABLE_JIT else intrinsic(_prefetch)
