@@ -31,8 +31,8 @@ def reproduce_command(
     """A table or figure of a paper beside ours.
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
-    separability, margin, chunking, citations, ocr, entities, samplerank, wrong-cluster. Each row is kept as soon as
-    it is done, so a run that was ended goes on where it was when the command is given again.
+    separability, margin, chunking, citations, ocr, groups, trust, faces, entities, samplerank, wrong-cluster. Each row
+    is kept as soon as it is done, so a run that was ended goes on where it was when the command is given again.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --quick --report report`
     """
