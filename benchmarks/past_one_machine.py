@@ -6,6 +6,7 @@ python benchmarks/past_one_machine.py docs/results/past_one_machine.json
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 import time
@@ -111,7 +112,8 @@ def main(output: Path) -> None:
             row = {"work": name, "here_seconds": here_seconds, "there_seconds": there_seconds, "difference": difference}
             rows.append(row | meter.row())
             print(rows[-1])
-    output.write_text(json.dumps({"workers": 2, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    about = {"workers": 2, "processors": os.cpu_count(), "load": os.getloadavg()[0]}
+    output.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -236,6 +236,30 @@ def bench(name: str) -> str:
     return "\n".join(table) + f"\n\nQuality: {'; '.join(told)}. Measure it: `intarsia bench {name}`."
 
 
+def past_one_machine_table() -> str:
+    """What `benchmarks/past_one_machine.py` measured."""
+    document = json.loads((DOCS / "results" / "past_one_machine.json").read_text(encoding="utf-8"))
+    table = [
+        "| work | here, s | cluster, s | parts, MB | a round, MB | rounds | a round, s | differs by |",
+        "|---|" + "---|" * 7,
+    ]
+    for row in document["rows"]:
+        cells = [
+            row["work"],
+            _short(row["here_seconds"]),
+            _short(row["there_seconds"]),
+            _short(row["part_bytes"] / 1e6),
+        ]
+        cells += [_short(row["round_bytes"] / 1e6), str(row["rounds"]), _short(row["round_seconds"])]
+        table.append(f"| {' | '.join([*cells, _short(row['difference'], 2)])} |")
+    return "\n".join(table) + (
+        f"\n\nOne thread here beside a dask cluster of {document['workers']} processes on the same machine of "
+        f"{document['processors']} processors, which was busy with other work (load "
+        f"{document['load']:.0f}), so that seconds tell little; each was run once before to compile. Parts travel "
+        f"once; a round is one evaluation, or one question. Measure it: `python benchmarks/past_one_machine.py FILE`."
+    )
+
+
 def _short(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}g}"
 
@@ -343,6 +367,7 @@ _TABLES = {
     "experiments": experiments_table,
     "compatibility": compatibility_table,
     "gallery": gallery,
+    "past_one_machine": past_one_machine_table,
     "references": references_list,
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 
 import numpy as np
 import pytest
@@ -89,6 +91,12 @@ def test_parts_are_sent_once_and_calls_go_to_them(cluster, monkeypatch):
     held = cluster.has_what()
     assert sum(str(key).startswith("_Part") for keys in held.values() for key in keys) >= 4
     assert {pid for turn in found for pid, _ in turn} == set(cluster.run(os.getpid).values())
+    del parcels
+    gc.collect()
+    give_up = time.monotonic() + 30
+    while any(str(key).startswith("_Part") for keys in cluster.has_what().values() for key in keys):
+        assert time.monotonic() < give_up, "the cluster keeps what nobody asks for"
+        time.sleep(0.05)
 
 
 def test_grid_crf(cluster):

@@ -26,6 +26,13 @@ class GraphBatch:
         First variable of each member in the union, then their number.
     shared : bool
         Whether the members use the same tables (table t of each is table t of the union).
+
+    Examples
+    --------
+    >>> from intarsia.graph import batch_graphs, chain_graph
+    >>> batch = batch_graphs([chain_graph(3, 2), chain_graph(4, 2)])
+    >>> batch.graph.n_variables, batch.variable_start
+    (7, array([0, 3, 7]))
     """
 
     graphs: tuple[FactorGraph, ...]

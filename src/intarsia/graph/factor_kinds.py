@@ -20,6 +20,11 @@ class FactorKind(enum.IntEnum):
     forbids and a finite one (never above 0) is a price. They compare a number, which stands where other kinds have
     their truncation, with how many variables are in state 1; in those that end in `OUTPUT` the last variable counts
     when it is in state 0.
+
+    Examples
+    --------
+    >>> FactorKind.POTTS.name, FactorKind(4).name
+    ('POTTS', 'AT_MOST')
     """
 
     TABLE = 0

@@ -112,6 +112,13 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
 
     A method is a settings object (scikit-learn conventions: keyword arguments stored as given, checked at use). Its
     class attributes say what it can do; error messages, the docs' table and the contract tests read them.
+
+    Examples
+    --------
+    >>> from intarsia.inference import method_class
+    >>> method = method_class("junction_tree")
+    >>> issubclass(method, InferenceMethod), method.exact
+    (True, True)
     """
 
     name: ClassVar[str]

@@ -16,7 +16,13 @@ from intarsia.graph import FactorGraph
 
 
 class Status(enum.Enum):
-    """How a run ended; `message` says it to people."""
+    """How a run ended; `message` says it to people.
+
+    Examples
+    --------
+    >>> Status.TIME_LIMIT.message
+    'stopped at time_limit'
+    """
 
     EXACT = "the answer is exact"
     CONVERGED = "reached its tolerance"
