@@ -251,7 +251,9 @@ def test_a_function_cannot_be_saved_and_damage_is_told(data, tmp_path, fitted):
     (X, y), _ = data
     own = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: np.zeros(mu.size))
     crf = ChainCRF(energies=[own], energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y, fix_theta=True)
-    with pytest.raises(InvalidInputError, match=r"ChainCRF.save: FunctionEnergy.derivative: a setting of type function"):
+    with pytest.raises(
+        InvalidInputError, match=r"ChainCRF.save: FunctionEnergy.derivative: a setting of type function"
+    ):
         crf.save(tmp_path / "model.npz")
     fitted.save(tmp_path / "model.npz")
     content = (tmp_path / "model.npz").read_bytes()
