@@ -9,8 +9,8 @@ import pytest
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.experiments import faces, trust
-from intarsia.experiments.groups import camps, groups, karate, make_fold
-from intarsia.experiments.latent_learning import Comparison, draw_curves, method_tasks, reached, spread_rows
+from intarsia.experiments.groups import camps, from_equal_weights, groups, karate, make_fold
+from intarsia.experiments.latent_learning import METHODS, Comparison, draw_curves, method_tasks, reached, spread_rows
 from intarsia.experiments.reproduction import load_experiment, run_tasks
 from intarsia.experiments.social_groups import make_social_groups
 from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
@@ -46,6 +46,15 @@ def test_all_methods_on_a_small_network(small, tmp_path):
     np.testing.assert_allclose(first, first[0], rtol=1e-3)  # the same start for all
     assert found["bar-paired_1"].values["share of iterations, worst fold"] < 0.2
     assert set(draw_curves(found, "groups", "Groups", "AuPR")) == {"groups-objective", "groups-aupr"}
+
+
+def test_from_equal_weights_all_methods_are_scored(small):
+    found = from_equal_weights(replace(small, budget=300))
+    assert set(found.values) == {f"{name}, AuPR" for key, name in METHODS.items() if key != "naive"}
+    assert all(0.0 < value < 1.0 for value in found.values.values())
+    learner, fold = replace(small, budget=300).learner("em"), small.folds(0)
+    weights = learner.fit(fold.model.with_weights(np.ones(fold.model.n_groups)), fold.labels).history["weights"]
+    assert found.values["EM, AuPR"] == pytest.approx(fold.score(weights[-1]), abs=1e-6)
 
 
 def test_a_comparison_needs_what_it_compares(small, tmp_path):

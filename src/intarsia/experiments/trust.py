@@ -50,7 +50,8 @@ RULES = "\n".join(
 )
 
 # Everything is two-sided. The pull on the attributes is small beside the weights that learning starts from: where it is
-# not, they end in the middle and explain nothing. Chosen with a fold inside the training data of the first.
+# not, they end in the middle and explain nothing. Chosen by a fold inside the training data of the first fold, which
+# the other folds test on.
 _SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.05), labelled=EntropyPair(weight=2.0))
 _RIDGE, _STEP = 1.0, 1.0
 _N_FOLDS = 8
