@@ -138,8 +138,7 @@ def experiments_table() -> str:
     from intarsia.experiments.reproduction import EXPERIMENTS, load_experiment
 
     rows = ["| name | what | data |", "|---|---|---|"]
-    for experiment in map(load_experiment, EXPERIMENTS):
-        rows.append(f"| `{experiment.name}` | {experiment.title} | {experiment.data} |")
+    rows += [f"| `{made.name}` | {made.title} | {made.data} |" for made in map(load_experiment, EXPERIMENTS)]
     return "\n".join(rows)
 
 
