@@ -20,18 +20,22 @@ def some_records(n=60, n_pairs=40, seed=0):
     return RecordPairs([f"r{k}" for k in range(n)], np.arange(n), pairs, rng.normal(size=(len(pairs), 2)), ("f", "g"))
 
 
+@pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("most", [1, 10, 1000])
-def test_every_record_and_every_pair_once(most):
+def test_every_record_and_every_pair_once(most, ordered):
     records = some_records()
     must = np.array([[0, 59], [3, 7]])
     cannot = np.array([[0, 1], [20, 21], [59, 58]])
     source = np.arange(60) % 7
-    batches = split_into_batches(records, Links(must, cannot, source), most)
+    batches = split_into_batches(
+        records, Links(must, cannot, source), records.values[:, 0] if ordered else None, most=most
+    )
     assert sorted(np.concatenate([batch.records for batch in batches])) == list(range(60))
     assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(records.pairs)))
     component = connected_components(60, np.concatenate([records.pairs, must]))
     for batch in batches:
-        np.testing.assert_array_equal(batch.records[batch.pairs], records.pairs[batch.rows])
+        assert (batch.pairs[:, 0] < batch.pairs[:, 1]).all()
+        np.testing.assert_array_equal(np.sort(batch.records[batch.pairs]), records.pairs[batch.rows])
         n_components = len(set(component[batch.records]))
         assert n_components == 1 or len(batch.records) <= most
         # Components are whole.
@@ -42,6 +46,19 @@ def test_every_record_and_every_pair_once(most):
         atom = whole.constraints.atom
         assert atom[whole.records == 0] == atom[whole.records == 59]
         assert whole.constraints.cannot_idx.size == 2 * len(cannot)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_joined_above_any_level_stands_together(seed):
+    records = some_records(n_pairs=150, seed=seed)
+    likeness = np.round(records.values[:, 0], 1)  # some are equal
+    (batch,) = split_into_batches(records, Links(NONE, NONE), likeness)
+    place = np.empty(60, dtype=int)
+    place[batch.records] = np.arange(60)
+    for level in np.unique(likeness):
+        group = connected_components(60, records.pairs, likeness, level)
+        for k in range(group.max() + 1):
+            assert np.ptp(place[group == k]) == (group == k).sum() - 1
 
 
 def test_no_records():

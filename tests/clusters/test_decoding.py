@@ -19,6 +19,7 @@ from intarsia.clusters import (
     pair_features,
     sample_coreference,
 )
+from intarsia.clusters import world as world_module
 from intarsia.exceptions import InvalidInputError
 
 KINDS = {
@@ -91,9 +92,11 @@ def test_agglomeration_is_greedy():
     assert decode(world, weights, "agglomeration").labels.tolist() == list(canonical(labels))
 
 
+@pytest.mark.parametrize("stretch", [10_000, 1], ids=["whole", "stretches"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("links", [{}, {"must_link": [[0, 1]], "cannot_link": [[2, 3]]}], ids=["free", "linked"])
-def test_chains_visit_clusterings_as_often_as_the_model_says(kind, links):
+def test_chains_visit_clusterings_as_often_as_the_model_says(kind, links, stretch, monkeypatch):
+    monkeypatch.setattr(world_module, "STRETCH", stretch)  # of one pair each, the few that there are
     n = 4
     world, weights = small_world(n=n, constraints=link_constraints(n, **links), proposer=KINDS[kind])
 
@@ -137,6 +140,17 @@ def test_probability_of_the_way_back_is_that_of_the_enumerated_proposals(kind, a
             counts[here, there] += 1
     assert len(met) > 30
     assert np.abs(counts / 150 - matrix).max() < 5 * np.sqrt(0.25 / 150)
+
+
+def test_a_search_comes_to_all_stretches_of_the_pairs(monkeypatch):
+    monkeypatch.setattr(world_module, "STRETCH", 2)
+    n = 12
+    pairs = pair_features(n, [[k, k + 1] for k in range(0, n, 2)], np.ones(n // 2))
+    world = ClusterWorld(pairs, proposer=SplitMerge(along_pairs=1.0))
+    for stretch in range(3):  # of two pairs each; the record of a merge is one of them
+        world.search(np.array([1.0, 0.0]), 50, np.random.default_rng(0), 0.0)
+        joined = [world.labels[k] == world.labels[k + 1] for k in range(0, n, 2)]
+        assert joined == [k <= 2 * stretch + 1 for k in range(6)]
 
 
 def test_sequential_splits_are_exact_in_their_probability():

@@ -102,6 +102,19 @@ def test_walks_keep_constraints_and_statistics(seed):
     assert len(seen) > 1
 
 
+def test_extremes_of_some_columns():
+    model = ClusterModel(minimum=["f1"], maximum=["f0"])
+    world, attributes, truth = random_world(3, model=model, proposer=SplitMerge(random=1, move_one=1))
+    rng, weights, moved = np.random.default_rng(0), np.zeros(world.n_weights), 0
+    for _ in range(30):
+        move = world.propose(rng, weights)
+        if move is not None:
+            world.apply(move)
+            moved += 1
+            check(world, attributes, truth, model=model)
+    assert moved > 10
+
+
 def test_dense_and_listed_pairs_agree():
     rng = np.random.default_rng(3)
     values = rng.normal(size=(8, 8, 2))

@@ -7,7 +7,7 @@ cluster `b`, or for a new one (b = -1). That touches the pairs between them and 
 
 Layout of a row of statistics: number of present pairs; sums of the d pair features; numbers of pairs above a level; for
 each column of codes the number of known records and of agreeing pairs; the sum of c_v^2 / t_v over the true entities v
-(c_v of its t_v records are in the cluster); then, where the model asks for them, d minima and d maxima.
+(c_v of its t_v records are in the cluster); then minima, and maxima, of the columns that the model asks them of.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would go round
 
 
 # Rows of the arrays below: with an array for each the loops took ten times as long to compile. Numba's cache keeps the
-# names of the three tuples, so a change of name needs an empty cache.
+# names of the three tuples, so a change of name needs an empty cache. A kernel that gets a tuple and calls others must
+# count references to all arrays in it, which takes longer than to add a pair: what is called often gets single arrays.
 LABEL, AFTER, BEFORE, HEAD, SIZES, SLOTS, PLACE, COUNT = range(8)  # a partition; COUNT holds one number
 MOVED, REST, ORDER, MARK, SIDE, SEEN, TAKEN = range(7)  # scratch lists; the last four are all 0 between calls
 PTR, ATOM, ATOM_PTR, ATOM_IDX, CANNOT_PTR, SOURCE = range(6)  # of each record
 KIND, ARGUMENT, LEVEL = range(3)  # of each feature
-COMPLETE, TRUTH, EXTREMES, SOURCES, LINKED = range(5)  # flags; TRUTH is a column of codes or -1
-NOW, THEN, PRESENT = range(3)  # rows of `totals`
+COMPLETE, TRUTH, SOURCES, LINKED = range(4)  # flags; TRUTH is a column of codes or -1
+NOW, THEN = range(2)  # rows of `totals`
+ALONG_PAIRS, ABSENT_SCORE, FIRST_PAIR, LAST_PAIR = range(3, 7)  # of a proposer, behind the shares of the kinds
 N_PARTITION, N_LISTS, N_OF_RECORD, N_SPARE_STATS, N_SPARE_PHI = 8, 7, 6, 4, 3
 
 
@@ -47,7 +49,8 @@ class World(NamedTuple):
     """What is known of the records, read only.
 
     `rows` has the rows PTR .. SOURCE; `near` the partners of a record and the rows of those pairs; `table` the kinds,
-    arguments and levels of the features; `levels` the columns and levels whose pairs are counted.
+    arguments and levels of the features; `levels` the columns and levels whose pairs are counted; `extremes` the
+    columns whose minima and maxima are kept.
     """
 
     rows: IntArray
@@ -59,6 +62,7 @@ class World(NamedTuple):
     inverse: FloatArray
     table: FloatArray
     levels: FloatArray
+    extremes: IntArray
     flags: IntArray
 
 
@@ -66,8 +70,7 @@ class State(NamedTuple):
     """A partition with statistics and features of its clusters by slot, and scratch.
 
     Behind the slots `stats` has four rows (of what moves, across, left, joined) and `phi` three (left, joined, change).
-    `totals` are the sums of the metric now and after the move (agreeing pairs, joined pairs, precisions, recalls), and
-    the numbers of present pairs between what moves and what it leaves and joins.
+    `totals` are the sums of the metric now and after the move (agreeing pairs, joined pairs, precisions, recalls).
     """
 
     part: IntArray
@@ -78,7 +81,10 @@ class State(NamedTuple):
 
 
 class Proposer(NamedTuple):
-    """Cumulative shares of the three kinds of proposals with the share along pairs and the score of absent pairs."""
+    """Cumulative shares of the three kinds of proposals, then ALONG_PAIRS .. LAST_PAIR; scores of all pairs.
+
+    Pairs are drawn from row FIRST_PAIR to before row LAST_PAIR: where there are many, a stretch that caches hold.
+    """
 
     numbers: FloatArray
     affinity: FloatArray
@@ -143,57 +149,61 @@ def collect(slot, lists, row, m, part):
 
 
 @kernel
-def _find_pair(i, j, world):
+def _find_pair(i, j, complete, rows, near):
     """Row of the features of a pair; -1 if it is absent."""
-    if world.flags[COMPLETE]:
-        low, high, n = min(i, j), max(i, j), world.rows.shape[1] - 1
-        return low * (2 * n - low - 1) // 2 + high - low - 1
-    first, last = world.rows[PTR, i], world.rows[PTR, i + 1]
-    end = last
-    while first < last:
-        middle = (first + last) >> 1
-        if world.near[0, middle] < j:
-            first = middle + 1
-        else:
-            last = middle
-    return world.near[1, first] if first < end and world.near[0, first] == j else -1
+    if complete:
+        low, high, n = min(i, j), max(i, j), rows.shape[1] - 1
+        e = low * (2 * n - low - 1) // 2 + high - low - 1
+    else:
+        first, last = rows[PTR, i], rows[PTR, i + 1]
+        end = last
+        while first < last:
+            middle = (first + last) >> 1
+            if near[0, middle] < j:
+                first = middle + 1
+            else:
+                last = middle
+        e = near[1, first] if first < end and near[0, first] == j else -1
+    return e
 
 
 @kernel
-def _add_pair(stats, out, e, values, levels, low):
-    """Add one present pair; minima begin at `low`, or are not kept (-1)."""
-    d = values.shape[1]
+def _add_pair(stats, out, e, low, values, levels, extremes):
+    """Add one present pair; minima begin at `low`."""
+    d, n_extremes = values.shape[1], extremes.shape[0]
     stats[out, 0] += 1.0
     for k in range(d):
         stats[out, 1 + k] += values[e, k]
-    if low >= 0:
-        for k in range(d):
-            value = values[e, k]
-            if value < stats[out, low + k]:
-                stats[out, low + k] = value
-            if value > stats[out, low + d + k]:
-                stats[out, low + d + k] = value
+    for k in range(n_extremes):
+        value = values[e, extremes[k]]
+        stats[out, low + k] = min(stats[out, low + k], value)
+        stats[out, low + n_extremes + k] = max(stats[out, low + n_extremes + k], value)
     for c in range(levels.shape[1]):
         if values[e, int(levels[0, c])] > levels[1, c]:
             stats[out, 1 + d + c] += 1.0
 
 
 @kernel
-def _add_pairs(out, i, row, m, slot, token, below, low, world, state):
-    """Add the pairs of record i with m listed members of a cluster, marked by `token` (`below`: smaller ones)."""
-    first, last = world.rows[PTR, i], world.rows[PTR, i + 1]
-    if world.flags[COMPLETE] or last - first > 4 * m:
-        for t in range(m):
-            j = state.lists[row, t]
-            if not below or j < i:
-                e = _find_pair(i, j, world)
-                if e >= 0:
-                    _add_pair(state.stats, out, e, world.values, world.levels, low)
-    else:
-        for q in range(first, last):
-            j = world.near[0, q]
-            if state.part[LABEL, j] == slot and state.lists[MARK, j] == token and (not below or j < i):
-                _add_pair(state.stats, out, world.near[1, q], world.values, world.levels, low)
+def _add_pairs(out, row, m, other, n, slot, token, low, complete, rows, near, values, levels, extremes, *state):
+    """Add the pairs of m listed records with n listed members of a cluster, marked by `token`; once, if in one list."""
+    part, lists, stats = state
+    below = row == other
+    for s in range(m):
+        i = lists[row, s]
+        first, last = rows[PTR, i], rows[PTR, i + 1]
+        search = complete or last - first > 4 * n
+        for t in range(n if search else last - first):
+            e = -1
+            if search:
+                j = lists[other, t]
+                if not below or j < i:
+                    e = _find_pair(i, j, complete, rows, near)
+            else:
+                j = near[0, first + t]
+                if part[LABEL, j] == slot and lists[MARK, j] == token and (not below or j < i):
+                    e = near[1, first + t]
+            if e >= 0:
+                _add_pair(stats, out, e, low, values, levels, extremes)
 
 
 @kernel
@@ -214,69 +224,71 @@ def _clear(stats, out, n_added):
 
 
 @kernel
-def _codes_within(out, row, m, world, state):
-    """Known records and agreeing pairs of each column of codes."""
-    base = 1 + world.values.shape[1] + world.levels.shape[1]
-    recall = base + 2 * world.codes.shape[1]
-    for c in range(world.codes.shape[1]):
+def _codes_within(out, row, m, base, truth, codes, inverse, lists, stats):
+    """Known records and agreeing pairs of each column of codes, from place `base` on."""
+    recall = base + 2 * codes.shape[1]
+    for c in range(codes.shape[1]):
         for t in range(m):
-            v = world.codes[state.lists[row, t], c]
+            v = codes[lists[row, t], c]
             if v >= 0:
-                seen = state.lists[SEEN, v]
-                state.stats[out, base + 2 * c] += 1.0
-                state.stats[out, base + 2 * c + 1] += seen
-                if c == world.flags[TRUTH]:
-                    state.stats[out, recall] += (2 * seen + 1) * world.inverse[v]  # (c + 1)^2 - c^2
-                state.lists[SEEN, v] += 1
+                seen = lists[SEEN, v]
+                stats[out, base + 2 * c] += 1.0
+                stats[out, base + 2 * c + 1] += seen
+                if c == truth:
+                    stats[out, recall] += (2 * seen + 1) * inverse[v]  # (c + 1)^2 - c^2
+                lists[SEEN, v] += 1
         for t in range(m):
-            v = world.codes[state.lists[row, t], c]
+            v = codes[lists[row, t], c]
             if v >= 0:
-                state.lists[SEEN, v] = 0
+                lists[SEEN, v] = 0
 
 
 @kernel
-def _codes_across(out, m, n, world, state):
+def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
     """Agreeing pairs between the m records MOVED and the n records REST, in each column of codes."""
-    base = 1 + world.values.shape[1] + world.levels.shape[1]
-    recall = base + 2 * world.codes.shape[1]
-    for c in range(world.codes.shape[1]):
+    recall = base + 2 * codes.shape[1]
+    for c in range(codes.shape[1]):
         for t in range(m):
-            v = world.codes[state.lists[MOVED, t], c]
+            v = codes[lists[MOVED, t], c]
             if v >= 0:
-                state.lists[SEEN, v] += 1
+                lists[SEEN, v] += 1
         for t in range(n):
-            v = world.codes[state.lists[REST, t], c]
+            v = codes[lists[REST, t], c]
             if v >= 0:
-                seen = state.lists[SEEN, v]
-                state.stats[out, base + 2 * c + 1] += seen
-                if c == world.flags[TRUTH]:
-                    state.stats[out, recall] += 2 * seen * world.inverse[v]
+                seen = lists[SEEN, v]
+                stats[out, base + 2 * c + 1] += seen
+                if c == truth:
+                    stats[out, recall] += 2 * seen * inverse[v]
         for t in range(m):
-            v = world.codes[state.lists[MOVED, t], c]
+            v = codes[lists[MOVED, t], c]
             if v >= 0:
-                state.lists[SEEN, v] = 0
+                lists[SEEN, v] = 0
 
 
 @kernel
 def _stats_within(out, row, m, slot, token, world, state):
     """Statistics of some records of a cluster, which bear `token`, from all their pairs."""
-    n_added = _n_added(world)
-    _clear(state.stats, out, n_added)
-    low = n_added if world.flags[EXTREMES] else -1
-    for t in range(m):
-        _add_pairs(out, state.lists[row, t], row, m, slot, token, True, low, world, state)
-    _codes_within(out, row, m, world, state)
+    rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
+    part, lists, stats, _, _ = state
+    base = 1 + values.shape[1] + levels.shape[1]
+    low = base + 1 + 2 * codes.shape[1]
+    _clear(stats, out, low)
+    pairs = (flags[COMPLETE], rows, near, values, levels, extremes)
+    _add_pairs(out, row, m, row, m, slot, token, low, *pairs, part, lists, stats)
+    _codes_within(out, row, m, base, flags[TRUTH], codes, inverse, lists, stats)
 
 
 @kernel
 def _stats_across(out, m, n, slot, world, state):
     """Statistics of the pairs between the m records MOVED and the n unmarked records REST of a cluster."""
-    n_added = _n_added(world)
-    _clear(state.stats, out, n_added)
-    low = n_added if world.flags[EXTREMES] else -1
-    for t in range(m):
-        _add_pairs(out, state.lists[MOVED, t], REST, n, slot, 0, False, low, world, state)
-    _codes_across(out, m, n, world, state)
+    rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
+    part, lists, stats, _, _ = state
+    base = 1 + values.shape[1] + levels.shape[1]
+    low = base + 1 + 2 * codes.shape[1]
+    _clear(stats, out, low)
+    pairs = (flags[COMPLETE], rows, near, values, levels, extremes)
+    _add_pairs(out, MOVED, m, REST, n, slot, 0, low, *pairs, part, lists, stats)
+    _codes_across(out, m, n, base, flags[TRUTH], codes, inverse, lists, stats)
 
 
 @kernel
@@ -307,14 +319,14 @@ def _features(phi, out, stats, of, size, world):
     for f in range(world.table.shape[1]):
         kind, k = int(world.table[KIND, f]), int(world.table[ARGUMENT, f])
         value = 0.0
-        if kind == LOG_SIZE:
+        if kind == SUM:
+            value = stats[of, 1 + k]
+        elif kind == LOG_SIZE:
             value = np.log(size)
         elif kind == SIZE:
             value = 1.0 if size >= world.table[LEVEL, f] else 0.0
         elif size < 1.5:
             value = 0.0
-        elif kind == SUM:
-            value = stats[of, 1 + k]
         elif kind == BETWEEN:  # what is not within is between: the constant total is added elsewhere
             value = -stats[of, 1 + k]
         elif kind == ABSENT:
@@ -326,7 +338,7 @@ def _features(phi, out, stats, of, size, world):
             if absent > 0.5 and value > 0.0:
                 value = 0.0
         elif kind == MOST:
-            value = stats[of, low + d + k]
+            value = stats[of, low + world.extremes.shape[0] + k]
             if absent > 0.5 and value < 0.0:
                 value = 0.0
         elif kind in (EXISTS, FOR_ALL):
@@ -342,16 +354,22 @@ def _features(phi, out, stats, of, size, world):
 
 
 @kernel
-def _add_totals(totals, row, stats, of, sign, world):
+def _truth_at(world):
+    """Place of the known records among the statistics, the agreeing pairs being next; -1 without a truth."""
+    at = 1 + world.values.shape[1] + world.levels.shape[1] + 2 * world.flags[TRUTH]
+    return at if world.flags[TRUTH] >= 0 else -1
+
+
+@kernel
+def _add_totals(totals, row, stats, of, sign, at, n_added):
     """Add what a cluster gives to the sums of the metric."""
-    if world.flags[TRUTH] >= 0:
-        at = 1 + world.values.shape[1] + world.levels.shape[1] + 2 * world.flags[TRUTH]
+    if at >= 0:
         known, agreeing = stats[of, at], stats[of, at + 1]
         if known > 0.5:
             totals[row, 0] += sign * agreeing
             totals[row, 1] += sign * 0.5 * known * (known - 1.0)
             totals[row, 2] += sign * (2.0 * agreeing + known) / known
-            totals[row, 3] += sign * stats[of, _n_added(world) - 1]
+            totals[row, 3] += sign * stats[of, n_added - 1]
 
 
 @kernel
@@ -377,7 +395,7 @@ def rebuild(world, state):
         m = collect(slot, state.lists, REST, 0, state.part)
         _stats_within(slot, REST, m, slot, 0, world, state)
         _features(state.phi, slot, state.stats, slot, float(m), world)
-        _add_totals(state.totals, NOW, state.stats, slot, 1.0, world)
+        _add_totals(state.totals, NOW, state.stats, slot, 1.0, _truth_at(world), _n_added(world))
 
 
 # ---------------------------------------------------------------- one move
@@ -411,18 +429,15 @@ def is_allowed(m, b, world, state):
 
 
 @kernel
-def _take_away(left, within, across, n_rest, a, world, state):
-    """Statistics of the records REST that remain of cluster a."""
-    n_added, stats = _n_added(world), state.stats
+def _take_away(stats, left, within, across, n_rest, a, n_added):
+    """Statistics of what remains of cluster a; whether they are wrong, since an extreme may be gone."""
     anew = n_rest < 2
     for s in range(n_added):
         stats[left, s] = stats[a, s] - stats[within, s] - stats[across, s]
     for k in range(n_added, stats.shape[1]):
         stats[left, k] = stats[a, k]
-        # an extreme goes away with the records, or may: only then all pairs that remain are looked at
         anew = anew or stats[within, k] == stats[a, k] or stats[across, k] == stats[a, k]
-    if anew:
-        _stats_within(left, REST, n_rest, a, 0, world, state)
+    return anew
 
 
 @kernel
@@ -430,15 +445,14 @@ def evaluate(m, b, world, state):
     """Change of features and of the metric's sums, were the records MOVED to join cluster b or a new one (-1)."""
     part, lists, stats, phi, totals = state
     a = part[LABEL, lists[MOVED, 0]]
-    n, n_added = part.shape[1], _n_added(world)
+    n, n_added, at = part.shape[1], _n_added(world), _truth_at(world)
     within, across, left, joined = n, n + 1, n + 2, n + 3
     left_phi, joined_phi, change = n, n + 1, n + 2
     n_rest = part[SIZES, a] - m
     n_joined = part[SIZES, b] if b >= 0 else 0
-    totals[PRESENT, 0] = totals[PRESENT, 1] = 0.0
     for s in range(4):
         totals[THEN, s] = totals[NOW, s]
-    _add_totals(totals, THEN, stats, a, -1.0, world)
+    _add_totals(totals, THEN, stats, a, -1.0, at, n_added)
     if n_rest == 0:
         _copy(stats, within, a)
     else:
@@ -452,22 +466,21 @@ def evaluate(m, b, world, state):
             r = part[AFTER, r]
         _stats_within(within, MOVED, m, a, 1, world, state)
         _stats_across(across, m, n_rest, a, world, state)
-        totals[PRESENT, 0] = stats[across, 0]
-        _take_away(left, within, across, n_rest, a, world, state)
+        if _take_away(stats, left, within, across, n_rest, a, n_added):
+            _stats_within(left, REST, n_rest, a, 0, world, state)
         for t in range(m):
             lists[MARK, lists[MOVED, t]] = 0
         _features(phi, left_phi, stats, left, float(n_rest), world)
-        _add_totals(totals, THEN, stats, left, 1.0, world)
+        _add_totals(totals, THEN, stats, left, 1.0, at, n_added)
     _copy(stats, joined, within)
     if n_joined > 0:
         collect(b, lists, REST, 0, part)
         _stats_across(across, m, n_joined, b, world, state)
-        totals[PRESENT, 1] = stats[across, 0]
         _join(stats, joined, b, n_added)
         _join(stats, joined, across, n_added)
-        _add_totals(totals, THEN, stats, b, -1.0, world)
+        _add_totals(totals, THEN, stats, b, -1.0, at, n_added)
     _features(phi, joined_phi, stats, joined, float(n_joined + m), world)
-    _add_totals(totals, THEN, stats, joined, 1.0, world)
+    _add_totals(totals, THEN, stats, joined, 1.0, at, n_added)
     for f in range(phi.shape[1]):
         value = phi[joined_phi, f] - phi[a, f]
         if n_rest > 0:
@@ -513,8 +526,8 @@ def _affinity(g, m, side, world, lists, proposer):
         for t in range(m):
             q = lists[REST, t]
             if lists[SIDE, world.rows[ATOM, q]] == side:
-                e = _find_pair(world.rows[ATOM_IDX, u], q, world)
-                score += proposer.affinity[e] if e >= 0 else proposer.numbers[4]
+                e = _find_pair(world.rows[ATOM_IDX, u], q, world.flags[COMPLETE], world.rows, world.near)
+                score += proposer.affinity[e] if e >= 0 else proposer.numbers[ABSENT_SCORE]
     return score
 
 
@@ -582,8 +595,9 @@ def allocate(rng, i, j, sequential, world, state, proposer):
 @kernel
 def _draw_pair(rng, proposer, world, n):
     """Two different records, along a listed pair or any; the distribution does not depend on the partition."""
-    if rng.random() < proposer.numbers[3]:
-        e = int(rng.random() * world.ends.shape[0])
+    if rng.random() < proposer.numbers[ALONG_PAIRS]:
+        first, last = int(proposer.numbers[FIRST_PAIR]), int(proposer.numbers[LAST_PAIR])
+        e = first + int(rng.random() * (last - first))
         turn = int(rng.random() < 0.5)
         return world.ends[e, turn], world.ends[e, 1 - turn]
     i = int(rng.random() * n)
@@ -681,19 +695,28 @@ def try_choices(rng, chosen, splits, merges, sequential, values, best, by_score,
 
 @kernel
 def log_ratio_of_atom(m, b, world, state, proposer):
-    """Log backward/forward probability of moving one atom, after `evaluate`.
+    """Log backward/forward probability of moving one atom.
 
     From a cluster that others stay in to one with others: the chance to draw a partner there, now and afterwards.
     """
-    part, totals, along_pairs = state.part, state.totals, proposer.numbers[3]
-    n, n_pairs = part.shape[1], world.ends.shape[0]
-    n_rest = part[SIZES, part[LABEL, state.lists[MOVED, 0]]] - m
+    part, lists, along_pairs = state.part, state.lists, proposer.numbers[ALONG_PAIRS]
+    first, last = proposer.numbers[FIRST_PAIR], proposer.numbers[LAST_PAIR]
+    n, a = part.shape[1], part[LABEL, lists[MOVED, 0]]
+    n_rest = part[SIZES, a] - m
     ratio = 0.0
     if b >= 0 and n_rest > 0:
-        along = 0.5 * along_pairs / n_pairs if n_pairs > 0 else 0.0
+        there = here = 0  # pairs that may be drawn
+        for t in range(m):
+            r = lists[MOVED, t]
+            for q in range(world.rows[PTR, r], world.rows[PTR, r + 1]):
+                j = world.near[0, q]
+                if first <= world.near[1, q] < last and world.rows[ATOM, j] != world.rows[ATOM, r]:
+                    there += part[LABEL, j] == b
+                    here += part[LABEL, j] == a
+        along = 0.5 * along_pairs / (last - first) if last > first else 0.0
         anyhow = (1.0 - along_pairs) / (n * (n - 1.0))
-        backward = along * totals[PRESENT, 0] + anyhow * m * n_rest
-        forward = along * totals[PRESENT, 1] + anyhow * m * part[SIZES, b]
+        backward = along * here + anyhow * m * n_rest
+        forward = along * there + anyhow * m * part[SIZES, b]
         ratio = np.log(backward / forward) if backward > 0.0 else -np.inf
     return ratio
 
@@ -733,12 +756,13 @@ def walk_partition(
     gained = 0.0
     now = measure(state.totals, NOW, metric, constants)
     change = state.phi[state.phi.shape[0] - 1]
+    limited = world.cannot.shape[0] > 0 or world.flags[SOURCES] != 0
     for _ in range(n_steps):
         at = counters[PROPOSED]
         counters[PROPOSED] += 1
         temperature *= cooling
         m, b, log_ratio, one_atom = propose(rng, world, state, proposer)
-        if m == 0 or not is_allowed(m, b, world, state):
+        if m == 0 or (limited and not is_allowed(m, b, world, state)):
             continue
         counters[VALID] += 1
         evaluate(m, b, world, state)
@@ -817,10 +841,11 @@ def merge_gain(slot, other, weights, world, state):
     small = slot if part[SIZES, slot] <= part[SIZES, other] else other
     large = slot + other - small
     m = collect(small, state.lists, MOVED, 0, part)
-    if not is_allowed(m, large, world, state):
-        return -np.inf
-    evaluate(m, large, world, state)
-    return _gain(weights, state)
+    gain = -np.inf
+    if is_allowed(m, large, world, state):
+        evaluate(m, large, world, state)
+        gain = _gain(weights, state)
+    return gain
 
 
 @kernel

@@ -26,11 +26,7 @@ class FeatureTable:
     level: FloatArray
     count_column: IntArray
     count_at: FloatArray
-
-    @property
-    def extremes(self) -> bool:
-        """Whether minima or maxima are asked for."""
-        return bool(np.isin(self.kind, (kernels.LEAST, kernels.MOST)).any())
+    extreme_column: IntArray
 
     def pair_weights(self, weights: FloatArray, n_pair_features: int) -> tuple[FloatArray, float]:
         """How the score changes when a pair comes together, from the sums alone: by feature, and for absent pairs."""
@@ -108,17 +104,21 @@ class ClusterModel(BaseEstimator):  # type: ignore[misc]
         rows: list[tuple[str, int, int, float]] = []
         levels: list[tuple[int, float]] = []
 
-        def add(setting: str, kind: int, known: Sequence[str]) -> None:
-            chosen = _columns(getattr(self, setting), known, setting)
-            rows.extend((f"{setting.replace('_', ' ')} {known[k]}", kind, k, 0.0) for k in chosen)
+        def add(setting: str, kind: int, known: Sequence[str], among: list[int] | None = None) -> None:
+            for k in _columns(getattr(self, setting), known, setting):
+                argument = k if among is None else among.index(k)
+                rows.append((f"{setting.replace('_', ' ')} {known[k]}", kind, argument, 0.0))
+
+        # Minima and maxima are kept of these columns only: to keep them costs more than to keep sums.
+        extremes = sorted({k for name in ("minimum", "maximum") for k in _columns(getattr(self, name), columns, name)})
 
         add("within", kernels.SUM, columns)
         add("between", kernels.BETWEEN, columns)
         if self.absent:
             rows.append(("absent", kernels.ABSENT, 0, 0.0))
         add("mean", kernels.MEAN, columns)
-        add("minimum", kernels.LEAST, columns)
-        add("maximum", kernels.MOST, columns)
+        add("minimum", kernels.LEAST, columns, extremes)
+        add("maximum", kernels.MOST, columns, extremes)
         for setting, kind in (("exists", kernels.EXISTS), ("for_all", kernels.FOR_ALL)):
             for k, at in _levels(getattr(self, setting), columns, setting):
                 rows.append((f"{setting.replace('_', ' ')} {columns[k]} > {at:g}", kind, len(levels), 0.0))
@@ -140,6 +140,7 @@ class ClusterModel(BaseEstimator):  # type: ignore[misc]
             frozen(np.array(sizes, dtype=np.float64)),
             frozen(np.array([k for k, _ in levels], dtype=np.int64)),
             frozen(np.array([at for _, at in levels], dtype=np.float64)),
+            frozen(np.array(extremes, dtype=np.int64)),
         )
 
 

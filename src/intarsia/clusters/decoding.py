@@ -286,10 +286,12 @@ def climb(
     if world.n_sites < 2:  # nothing is ever proposed
         return 0, 0
     total, most_idle = (int(np.ceil(min(each * world.n_sites, 1e15))) for each in (n_proposals, patience))
+    # fewer for each stretch of the pairs where there are not enough for all, so that all have their share
+    at_once = min(CHUNK, max(1, CHUNK * total // max(1, len(world.pairs.pairs))))
     tried = made = idle = 0
     with world.proposing(proposer):
         while tried < total and idle < most_idle:
-            counters = world.search(weights, min(CHUNK, total - tried, most_idle - idle), rng, 0.0)[1]
+            counters = world.search(weights, min(at_once, total - tried, most_idle - idle), rng, 0.0)[1]
             tried += int(counters[PROPOSED])
             made += int(counters[ACCEPTED])
             idle = 0 if counters[ACCEPTED] else idle + int(counters[PROPOSED])

@@ -401,8 +401,8 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
                 f"{', '.join(self.feature_names_)}. Give the same columns as to fit."
             )
         links = read_links(found, must_link, cannot_link, sources, where)
-        batches = split_into_batches(found, links)
         values, names = self._world_values(found), world_names(found.names, self.features)
+        batches = split_into_batches(found, links, values[:, 0])
         seeds = np.random.SeedSequence(self.random_state).spawn(len(batches))
         trained = TrainedWeights(
             np.array(list(self.weights_.values())),

@@ -85,5 +85,5 @@ class SplitMerge(BaseEstimator):  # type: ignore[misc]
         if shares[1] > 0.0:
             by_feature, absent = table.pair_weights(weights, pairs.n_features)
             affinity = pairs.values @ by_feature / float(self.temperature)
-        numbers = np.array([*np.cumsum(shares), along, absent / float(self.temperature)])
+        numbers = np.array([*np.cumsum(shares), along, absent / float(self.temperature), 0.0, float(len(pairs.pairs))])
         return Proposer(numbers, affinity)

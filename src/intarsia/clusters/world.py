@@ -23,6 +23,7 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.ranking_world import RankingState, RankingWorld
 
 _LARGEST_CHUNK = 10_000  # compiled loops return after so many proposals, so that Ctrl-C and progress work
+STRETCH = 10_000  # listed pairs that a search draws from at a time: what they touch stays in the cache
 
 
 class ClusterWorld(RankingWorld):
@@ -133,6 +134,7 @@ class ClusterWorld(RankingWorld):
         self.partition = Partition(chosen)
         self._state = self._make_state()
         self._past: list[Move] = []
+        self._stretch = 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -192,7 +194,6 @@ class ClusterWorld(RankingWorld):
         records = self._state.lists[kernels.MOVED, :m].copy()
         self._pending = None
         if one_atom:
-            kernels.evaluate(m, target, *parts)
             log_ratio = kernels.log_ratio_of_atom(m, target, *parts, proposer)
         return Move(records, target, log_ratio)
 
@@ -250,12 +251,14 @@ class ClusterWorld(RankingWorld):
         """Walk under fixed weights: a climb (temperature 0) or Metropolis-Hastings; change of score, and counters.
 
         The temperature is multiplied by `cooling` before each proposal. At most some 10,000 proposals at a time keep
-        Ctrl-C prompt.
+        Ctrl-C prompt. Where more pairs are listed than caches hold, each call draws from a stretch of them, and the
+        next call from the next one: every stretch has a distribution that does not depend on the clustering, so that
+        Metropolis-Hastings is exact.
         """
         counters, none = np.zeros(6, dtype=np.int64), np.zeros((2, self.n_weights))
         rules = (False, kernels.PERCEPTRON, 1.0, 0.0, kernels.PAIRWISE_F1, self._constants, none)
-        gained = self._walk(n_steps, rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
-        return gained, counters
+        given = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
+        return self._walk(n_steps, *given, stretch=True), counters
 
     def agglomerate(self, weights: FloatArray, least_gain: float = 0.0) -> int:
         """Merge the best pair of clusters joined by a listed pair, while it gains more than this; number of merges."""
@@ -317,7 +320,13 @@ class ClusterWorld(RankingWorld):
         return found
 
     def _walk(
-        self, n_steps: int, rng: np.random.Generator, weights: FloatArray, temperature: float, *rules: Any
+        self,
+        n_steps: int,
+        rng: np.random.Generator,
+        weights: FloatArray,
+        temperature: float,
+        *rules: Any,
+        stretch: bool = False,
     ) -> float:
         self._past, self._pending = [], None
         if not isinstance(self.proposer, SplitMerge):
@@ -325,6 +334,12 @@ class ClusterWorld(RankingWorld):
                 "ClusterWorld.search: an adaptive proposer jumps by CEMDecode. Use SplitMerge here."
             )
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
+        n_pairs = len(self.pairs.pairs)
+        if stretch and n_pairs > 2 * STRETCH:
+            bounds = np.linspace(0, n_pairs, n_pairs // STRETCH + 1).astype(np.int64)
+            at = self._stretch % (bounds.size - 1)
+            proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[at], bounds[at + 1]
+            self._stretch += 1
         arguments = (n_steps, rng, weights, float(temperature), *rules, proposer, self._world, self._state)
         if self.n_sites < 2:  # nothing to propose
             return 0.0
@@ -385,19 +400,18 @@ class ClusterWorld(RankingWorld):
         table = np.stack([self.table.kind.astype(np.float64), self.table.argument.astype(np.float64), self.table.level])
         levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_at])
         linked = links.atom_ptr.size < n + 1
-        flags = np.array(
-            [pairs.complete, truth_column, self.table.extremes, links.source.size > 0, linked], dtype=np.int64
-        )
-        ready = (rows, near, pairs.pairs, pairs.values, links.cannot_idx, codes, inverse, table, levels, flags)
-        return kernels.World(*(frozen(np.ascontiguousarray(array)) for array in ready))
+        flags = np.array([pairs.complete, truth_column, links.source.size > 0, linked], dtype=np.int64)
+        ready = (rows, near, pairs.pairs, pairs.values, links.cannot_idx, codes, inverse, table, levels)
+        arrays = (*ready, self.table.extreme_column, flags)
+        return kernels.World(*(frozen(np.ascontiguousarray(array)) for array in arrays))
 
     def _make_state(self) -> kernels.State:
         n, d = self.pairs.n_records, self.pairs.n_features
         n_added = 2 + d + self._world.levels.shape[1] + 2 * self._world.codes.shape[1]
-        n_stats = n_added + (2 * d if self.table.extremes else 0)
+        n_stats = n_added + 2 * self.table.extreme_column.size
         lists = np.zeros((kernels.N_LISTS, n), dtype=np.int64)
         stats, phi = np.zeros((n + kernels.N_SPARE_STATS, n_stats)), np.zeros((n + kernels.N_SPARE_PHI, self.n_weights))
-        return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((3, 4)))
+        return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((2, 4)))
 
 
 def _dense_codes(codes: IntArray) -> IntArray:

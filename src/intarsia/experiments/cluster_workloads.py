@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intarsia._kernels.linkage import order_by_linkage
 from intarsia._validation import FloatArray, IntArray
 from intarsia.clusters import ClusterModel, ClusterWorld, dense_pair_features, pair_features
 from intarsia.clusters.pair_features import PairFeatures
@@ -114,8 +115,9 @@ def _pairs_inside(group: IntArray) -> IntArray:
 def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20) -> tuple[ClusterWorld, FloatArray]:
     """A world at its true entities, with weights under which a walk stays near them.
 
-    Pairs have `n_features` noisy readings of the log odds; the model has their sums, and means, minima, maxima, levels
-    and sizes of clusters. Splits and merges are uniform.
+    Records are numbered as `EntityClusterer` numbers them, likely entities together. Pairs have `n_features` noisy
+    readings of the log odds; the model has their sums, and means, minima, maxima, levels and sizes of clusters. Splits
+    and merges are uniform.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20)
     >>> len(weights), world.performance()               # 20 sums, absent, 4 x 3 aggregates, 2 levels, 2 sizes
     (37, 1.0)
     """
-    edges = scored_edges(n_records, seed=701, edges_per_record=8)
+    edges = _likely_together(scored_edges(n_records, seed=701, edges_per_record=8))
     rng = np.random.default_rng(702)
     model = ClusterModel(
         mean=_FEW, minimum=_FEW, maximum=_FEW, exists={_FEW[0]: 0.0}, for_all={_FEW[0]: 0.0}, sizes=(1, 2)
@@ -145,6 +147,13 @@ def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20)
 
 
 _FEW = ["f0", "f1", "f2", "f3"]
+
+
+def _likely_together(edges: ScoredEdges) -> ScoredEdges:
+    order = order_by_linkage(np.argsort(-edges.log_odds, kind="stable"), edges.pairs, edges.n_records)
+    number = np.empty(edges.n_records, dtype=np.int64)
+    number[order] = np.arange(edges.n_records)
+    return ScoredEdges(edges.truth[order], np.sort(number[edges.pairs], axis=1), edges.log_odds)
 
 
 def _readings(edges: ScoredEdges, dense: bool, n_features: int, rng: np.random.Generator) -> PairFeatures:
