@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from intarsia.cli import main
-from intarsia.cli.cluster_files import read_table_file, write_table_file
+from intarsia.cli.cluster_files import _database, read_table_file, write_table_file
 from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.datasets import make_customers
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -186,3 +186,7 @@ def test_vectors_in_parquet(tmp_path):
     records = read_table_file(tmp_path / "v.parquet")
     model = EntityClusterer({"vector": "embedding"}).fit(records, [k % 10 for k in range(40)])
     assert model.score(records, [k % 10 for k in range(40)]) > 0.9
+
+
+def test_no_bar_is_drawn_on_stdout():
+    assert _database().execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]

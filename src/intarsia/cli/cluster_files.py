@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia._atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
+
+if TYPE_CHECKING:
+    import duckdb
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 _PARQUET = (".parquet", ".pq")
@@ -30,7 +33,7 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
         if not path.is_file():
             raise InvalidInputError(f"{path}: there is no such file.")
         try:
-            found = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [str(path)])
+            found = _database().execute("SELECT * FROM read_parquet(?)", [str(path)])
             names = [column[0] for column in found.description or []]
             rows = found.fetchall()
         except duckdb.Error as error:
@@ -56,10 +59,9 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
         return
-    import duckdb
     import numpy as np
 
-    connection = duckdb.connect()
+    connection = _database()
     typed = _kind(source) in _PARQUET
     made = {}
     for name in [added] if typed else columns:
@@ -71,6 +73,16 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
         connection.execute(
             f"COPY ({query}) TO '{str(beside).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)", [str(source)] * typed
         )
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    """A database in memory."""
+    import duckdb
+
+    connection = duckdb.connect()
+    # Where nobody's file is the main program, DuckDB would draw a bar on stdout for long reads.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def _kind(path: Path) -> str:
