@@ -1,9 +1,10 @@
 import os
+import sys
 
 import pytest
 
 from intarsia.exceptions import IntarsiaError
-from intarsia.experiments.measurement import fastest_in_turns, in_fresh_process, one_processor
+from intarsia.experiments.measurement import PEAK_BYTES, fastest_in_turns, in_fresh_process, one_processor
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
@@ -23,6 +24,12 @@ def test_programs_take_turns():
 
     assert fastest_in_turns({"a": timer("a"), "b": timer("b")}, repeats=2) == {"a": 3.0, "b": 4.0}
     assert calls == ["a", "b"] * 3  # a warm-up each, then in turns
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the maximum may be handed on")
+def test_a_fresh_process_is_not_charged_with_the_memory_of_this_one():
+    held = b"x" * 400_000_000
+    assert 0 < in_fresh_process(f"import json; print(json.dumps({PEAK_BYTES}))") < len(held)
 
 
 def test_a_process_that_fails_says_why():

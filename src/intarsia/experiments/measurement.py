@@ -28,8 +28,8 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
 
-# Python for a fresh process that imports `resource` and `sys`: its largest memory so far.
-PEAK_BYTES = "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)"
+# Python for a fresh process: its largest memory so far.
+PEAK_BYTES = "__import__('intarsia.experiments.measurement', fromlist=['measurement']).peak_bytes()"
 
 
 _STATUS, _CLEAR = "/proc/self/status", "/proc/self/clear_refs"
@@ -67,6 +67,19 @@ def peak_since() -> int:
 def _status(key: str) -> int:
     with open(_STATUS, encoding="ascii") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(key))
+
+
+def peak_bytes() -> int:
+    """Largest memory of this process so far, in bytes.
+
+    Linux hands the maximum that `getrusage` tells on from the process which started this one: a fresh process would
+    be charged with what a large one held before it. The system's own account of this process is not.
+    """
+    if os.access(_STATUS, os.R_OK):
+        return _status("VmHWM")
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @contextmanager
