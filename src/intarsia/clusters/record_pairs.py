@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -76,7 +78,7 @@ class RecordPairs:
         array([1])
         """
         names = [given.item() if hasattr(given, "item") else given for given in ids]
-        rows = np.array([self._row_of.get(name, -1) for name in names], dtype=np.int64)
+        rows = np.fromiter(map(self._row_of.get, names, repeat(-1)), np.int64, len(names))
         unknown = np.flatnonzero(rows < 0)
         if unknown.size:
             k = int(unknown[0])
@@ -275,6 +277,10 @@ def _score_columns(table: Table, ends: tuple[str, str]) -> list[str]:
 
 
 def _numbers(values: list[Any], where: str) -> FloatArray:
+    with suppress(TypeError, ValueError):  # all at once where nothing is amiss, else one by one to name the first
+        found = np.fromiter(map(float, values), np.float64, len(values))
+        if np.isfinite(found).all():
+            return found
     found = np.empty(len(values))
     for row, value in enumerate(values):
         try:

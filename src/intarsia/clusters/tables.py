@@ -100,9 +100,9 @@ def _frame_columns(records: Any, where: str) -> dict[str, list[Any]]:
 
 def _column(values: Iterable[Any]) -> list[Any]:
     """Values with None for what stands for nothing; numbers of an array, as millions of edges come, all at once."""
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biu":
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf":
         plain: list[Any] = values.tolist()
-        return plain
+        return plain if values.dtype.kind != "f" or not np.isnan(values).any() else list(map(_present, plain))
     return [_present(value) for value in values]
 
 
