@@ -16,7 +16,7 @@ from intarsia.gradients.stack_memory import new_stack
 
 # Up to this many bytes all states are kept: sweeping twice makes a gradient slower by up to two fifths. With less, the
 # way back through 40 sweeps of a picture of 200 x 300 with 8 labels takes more than three times the way forward.
-KEPT_BYTES = 256_000_000
+KEPT_BYTES = 400_000_000
 
 
 class SegmentedStack:
