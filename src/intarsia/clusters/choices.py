@@ -24,6 +24,16 @@ class ProposalWeights:
         Weights of a cluster's disparity, and of the affinity of two clusters.
     beta : float
         Share of splits.
+
+    Examples
+    --------
+    One cluster can be split, two pairs of clusters merged. A fifth of the moves are splits; of the merges the second,
+    whose feature is 1, is three times as likely as the first.
+
+    >>> choices = Choices(np.array([0]), np.array([[0, 1], [0, 2]]), np.array([[2.0]]), np.array([[0.0], [1.0]]))
+    >>> weights = ProposalWeights(split=np.zeros(1), merge=np.log([3.0]), beta=0.2)
+    >>> [np.exp(part).round(6).tolist() for part in choices.log_probabilities(weights)]
+    [[0.2], [0.2, 0.6]]
     """
 
     split: FloatArray
@@ -46,6 +56,15 @@ class Choices:
         Pairs of clusters with a listed pair of records between them, the smaller number first.
     split_features, merge_features : float arrays
         Their features.
+
+    Examples
+    --------
+    Single records cannot be split, and the last one is listed with nobody:
+
+    >>> from intarsia.clusters import ClusterWorld, pair_features
+    >>> found = choices_of(ClusterWorld(pair_features(3, [[0, 1]], [2.0])))
+    >>> found.splits.tolist(), found.merges.tolist(), found.share_of_splits(0.5)
+    ([], [[0, 1]], 0.0)
     """
 
     splits: IntArray

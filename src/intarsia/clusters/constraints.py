@@ -30,6 +30,20 @@ class Constraints:
         Records that may not be with record i.
     source : int array
         Source of each record, -1 for none; empty without sources. No cluster has two records of one source.
+
+    Examples
+    --------
+    Records 0 and 2 make one group; 1 may be with neither of them:
+
+    >>> links = link_constraints(4, must_link=[[0, 2]], cannot_link=[[0, 1]])
+    >>> links.atom.tolist(), links.atom_idx[links.atom_ptr[0] : links.atom_ptr[1]].tolist()
+    ([0, 1, 0, 2], [0, 2])
+    >>> links.check(np.array([0, 1, 0, 1]), "here")
+    >>> links.check(np.array([0, 0, 0, 1]), "here")
+    Traceback (most recent call last):
+        ...
+    intarsia.exceptions.InvalidInputError: here: records 0 and 1 are together but must not be. Part them, or drop the \
+cannot-link.
     """
 
     n_records: int

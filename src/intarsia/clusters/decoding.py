@@ -37,6 +37,16 @@ class Clustering(ShownResult):
         Time taken.
     scores : float array
         Score of the best clustering of each chain.
+
+    Examples
+    --------
+    Of the two pairs one is alike, by 2 x 3, and the other is not, by 1 x 3:
+
+    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -1.0]), ClusterModel(absent=False))
+    >>> found = decode(world, [3.0], "agglomeration")
+    >>> found.labels.tolist(), found.score, found.n_accepted
+    ([0, 0, 1], 6.0, 1)
     """
 
     labels: IntArray
@@ -48,7 +58,22 @@ class Clustering(ShownResult):
 
 
 class Decoder(BaseEstimator):  # type: ignore[misc]
-    """Base of the decoders: settings objects (scikit-learn conventions) that search a world for the best clustering."""
+    """Base of the decoders: settings objects (scikit-learn conventions) that search a world for the best clustering.
+
+    Examples
+    --------
+    One that puts everything together, whatever the weights:
+
+    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> class Together(Decoder):
+    ...     def run(self, world, weights, rng):
+    ...         world.reset([0] * world.n_sites)
+    ...         return 1, 1
+    >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -1.0]), ClusterModel(absent=False))
+    >>> found = decode(world, [1.0], Together())
+    >>> found.labels.tolist(), found.score
+    ([0, 0, 0], 1.0)
+    """
 
     name: ClassVar[str]
     """Name in the registry."""

@@ -30,6 +30,15 @@ class PairFeatures:
         Names of the features.
     ptr, idx, row : int arrays
         For record i, `idx[ptr[i]:ptr[i + 1]]` are its partners, ascending, and `row[...]` the rows of those pairs.
+
+    Examples
+    --------
+    >>> features = pair_features(3, [[0, 2], [0, 1]], [[1.0, 0.5], [0.0, 2.0]], names=["name", "age"])
+    >>> partners = slice(features.ptr[0], features.ptr[1])
+    >>> features.idx[partners].tolist(), features.values[features.row[partners]].tolist()
+    ([1, 2], [[0.0, 2.0], [1.0, 0.5]])
+    >>> features.n_features, features.complete                  # the pair of 1 and 2 is absent
+    (2, False)
     """
 
     n_records: int

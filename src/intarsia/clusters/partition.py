@@ -25,6 +25,16 @@ class Move:
         Cluster they go to, as `Partition.cluster_of` numbers it; -1 for a new one.
     log_ratio : float
         Logarithm of the probability of proposing the way back over that of proposing this.
+
+    Examples
+    --------
+    >>> partition = Partition([0, 0, 1])
+    >>> partition.apply(Move(np.array([1]), target=partition.cluster_of(2)))
+    >>> partition.labels.tolist()
+    [0, 1, 1]
+    >>> partition.apply(Move(np.array([2])))                    # to a cluster of its own
+    >>> partition.labels.tolist()
+    [0, 1, 2]
     """
 
     records: IntArray
