@@ -34,6 +34,15 @@ class DenoisingImages:
         Number of the photograph in the Berkeley set.
     train, test : int arrays
         Positions in `binary`.
+
+    Examples
+    --------
+    A dark and a bright picture, of which the bright one is for testing:
+
+    >>> dark, bright = np.zeros((2, 3), dtype=np.int8), np.ones((2, 3), dtype=np.int8)
+    >>> images = DenoisingImages([dark, bright], np.array([12, 34]), train=np.array([0]), test=np.array([1]))
+    >>> [(int(images.image_id[i]), int(images.binary[i].sum())) for i in images.test]
+    [(34, 6)]
     """
 
     binary: list[NDArray[np.int8]]

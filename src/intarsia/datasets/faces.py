@@ -25,6 +25,12 @@ class FaceImages:
         Grey values.
     subject : (n_images,) int array
         Number of the person.
+
+    Examples
+    --------
+    >>> faces = FaceImages([np.full((64, 64), grey, dtype=np.uint8) for grey in (10, 20, 90)], np.array([0, 0, 1]))
+    >>> [int(faces.images[i][0, 0]) for i in np.flatnonzero(faces.subject == 0)]       # pictures of the first person
+    [10, 20]
     """
 
     images: list[NDArray[np.uint8]]

@@ -56,6 +56,16 @@ class HorseImages:
         As in the published set.
     train, test : int arrays
         Positions in the lists, rising.
+
+    Examples
+    --------
+    Two pictures of two pixels; on the one for training the horse is to the right:
+
+    >>> mask = [np.array([[0, 1]], dtype=np.int8), np.array([[1, 0]], dtype=np.int8)]
+    >>> rgb = [np.zeros((1, 2, 3), dtype=np.uint8)] * 2
+    >>> horses = HorseImages(rgb, mask, ["a", "b"], train=np.array([0]), test=np.array([1]))
+    >>> [(horses.names[i], horses.mask[i].tolist()) for i in horses.train]
+    [('a', [[0, 1]])]
     """
 
     rgb: list[NDArray[np.uint8]]

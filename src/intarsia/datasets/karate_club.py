@@ -23,6 +23,15 @@ class KarateClub:
         Friends, each pair once, the smaller number first.
     faction : (34,) int array
         0 for the instructor's half (member 0), 1 for the president's (member 33).
+
+    Examples
+    --------
+    The two who lead have most friends, but are not friends themselves:
+
+    >>> club = load_karate_club()
+    >>> friends = np.bincount(club.edges.ravel())
+    >>> friends[[0, 33]].tolist(), [0, 33] in club.edges.tolist(), club.faction[[0, 33]].tolist()
+    ([16, 17], False, [0, 1])
     """
 
     edges: IntArray

@@ -34,6 +34,16 @@ class LetterWords:
         0 for a to 25 for z.
     fold : (n_words,) int array
         0 to 9, as published.
+
+    Examples
+    --------
+    >>> letters = [np.array([2, 0, 1], dtype=np.int8), np.array([0], dtype=np.int8)]
+    >>> pixels = [np.zeros((3, 128), dtype=np.int8), np.zeros((1, 128), dtype=np.int8)]
+    >>> words = LetterWords(pixels, letters, fold=np.array([0, 9]))
+    >>> ["".join(chr(ord("a") + k) for k in one) for one in words.letters]
+    ['cab', 'a']
+    >>> words.pixels[0][0].reshape(16, 8).shape
+    (16, 8)
     """
 
     pixels: list[NDArray[np.int8]]

@@ -33,6 +33,12 @@ class TrustNetwork:
         Whether that is trust.
     n_users : int
         Number of users.
+
+    Examples
+    --------
+    >>> network = TrustNetwork(np.array([[0, 1], [1, 0], [2, 1]]), np.array([True, True, False]), n_users=3)
+    >>> network.pairs[~network.trust].tolist()                  # 2 distrusts 1
+    [[2, 1]]
     """
 
     pairs: IntArray
@@ -56,6 +62,16 @@ class LinkedDocuments:
         Names of the topics.
     ids : list of str
         What the publisher calls the papers.
+
+    Examples
+    --------
+    Of two citations one stays within its topic:
+
+    >>> words = csr_array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> links, topic = np.array([[0, 1], [1, 2]]), np.array([0, 0, 1])
+    >>> papers = LinkedDocuments(words, links, topic, ["Theory", "Genetics"], ["a", "b", "c"])
+    >>> (papers.topic[papers.links[:, 0]] == papers.topic[papers.links[:, 1]]).tolist()
+    [True, False]
     """
 
     words: csr_array
@@ -77,6 +93,23 @@ class AcquaintancesProgram:
         For each predicate what is known, what is asked, and the answers; targets have value NaN.
     model_file : Path
         The program as it was published; the paths in it are those of its own collection.
+
+    Examples
+    --------
+    Two people of whom one likes chess a little less, and the question whether the first knows the second:
+
+    >>> pair = ("ann", "bob")
+    >>> program = AcquaintancesProgram(
+    ...     rules=["1: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B)"],
+    ...     observations={"Likes": [(("ann", "chess"), 1.0), (("bob", "chess"), 0.8)]},
+    ...     targets={"Knows": [(pair, float("nan"))]},
+    ...     truth={"Knows": [(pair, 1.0)]},
+    ...     model_file=Path("model.json"),
+    ... )
+    >>> [names for names, value in program.observations["Likes"] if value < 1.0]
+    [('bob', 'chess')]
+    >>> dict(program.truth["Knows"])[program.targets["Knows"][0][0]]
+    1.0
     """
 
     rules: list[str]

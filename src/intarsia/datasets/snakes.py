@@ -34,6 +34,15 @@ class SnakeImages:
         Colours; a cell's colour tells where the next one is.
     train_label, test_label : lists of (height, width) int8 arrays
         0 for the ground, 1 to 10 along the snake.
+
+    Examples
+    --------
+    A snake of two cells on a ground of one, for training only:
+
+    >>> label = np.array([[0, 1, 2]], dtype=np.int8)
+    >>> snakes = SnakeImages([np.zeros((1, 3, 3), dtype=np.uint8)], [label], [], [])
+    >>> [int((one > 0).sum()) for one in snakes.train_label], len(snakes.test_rgb)
+    ([2], 0)
     """
 
     train_rgb: list[NDArray[np.uint8]]

@@ -33,6 +33,16 @@ class WeeklyAbundance:
         Kilometres east and north of the projection's origin, at the middle of each cell.
     shape : (int, int)
         Rows and columns of the map.
+
+    Examples
+    --------
+    Two cells in the corners of a map of two rows and two columns, in one week:
+
+    >>> cells = np.array([[0, 0], [1, 1]])
+    >>> birds = WeeklyAbundance(np.array([[3.0, 1.0]]), cells, positions=np.zeros((2, 2)), shape=(2, 2))
+    >>> birds.on_map(birds.abundance[0])
+    array([[ 3., nan],
+           [nan,  1.]])
     """
 
     abundance: FloatArray
