@@ -31,6 +31,12 @@ class Check:
         The numbers.
     arrays : dict of arrays
         What pictures are drawn from.
+
+    Examples
+    --------
+    >>> check = Check("margin", BAD, "no weights separate the examples", {"gamma": 0.0})
+    >>> check.verdict, check.values["gamma"]
+    ('bad', 0.0)
     """
 
     name: str
@@ -78,6 +84,18 @@ class Diagnosis(ShownResult):
         All probes.
     learner, inference : str
         The pair.
+
+    Examples
+    --------
+    >>> found = Diagnosis(
+    ...     "fails", ["no weights are right."], [Check("margin", BAD, "gamma is 0")], "structured_svm", "lp_relaxation"
+    ... )
+    >>> print(found)
+    structured_svm with lp_relaxation: fails.
+      no weights are right.
+      [bad] margin: gamma is 0
+    >>> found.check("margin").text, found.check("path")
+    ('gamma is 0', None)
     """
 
     verdict: str

@@ -19,6 +19,12 @@ class Pair:
         Names, and "no loops" or "loops".
     judgement : Judgement
         Level, reason and reference.
+
+    Examples
+    --------
+    >>> pair = compatibility("structured_perceptron", "tree")[1]
+    >>> pair.model, pair.judgement.level, pair.judgement.reason
+    ('loops', 'refused', 'it takes only graphs without loops')
     """
 
     learner: str

@@ -47,6 +47,19 @@ class Certificate:
         Their statistics.
     residual : float
         Length of what the differences add up to.
+
+    Examples
+    --------
+    One input with two labels: the two differences of features are opposite, and half of each adds up to 0.
+
+    >>> from intarsia.diagnostics import separable
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.learning import example
+    >>> from intarsia.models import LinearScores
+    >>> scores = LinearScores(chain_graph(1, 2), [[1.0]])
+    >>> proof = separable([example(scores, [0]), example(scores, [1])]).certificate
+    >>> proof.examples.tolist(), proof.multipliers.round(6).tolist(), round(proof.residual, 6)
+    ([0, 1], [0.5, 0.5], 0.0)
     """
 
     examples: IntArray

@@ -33,6 +33,17 @@ class MistakeBound:
         Where the margin and the radius come from.
     weights : float array
         Where the perceptron ended.
+
+    Examples
+    --------
+    One variable with the feature 1 and the label 1: weights (0, 0) are a tie, which label 0 wins. One step mends it.
+
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.learning import example
+    >>> from intarsia.models import LinearScores
+    >>> found = mistake_bound([example(LinearScores(chain_graph(1, 2), [[1.0]]), [1])], inference="brute_force")
+    >>> found.mistakes, round(found.bound, 6), found.weights[:2].tolist()
+    (1, 1.0, [-1.0, 1.0])
     """
 
     mistakes: int

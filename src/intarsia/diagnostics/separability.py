@@ -47,6 +47,18 @@ class Separability:
         Size of the last program, and how often it was solved.
     note : str
         Anything else worth knowing.
+
+    Examples
+    --------
+    One variable with the feature 1 and the label 1: the features of truth and wrong answer differ by (-1, 1), which is
+    also the direction of the best weights.
+
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.learning import example
+    >>> from intarsia.models import LinearScores
+    >>> found = separable([example(LinearScores(chain_graph(1, 2), [[1.0]]), [1])])
+    >>> found.separable, round(found.gamma, 4), round(found.radius, 4), round(found.mistake_bound, 4)
+    (True, 1.4142, 1.4142, 1.0)
     """
 
     separable: bool | None
