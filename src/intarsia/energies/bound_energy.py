@@ -188,6 +188,18 @@ class ScalarTerms(BoundEnergy):
         Which strength each term has.
     strengths : float array (n_terms,)
         The strength of each term.
+
+    Examples
+    --------
+    >>> from intarsia.energies import Count, MeasuredEnergy, Squared
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(2, 2)
+    >>> terms = MeasuredEnergy(Count(1), Squared(1.0), psi=3.0).bind(graph).terms
+    >>> terms.measurements.toarray()[:, :4].tolist()            # state 1 of both variables
+    [[0.0, 1.0, 0.0, 1.0]]
+    >>> mu = graph.statistics([1, 1])
+    >>> terms.value(mu), terms.gradient(mu)[:4].tolist()        # 3 x (2 - 1)^2 / 2, and 3 x (2 - 1)
+    (1.5, [0.0, 3.0, 0.0, 3.0])
     """
 
     convex = True

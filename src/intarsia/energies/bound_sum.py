@@ -14,7 +14,19 @@ from intarsia.energies.scalar_functions import stack_functions
 
 
 class BoundSum(BoundEnergy):
-    """Sum of energies on the same graph, their strengths one after the other."""
+    """Sum of energies on the same graph, their strengths one after the other.
+
+    Examples
+    --------
+    >>> from intarsia.energies import Count, Hinge, MeasuredEnergy, Squared
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(3, 2)
+    >>> wishes = MeasuredEnergy(Count(1), Hinge(1.0)), MeasuredEnergy(Count(0), Squared(), psi=2.0)
+    >>> both = BoundSum([wish.bind(graph) for wish in wishes])
+    >>> mu = graph.statistics([1, 1, 0])
+    >>> both.psi.tolist(), both.parts(mu).tolist(), both.value(mu)                   # 2 - 1; half of 1; 1 x 1 + 2 x 0.5
+    ([1.0, 2.0], [1.0, 0.5], 2.0)
+    """
 
     def __init__(self, members: Sequence[BoundEnergy]) -> None:
         self.members = tuple(members)

@@ -158,6 +158,18 @@ class BatchEnergy:
         Where the readings of each sequence begin in a vector.
     counts_labels : bool
         Whether all readings tell how many positions have each label; then `read_counts` and `count_scores` work.
+
+    Examples
+    --------
+    A sequence of one position and one of two; half the square of the number of b less 1:
+
+    >>> from intarsia.energies import Count, MeasuredEnergy, Squared
+    >>> energies = ChainEnergies(MeasuredEnergy(Count("b"), Squared(1.0)), ["a", "b"], 2)
+    >>> both = BatchEnergy(energies, np.array([0, 1, 3]))
+    >>> readings = both.read_counts(np.array([[1.0, 0.0], [0.0, 2.0]]))              # an a; two b
+    >>> values, slopes = both.judge(readings, psi=np.array([[1.0], [4.0]]))
+    >>> readings.tolist(), values.tolist(), slopes.tolist()
+    ([0.0, 2.0], [0.5, 2.0], [-1.0, 1.0])
     """
 
     def __init__(self, energies: ChainEnergies, ptr: IntArray) -> None:

@@ -49,6 +49,20 @@ class GradientResult:
         Sweeps forward.
     residual : float
         What was left of the adjoint when the way back stopped; 0 where the gradient is exact.
+
+    Examples
+    --------
+    One variable without scores has marginals of 1/2: the loss of its label is log 2, the gradient the marginals less
+    the label.
+
+    >>> from intarsia.gradients.truncated import TruncatedGradient
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.losses import UnivariateLogistic, training_labels
+    >>> graph, rule = chain_graph(1, 2), TruncatedGradient(n_iter=1)
+    >>> labels = training_labels(graph, [1])
+    >>> found = rule.value_and_gradient(graph, graph.zeros(), labels, UnivariateLogistic(), "belief_propagation")
+    >>> round(found.value, 4), found.gradient.tolist(), found.mu.tolist()
+    (0.6931, [0.5, -0.5], [0.5, 0.5])
     """
 
     value: float

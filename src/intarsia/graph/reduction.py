@@ -40,6 +40,19 @@ class Reduction:
         Statistics of what is fully decided, in the original layout.
     factor_of : int array
         Factor of `graph` that each original factor went into, -1 if it went into a variable or is decided.
+
+    Examples
+    --------
+    Two variables with a bonus of 5 for being equal; when the second is in state 1, that is a bonus for the first's:
+
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(2, 2)
+    >>> theta = graph.pack(variables=[[0.0, 1.0], [0.0, 2.0]], tables=[5.0 * np.eye(2)])
+    >>> reduction = reduce_graph(graph, {1: 1})
+    >>> reduction.kept.tolist(), reduction.lower(theta).tolist(), reduction.constant(theta)
+    ([0], [0.0, 6.0], 2.0)
+    >>> reduction.raise_labelling(np.array([1])).tolist()
+    [1, 1]
     """
 
     original: FactorGraph

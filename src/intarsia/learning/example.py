@@ -47,6 +47,14 @@ class Example:
         The truth, of the variables in learning form, with their weights.
     weight : float
         How much the example counts, next to the others.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.models import LinearScores
+    >>> one = example(LinearScores(chain_graph(3, 2), [[0.0], [1.0], [2.0]]), [0, -1, 1])
+    >>> one.labels.hidden.tolist(), one.has_labelled_factor     # the one in the middle is in both factors
+    ([False, True, False], False)
     """
 
     scores: ScoreMap

@@ -57,6 +57,15 @@ class Minimum:
         Where the search began; that of the first stage, if there were several, also after a checkpoint.
     history : dict of arrays
         For the start and every iteration: "risk", "gradient_norm", "seconds" and "evaluations" so far.
+
+    Examples
+    --------
+    The parabola (x - 3)^2 from where it is 9:
+
+    >>> from intarsia.learning import LBFGS
+    >>> found = LBFGS().minimize(lambda x: (float((x[0] - 3.0) ** 2), 2.0 * (x - 3.0)), np.zeros(1))
+    >>> found.point.round(4).tolist(), round(found.value, 6), float(found.history["risk"][0]), found.status.name
+    ([3.0], 0.0, 9.0, 'CONVERGED')
     """
 
     point: FloatArray

@@ -16,7 +16,14 @@ from intarsia.losses.labels import TrainingLabels
 
 
 class Loss(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of all losses: settings objects whose class attributes say what they need. Lower is better."""
+    """Base of all losses: settings objects whose class attributes say what they need. Lower is better.
+
+    Examples
+    --------
+    >>> from intarsia.losses import CliqueLogistic, PseudoLikelihood
+    >>> [(one.needs, one.uses_factors) for one in (CliqueLogistic, PseudoLikelihood)]
+    [('marginals', True), ('labels only', False)]
+    """
 
     name: ClassVar[str]
     """Name in the registry."""
