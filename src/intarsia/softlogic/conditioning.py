@@ -27,6 +27,15 @@ class ConditionedMRF:
         What each variable of it was in the model given.
     fixed : float array (n_groups,)
         Features of the terms that are gone.
+
+    Examples
+    --------
+    max(0, z - y) with the weight 3 where y = 1/4: a hinge of z alone, which was variable 0.
+
+    >>> rows = LinearRows([0, 2], [0, 1], [1.0, -1.0], [0.0])
+    >>> known = condition(HingeLossMRF(2, rows, 3.0, 1), [np.nan, 0.25])
+    >>> known.free.tolist(), known.model.terms.values([1.0]), known.model.weight.tolist()
+    ([0], array([0.75]), [3.0])
     """
 
     model: HingeLossMRF

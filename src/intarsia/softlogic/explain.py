@@ -81,7 +81,13 @@ class Explanation(ShownResult):
 
     Examples
     --------
-    See `explain`.
+    A linear rule of weight 2 pulls up by 2 where it is broken, a squared one of weight 3 down by 2 x 3 x 0.25:
+
+    >>> from intarsia.softlogic import Program, ground
+    >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("3: !P(X) ^2").target("P", ["a"])
+    >>> found = explain(ground(program), [0.25], 0)
+    >>> found.atom, found.value, [rule.pull for rule in found.rules]
+    ("P('a')", 0.25, [2.0, -1.5])
     """
 
     atom: str

@@ -51,7 +51,22 @@ class RuleReport:
 
     Examples
     --------
-    See `ground`.
+    Bob's being known is observed, so that one of the two groundings has no variable; the observation breaks the rule.
+
+    >>> program = (
+    ...     Program()
+    ...     .predicate("Friend", 1)
+    ...     .predicate("Known", 1)
+    ...     .rule("Friend(A) -> Known(A) .")
+    ...     .observe("Friend", ["ann", "bob"])
+    ...     .observe("Known", [("bob", 0.0)])
+    ...     .target("Known", ["ann"])
+    ... )
+    >>> report = ground(program).reports[0]
+    >>> report.n_groundings, report.n_constraints, report.n_known, report.n_broken
+    (2, 1, 1, 1)
+    >>> report.notes()
+    ["rule 'Friend(A) -> Known(A) .' is hard but broken by observations alone in 1 groundings."]
     """
 
     rule: str
@@ -101,7 +116,12 @@ class Grounding:
 
     Examples
     --------
-    See `ground`.
+    >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("1: !P(X) ^2").target("P", ["a", "b"])
+    >>> found = ground(program)
+    >>> found.mrf.n_terms, found.mrf.weight.tolist(), found.atoms.name(1)
+    (4, [2.0, 2.0, 1.0, 1.0], "P('b')")
+    >>> [report.n_terms for report in found.reports], found.notes()
+    ([2, 2], [])
     """
 
     mrf: HingeLossMRF

@@ -40,6 +40,16 @@ class LearnedWeights(ShownResult):
         A row for the start and for each update that was kept: "weights" (rows, n_groups), "updates" and
         "admm_iterations" made so far, "seconds"; with `evaluate=True` also "objective" and "score", computed afterwards
         at these weights.
+
+    Examples
+    --------
+    A rule that its label breaks is not wanted: a rule for y = 1, where y is 0, ends with the weight 0.
+
+    >>> from intarsia.softlogic import LinearRows, PairedDual, ProjectedSubgradient
+    >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
+    >>> found = PairedDual(steps=ProjectedSubgradient(average=False)).fit(rule, [0.0])
+    >>> found.weights.tolist(), found.history["weights"][0].tolist(), found.latent.size
+    ([0.0], [1.0], 0)
     """
 
     weights: FloatArray

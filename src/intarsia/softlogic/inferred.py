@@ -35,7 +35,15 @@ class InferredAtoms(ShownResult):
 
     Examples
     --------
-    See `SoftLogic`.
+    3 (1 - x)^2 + x^2 is least at 3/4:
+
+    >>> from intarsia.softlogic import Program, SoftLogic
+    >>> program = Program().predicate("P", 1).rule("3: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
+    >>> found = SoftLogic(program).infer()
+    >>> found, round(found.value("P", "a"), 3)
+    (InferredAtoms(1 atoms of P), 0.75)
+    >>> [(rule.rule, round(rule.pull, 1)) for rule in found.explain("P", "a").rules]
+    [('3: P(X) = 1 ^2', 1.5), ('1: !P(X) ^2', -1.5)]
     """
 
     grounding: Grounding

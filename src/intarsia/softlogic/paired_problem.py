@@ -63,6 +63,18 @@ class PairedProblem:
         Terms that share each weight; 1 where there are none.
     surrogate : float array
         Weights of the surrogate's parts.
+
+    Examples
+    --------
+    The rule for y = 1 has the feature 1 where the label is 0, and 0 where y is free to be 1:
+
+    >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 1)             # max(0, 1 - y)
+    >>> problem = PairedProblem.of(rule, [0.0])
+    >>> problem
+    PairedProblem(1 labelled and 0 latent variables, 1 weights)
+    >>> clamped, free = problem.clamped.fixed, problem.features(problem.free, np.array([0.0]))
+    >>> problem.gradient(np.array([2.0]), clamped, free, ridge=0.5).tolist()               # 0.5 x 2 + 1 - 0
+    [2.0]
     """
 
     free: Side
