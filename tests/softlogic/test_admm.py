@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -350,3 +355,36 @@ def test_warm_starts_that_are_refused():
         other = ConsensusADMM(max_iter=1).solve(random_mrf(21, n=9))
     with pytest.raises(InvalidInputError, match="9 variables and 25 rows, but the model 8 and 25"):
         ConsensusADMM().solve(model, warm_start=other)
+
+
+_WITHOUT_JIT = """
+import json
+from intarsia.softlogic import ConsensusADMM
+from tests.softlogic.random_hinges import random_mrf
+model = random_mrf(11, n=60, n_terms=120, density=0.05)
+solver = ConsensusADMM(step=0.7)
+state = solver.start(model)
+residuals = solver.advance(model, state, 5)
+print(json.dumps([state.consensus.tolist(), residuals, solver.local_values(model, state).tolist()]))
+"""
+
+
+def test_jit_on_and_off_agree():
+    """The kernels as plain Python, where no memory is sent for."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_JIT],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    model = random_mrf(11, n=60, n_terms=120, density=0.05)
+    solver = ConsensusADMM(step=0.7)
+    state = solver.start(model)
+    residuals = solver.advance(model, state, 5)
+    for plain, compiled in zip(
+        json.loads(done.stdout), (state.consensus, residuals, solver.local_values(model, state)), strict=True
+    ):
+        np.testing.assert_allclose(plain, compiled, atol=1e-12)
