@@ -94,6 +94,41 @@ def infer(
     >>> intarsia.infer(graph, theta, "brute_force", task="map").assignment
     array([1, 1, 1, 1])
     """
+    result = infer_quietly(
+        graph, theta, method, task, evidence=evidence, n_samples=n_samples, n_best=n_best, warm_start=warm_start,
+        time_limit=time_limit, random_state=random_state, verbose=verbose, **settings,
+    )  # fmt: skip
+    _warn_if_not_converged(result)
+    return result
+
+
+def infer_quietly(
+    graph: FactorGraph,
+    theta: ArrayLike,
+    method: str | InferenceMethod = "tree_reweighted",
+    task: str = "marginals",
+    *,
+    evidence: Mapping[int | str, int] | None = None,
+    n_samples: int = 0,
+    n_best: int = 0,
+    warm_start: InferenceResult | None = None,
+    time_limit: float | None = None,
+    random_state: int | np.random.Generator | None = None,
+    verbose: bool = False,
+    **settings: Any,
+) -> InferenceResult:
+    """What `infer` gives, without its warning: for those who read the status themselves.
+
+    Catching the warning instead would not do: filters of warnings belong to the process, not to a thread.
+
+    Examples
+    --------
+    >>> from intarsia.graph import from_edges
+    >>> graph = from_edges(2, [[0, 1], [1, 2], [2, 0]])
+    >>> theta = graph.pack(variables=[[0, 1], [0, 0], [0, 0]], tables=[[[1, 0], [0, 1]]] * 3)
+    >>> infer_quietly(graph, theta, "belief_propagation", max_iter=1).status.name
+    'MAX_ITER'
+    """
     clock = Clock(time_limit)
     chosen = resolve_method(method, settings)
     _check_request(chosen, task, n_samples, n_best, time_limit)
@@ -129,9 +164,7 @@ def infer(
     with sweep_progress(type(chosen).__name__, verbose) as report:
         problem.report = report
         answer = _solve(chosen, problem, constant)
-    result = present(answer, chosen, task, reduction, scores, constant, temperature, clock, again)
-    _warn_if_not_converged(result)
-    return result
+    return present(answer, chosen, task, reduction, scores, constant, temperature, clock, again)
 
 
 def _check_constraints(method: InferenceMethod, graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> None:

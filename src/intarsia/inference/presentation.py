@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from intarsia._validation import FloatArray, IntArray, frozen
-from intarsia.exceptions import ConvergenceWarning
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.graph.factor_kinds import is_constraint
 from intarsia.inference.method import Answer, Clock, InferenceMethod
@@ -182,7 +180,7 @@ class Rerun:
 
     def __call__(self, factor: int) -> FloatArray:
         """Joint marginal of one factor of the original graph."""
-        from intarsia.inference.infer import infer
+        from intarsia.inference.infer import infer_quietly
 
         if self._result is None:
             graph, theta = self._with_own_tables()
@@ -190,12 +188,10 @@ class Rerun:
                 {"max_iter": self.n_iter} if self.n_iter and hasattr(self.method, "max_iter") else {}
             )
             start = None if self.warm_start is None else self._start(graph)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                self._result = infer(
-                    graph, theta, self.method, evidence=self.evidence, warm_start=start, random_state=self.rng,
-                    n_samples=self.n_samples, **settings,
-                )  # fmt: skip
+            self._result = infer_quietly(
+                graph, theta, self.method, evidence=self.evidence, warm_start=start, random_state=self.rng,
+                n_samples=self.n_samples, **settings,
+            )  # fmt: skip
         return self._result.factor_marginals(factor)
 
     def _start(self, graph: FactorGraph) -> InferenceResult | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +15,10 @@ from intarsia._validation import FloatArray
 from intarsia.energies import BoundEnergy, Psi
 from intarsia.energies.chain_energies import STRONGEST
 from intarsia.energies.graph_energies import GraphEnergies, Names
-from intarsia.exceptions import ConvergenceWarning, NotSupportedError
+from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
-from intarsia.inference import infer
 from intarsia.inference.bethe_projection import BetheProjection
+from intarsia.inference.infer import infer_quietly
 from intarsia.inference.result import InferenceResult
 from intarsia.models.template_scores import TemplateScores
 
@@ -28,9 +27,7 @@ def project_graph(
     graph: FactorGraph, theta: FloatArray, energy: BoundEnergy, method: BetheProjection
 ) -> InferenceResult:
     """Marginals of one graph under an energy; that the search was cut short is no news to those who ask."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return infer(graph, theta, clone(method).set_params(energy=energy))
+    return infer_quietly(graph, theta, clone(method).set_params(energy=energy))
 
 
 def names_of(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Names:

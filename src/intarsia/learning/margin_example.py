@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray, IntArray
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.inference import InferenceMethod, InferenceResult, infer
+from intarsia.exceptions import InvalidInputError
+from intarsia.inference import InferenceMethod, InferenceResult
+from intarsia.inference.infer import infer_quietly
 from intarsia.learning.example import Example
 from intarsia.learning.learner import whole_answer
 
@@ -126,9 +126,8 @@ class MarginExample:
         return self.given.scores.pull_back(difference)
 
     def _infer(self, theta: FloatArray, method: InferenceMethod) -> InferenceResult:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # learners count them
-            return whole_answer(infer(self.given.scores.graph, theta, method, task="map"))
+        # Learners count runs that did not converge.
+        return whole_answer(infer_quietly(self.given.scores.graph, theta, method, task="map"))
 
     def _statistics(self, result: InferenceResult, which: str) -> FloatArray:
         if result.mu is None:

@@ -1,0 +1,25 @@
+"""The two front doors: `infer`, which warns, and the quiet one for callers who read the status."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from tests.zoo import ZOO
+
+import intarsia
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.inference.infer import infer_quietly
+
+
+def test_the_quiet_one_gives_the_same_without_a_warning():
+    graph, theta = ZOO["grid"]()
+    with pytest.warns(ConvergenceWarning, match=r"max_iter \(now 2\) or damping") as told:
+        loud = intarsia.infer(graph, theta, "tree_reweighted", max_iter=2)
+    assert [one.filename for one in told] == [__file__]  # where the user's call is
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = infer_quietly(graph, theta, "tree_reweighted", max_iter=2)
+    assert quiet.status is loud.status
+    np.testing.assert_array_equal(quiet.mu, loud.mu)
