@@ -29,6 +29,7 @@ from intarsia.energies import (
     segment_preferences,
 )
 from intarsia.exceptions import ConvergenceWarning, FileFormatError, IntarsiaError, InvalidInputError, NotSupportedError
+from intarsia.learning import surrogate_risk
 
 QUICK = DoublyStochastic(max_epochs=6, optimizer=Adam(step=0.1, batch_size=10))
 
@@ -202,6 +203,20 @@ def test_results_do_not_depend_on_workers(data, fitted, n_jobs):
     np.testing.assert_array_equal(
         np.concatenate(crf.predict_marginals(many)), np.concatenate(fitted.predict_marginals(many))
     )
+
+
+@pytest.mark.parametrize("fix_theta", [False, True])
+def test_weights_do_not_depend_on_workers(data, fix_theta, monkeypatch):
+    monkeypatch.setattr(surrogate_risk, "TILTED_CHUNK", 100)  # so that there are several chunks
+    (X, y), _ = data
+    learner = DoubleLoop(max_rounds=2)
+    alone, two = (
+        ChainCRF(energies=[exactly_one_b()], energy_learner=learner, n_jobs=n).fit(X, y, fix_theta=fix_theta)
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(two.weights_, alone.weights_)
+    np.testing.assert_array_equal(two.energies_.weights, alone.energies_.weights)
+    assert (alone.energies_.weights != 0.5).all()
 
 
 def test_saved_and_loaded(data, tmp_path):

@@ -14,6 +14,7 @@ from tests.softlogic.test_admm_apart import side_by_side
 
 import intarsia
 from intarsia.datasets import make_customers
+from intarsia.energies import Count, MeasuredEnergy, Squared
 from intarsia.learning import worker_threads
 from intarsia.softlogic import admm_run
 
@@ -125,6 +126,23 @@ def test_chain_crf(cluster):
         np.testing.assert_array_equal(theirs, mine)
     for mine, theirs in zip(here.sample(X[:3], 2, random_state=1), draws, strict=True):
         np.testing.assert_array_equal(theirs, mine)
+
+
+def test_strengths_of_energies(cluster):
+    rng = np.random.default_rng(2)
+    X = [(rng.normal(size=(4, 2)), [[0, 1], [1, 2]]) for _ in range(4)]
+    y = [rng.permutation(["one", "none", "none", "none"]) for _ in X]
+    settings = {
+        "inference": "tree",
+        "learner": intarsia.RiskMinimizer(loss="likelihood", ridge=0.1),
+        "energies": MeasuredEnergy(Count("one"), Squared(1.0), psi=0.3),
+        "energy_learner": intarsia.DoubleLoop(max_rounds=2, steps=2),
+    }
+    here = intarsia.GraphCRF(**settings).fit(X, y)
+    with parallel_config("dask"):
+        there = intarsia.GraphCRF(**settings).fit(X, y)
+    same(there.weights_, here.weights_)
+    same(there.energies_.weights, here.energies_.weights)
 
 
 def test_entity_clusterer(cluster):

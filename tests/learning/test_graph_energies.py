@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.learning.test_worker_threads import Travels
 from tests.oracles.enumeration import enumerate_model
 from tests.oracles.finite_differences import central_differences, relative_error
 from tests.oracles.global_energy import solve_smooth
@@ -23,6 +24,7 @@ from intarsia.energies import (
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning import Factors, GraphCRF, GraphInstance, RiskMinimizer
 from intarsia.learning.double_loop import DoubleLoop
+from intarsia.learning.doubly_stochastic import DoublyStochastic
 from intarsia.learning.graph_energies import names_of, psi_features
 from intarsia.learning.graph_surrogate_risk import GraphSurrogateRisk
 
@@ -120,6 +122,29 @@ def test_the_risk_is_that_of_enumerated_tilted_models():
     assert half.mass == risk.examples[0].mass + risk.examples[2].mass
 
 
+def test_graphs_are_worked_by_threads_or_elsewhere_with_the_same_result(monkeypatch):
+    X, y = graphs(CYCLE, n=3)
+    crf = GraphCRF(**settings())
+    risk = made_risk(crf, X, y, ENERGIES, JunctionTree(), "linear")
+    point = risk.start(crf.weights_)
+    moved = point + 0.1
+    expected = [risk(moved), risk.with_slopes(point)(moved), risk.subset([2, 0])(moved)]
+    assert abs(expected[0][0] - expected[1][0]) > 1e-6
+
+    def check():
+        again = made_risk(crf, X, y, ENERGIES, JunctionTree(), "linear")
+        again.n_jobs = 2
+        found = [again(moved), again.with_slopes(point)(moved), again.subset([2, 0])(moved)]
+        for (value, gradient), (told, slope) in zip(found, expected, strict=True):
+            assert value == told
+            np.testing.assert_array_equal(gradient, slope)
+
+    check()
+    travels = Travels(monkeypatch)
+    check()
+    assert len(travels.bytes) >= 4
+
+
 def leaders(n, seed):
     """Five people, one of whom leads; only two of them are joined, and single features say little."""
     rng = np.random.default_rng(seed)
@@ -177,6 +202,32 @@ def test_weights_and_strengths_together():
         .predict(X)
     )
     assert {label for labels in best for label in labels} <= {"leader", "member"}
+
+
+@pytest.mark.parametrize(
+    "learner", [DoubleLoop(max_rounds=2), DoublyStochastic(max_epochs=2)], ids=lambda one: one.name
+)
+def test_weights_do_not_depend_on_the_number_of_threads(learner):
+    """Inference is cut short, which is told by a warning to those who ask for it: here nobody does, on any thread."""
+    X, y = leaders(12, 3)
+    one = MeasuredEnergy(Count("leader"), Squared(1.0), psi=2.0)
+    alone, two = (
+        GraphCRF(
+            inference="tree", learner=EXACT, energies=[one], energy_learner=learner, n_jobs=n,
+            projection=BetheMirrorDescent(max_iter=2, tol=1e-12),
+        ).fit(X, y)
+        for n in (1, 2)
+    )  # fmt: skip
+    np.testing.assert_array_equal(two.weights_, alone.weights_)
+    np.testing.assert_array_equal(two.energies_.weights, alone.energies_.weights)
+    assert (alone.energies_.weights != 2.0).all()
+
+
+def test_workers_are_checked_where_only_strengths_are_learned():
+    X, y = leaders(4, 3)
+    crf = GraphCRF(inference="tree", learner=EXACT, energies=[MeasuredEnergy(Count("leader"), Squared(1.0))]).fit(X, y)
+    with pytest.raises(InvalidInputError, match=r"^GraphCRF.fit: n_jobs is 0, which is no worker at all"):
+        crf.set_params(n_jobs=0).fit(X, y, fix_theta=True)
 
 
 def test_a_saved_model_predicts_the_same(tmp_path):

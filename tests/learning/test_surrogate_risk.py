@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.learning.test_worker_threads import Travels
 
 from intarsia.energies import (
     ChainEnergies,
@@ -23,6 +24,7 @@ from intarsia.inference.bethe_chains import project_chains
 from intarsia.inference.bethe_mirror_descent import BetheMirrorDescent
 from intarsia.inference.bethe_rda import BetheRDA
 from intarsia.inference.chains import chain_marginals, path_log_probabilities
+from intarsia.learning import surrogate_risk
 from intarsia.learning.chain_data import ChainExamples, ChainScores, ChainTruth, make_data
 from intarsia.learning.surrogate_risk import SurrogateRisk
 from intarsia.learning.tag_schemes import find_constraints
@@ -158,6 +160,38 @@ def test_at_its_own_point_it_is_the_likelihood_of_the_model_that_predicts():
         tilted = project_chains(risk._batch(np.empty(0), 0, 5), risk.energies, psi, risk.method).batch
         likelihood = examples.truth.weight @ path_log_probabilities(tilted, examples.truth.states)
         assert risk(point)[0] == pytest.approx(-likelihood / examples.mass, abs=1e-12)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_parts_are_worked_by_threads_or_elsewhere_with_the_same_result(fixed, monkeypatch):
+    settings = {"kind": "transitions", "psi": LinearPsi(), "fixed": fixed, "hidden": True, "edges": True}
+    whole, point = make_risk(**settings)
+    assert len(whole.parts()) == 1
+    monkeypatch.setattr(surrogate_risk, "TILTED_CHUNK", 4)
+    monkeypatch.setattr(surrogate_risk, "MOST_GROUPS", 2)
+    cut = make_risk(**settings)[0]
+    assert [len(part) for part in cut.parts()] == [2, 1]
+    for risk in (cut, cut.with_slopes(point)):
+        value, gradient = risk(point)
+        assert value == pytest.approx(whole(point)[0], abs=1e-12)
+        np.testing.assert_allclose(gradient, whole(point)[1], atol=1e-12)
+    moved = point + 0.1  # where slopes that are kept differ from those that would be found
+    expected = [cut(moved), cut.with_slopes(point)(moved), cut.subset([0, 2, 4])(moved)]
+    assert abs(expected[0][0] - expected[1][0]) > 1e-6
+
+    def check():
+        again = make_risk(**settings)[0]
+        again.n_jobs = 2
+        for found, (value, gradient) in zip(
+            (again(moved), again.with_slopes(point)(moved), again.subset([0, 2, 4])(moved)), expected, strict=True
+        ):
+            assert found[0] == value
+            np.testing.assert_array_equal(found[1], gradient)
+
+    check()
+    travels = Travels(monkeypatch)
+    check()
+    assert len(travels.bytes) == 4  # slopes are found by one call for each part, sums by three
 
 
 def test_points_beyond_all_reason_are_infinitely_bad():

@@ -242,8 +242,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         fitted, history = None, dict[str, FloatArray]()
         if parts is not None and energies is not None:
             before = self.energies_ if self.warm_start and known is not None else None
-            l2 = float(learner.get_params(deep=False).get("l2", 0.0))
-            first, fitted, history = fit_energies(self, parts, energies, told, first, l2, bool(fix_theta), before)
+            settings = learner.get_params(deep=False)
+            first, fitted, history = fit_energies(self, parts, energies, told, first, settings, bool(fix_theta), before)
         # Nothing is stored before everything has worked.
         self._store(prepared)
         self.weights_, self.energies_, self.energy_history_ = first, fitted, history

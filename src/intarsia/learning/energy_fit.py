@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray
+from intarsia._validation import FloatArray, check_n_jobs
 from intarsia.energies import Psi
 from intarsia.energies.chain_energies import ChainEnergies
 from intarsia.energies.registry import resolve_psi
@@ -66,15 +67,21 @@ def fit_energies(
     energies: ChainEnergies,
     examples: ChainExamples,
     weights: FloatArray,
-    l2: float,
+    settings: Mapping[str, Any],
     fix_theta: bool,
     before: FittedEnergies | None,
 ) -> tuple[FloatArray, FittedEnergies, dict[str, FloatArray]]:
-    """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are."""
+    """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
+
+    `settings` are those of the learner of weights: its penalty and its workers.
+    """
     mass = examples.mass or 1.0
+    n_jobs = settings.get("n_jobs") if crf.n_jobs is None else crf.n_jobs
+    check_n_jobs(n_jobs, "ChainCRF.fit: n_jobs")
     risk = SurrogateRisk(
-        examples, energies, parts.psi, parts.method, fixed=weights if fix_theta else None, ridge=l2 / mass,
-        psi_ridge=float(parts.learner.l2) / mass,
+        examples, energies, parts.psi, parts.method, fixed=weights if fix_theta else None,
+        ridge=float(settings.get("l2", 0.0)) / mass, psi_ridge=float(parts.learner.l2) / mass,
+        n_jobs=n_jobs,
     )  # fmt: skip
     first = risk.start(weights)
     if before is not None and risk.join(weights, before.weights).shape == first.shape:

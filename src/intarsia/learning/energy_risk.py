@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,12 +16,18 @@ from intarsia.energies import Psi
 from intarsia.energies.chain_energies import STRONGEST
 from intarsia.learning.chain_data import LARGEST_WEIGHT
 from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.worker_threads import Parcels, run_by_workers, run_in_threads
+
+R = TypeVar("R")
+E = TypeVar("E", bound="EnergyRisk")
+Ranges = list[tuple[int, int]]
 
 
 class EnergyRisk(SummedObjective):
     """A risk per unit of mass of examples, of weights and of the weights of strengths.
 
-    A point is the weights (unless they are fixed) followed by those of the strengths.
+    A point is the weights (unless they are fixed) followed by those of the strengths. Examples are worked in parts that
+    do not depend on the number of workers, range by range.
 
     Parameters
     ----------
@@ -33,6 +43,8 @@ class EnergyRisk(SummedObjective):
         By which sums are divided.
     ridge, psi_ridge : float
         Penalties on the weights, and on those of all features of psi but the first, relative to the risk.
+    n_jobs : int, optional
+        Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
     """
 
     def __init__(
@@ -45,22 +57,54 @@ class EnergyRisk(SummedObjective):
         mass: float,
         ridge: float,
         psi_ridge: float,
+        n_jobs: int | None = None,
     ) -> None:
         self.psi, self.features, self.own = psi, features, own
         self.n_weights, self.mass = n_weights, mass
         self.ridge, self.psi_ridge = ridge, psi_ridge
+        self.n_jobs = n_jobs
+        self._slopes: list[list[FloatArray]] | None = None  # of each range of each part, where they are kept
 
     @abstractmethod
-    def _evaluate(self, weights: FloatArray, strengths: FloatArray, gradient: FloatArray) -> tuple[float, FloatArray]:
-        """Sum over the examples and its gradient in their strengths; that in the weights is added to `gradient`."""
+    def parts(self) -> list[Ranges]:
+        """Ranges of examples, one after the other, in parts that may be worked side by side."""
+
+    @abstractmethod
+    def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:
+        """Slopes of the preferences, without strengths, under which inference leaves a range of examples."""
+
+    @abstractmethod
+    def add_up(
+        self,
+        weights: FloatArray,
+        strengths: FloatArray,
+        slope: FloatArray | None,
+        first: int,
+        last: int,
+        gradient: FloatArray,
+    ) -> tuple[float, FloatArray]:
+        """Sum over a range of examples, and its gradient in their strengths; that in the weights is added in place.
+
+        Slopes are those given, or those that inference finds.
+        """
 
     @abstractmethod
     def subset(self, indices: ArrayLike) -> EnergyRisk:
         """The risk of some of the examples, over their own mass."""
 
-    @abstractmethod
-    def with_slopes(self, point: FloatArray) -> EnergyRisk:
+    def with_slopes(self: E, point: FloatArray) -> E:
         """The same risk with the slopes of this point kept: an E-step of Algorithm 2."""
+        slopes = self._run(_find_slopes, point)
+        kept = copy.copy(self)  # of the same parts, which stay where they are
+        kept._slopes = slopes
+        return kept
+
+    def uncut(self: E) -> E:
+        """A copy whose parts, and slopes, are still to be found."""
+        made = copy.copy(self)
+        made.__dict__.pop("_parcels", None)
+        made._slopes = None
+        return made
 
     def start(self, weights: FloatArray) -> FloatArray:
         """The point at which strengths are the energies' own."""
@@ -84,8 +128,12 @@ class EnergyRisk(SummedObjective):
         if not np.abs(point).max(initial=0.0) < LARGEST_WEIGHT:
             return np.inf, np.zeros(point.size)
         weights, psi_weights = self.split(point)
-        gradient = np.zeros(point.size)
-        total, by_psi = self._evaluate(weights, self._strengths(psi_weights), gradient)
+        gradient, total, parts = np.zeros(point.size), 0.0, []
+        for value, part_by_psi, part_gradient in self._run(_add_up, point, self._slopes):
+            total += value
+            parts.append(part_by_psi)
+            gradient[: self.n_weights] += part_gradient
+        by_psi = np.concatenate(parts)
         mass = self.mass or 1.0  # a batch may happen to have no labels
         by_weight = self.psi.pull_back(psi_weights, self.features, by_psi / mass)
         by_weight[:, 1:] += 2.0 * self.psi_ridge * psi_weights[:, 1:]
@@ -94,5 +142,54 @@ class EnergyRisk(SummedObjective):
         penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
         return total / mass + penalty, gradient
 
-    def _strengths(self, psi_weights: FloatArray) -> FloatArray:
-        return np.minimum(self.psi.values(psi_weights, self.features), STRONGEST)
+    def strengths(self, psi_weights: FloatArray, first: int, last: int) -> FloatArray:
+        """Strengths (last - first, n_psi) of some of the examples."""
+        return np.minimum(self.psi.values(psi_weights, self.features[first:last]), STRONGEST)
+
+    def _run(self, function: Callable[..., R], point: FloatArray, each: list[Any] | None = None) -> list[R]:
+        calls = self._parcels.calls(function, point, each=each)
+        # A single part, such as a small batch, is not worth sending.
+        return run_by_workers(calls, self.n_jobs) if len(calls) > 1 else run_in_threads(calls, self.n_jobs)
+
+    @cached_property
+    def _parcels(self) -> Parcels:
+        """The examples in parts; while points change, they stay on the workers that have them."""
+        bare = self.uncut()  # which does not hold the parts, so that nothing goes round in circles
+        return Parcels([_Part(bare, ranges) for ranges in self.parts()])
+
+
+class _Part:
+    """Some ranges of the examples; only these travel."""
+
+    def __init__(self, risk: EnergyRisk, ranges: Ranges) -> None:
+        self.risk, self.ranges = risk, ranges
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return (self.ranges[0][0], self.ranges[-1][1]) if self.ranges else (0, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        first, last = self.ends
+        return _Part, (self.risk.subset(np.arange(first, last)), [(a - first, b - first) for a, b in self.ranges])
+
+
+def _find_slopes(part: _Part, point: FloatArray) -> list[FloatArray]:
+    """Slopes of each range."""
+    risk = part.risk
+    weights, psi_weights = risk.split(point)
+    return [risk.find_slope(weights, risk.strengths(psi_weights, a, b), a, b) for a, b in part.ranges]
+
+
+def _add_up(
+    part: _Part, point: FloatArray, slopes: list[FloatArray] | None = None
+) -> tuple[float, FloatArray, FloatArray]:
+    """Sum of a part, and its gradients in the strengths of its examples and in the weights."""
+    risk, (first, last) = part.risk, part.ends
+    weights, psi_weights = risk.split(point)
+    total, by_psi, gradient = 0.0, np.zeros((last - first, risk.own.size)), np.zeros(risk.n_weights)
+    for i, (a, b) in enumerate(part.ranges):
+        slope = None if slopes is None else slopes[i]
+        strengths = risk.strengths(psi_weights, a, b)
+        value, by_psi[a - first : b - first] = risk.add_up(weights, strengths, slope, a, b, gradient)
+        total += value
+    return total, by_psi, gradient

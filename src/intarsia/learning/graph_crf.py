@@ -218,9 +218,9 @@ class GraphCRF(CRF):
             examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight, where)
         else:
             examples = self._held_out(development, self.templates_, truth, f"{where}: development")
-        ridge = float(self._resolve_learner(where).get_params(deep=False).get("ridge", 0.0))
+        settings = self._resolve_learner(where).get_params(deep=False)
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self, parts, energies, examples, truth.classes, self.weights_, ridge, bool(fix_theta), before, where
+            self, parts, energies, examples, truth.classes, self.weights_, settings, bool(fix_theta), before, where
         )
         return self
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray
+from intarsia._validation import FloatArray, check_n_jobs
 from intarsia.energies import Psi
 from intarsia.energies.graph_energies import GraphEnergies
 from intarsia.energies.registry import resolve_psi
@@ -105,12 +105,15 @@ def fit_graph_energies(
     examples: Sequence[Example],
     classes: Mapping[str, NDArray[Any]],
     weights: FloatArray,
-    ridge: float,
+    settings: Mapping[str, Any],
     fix_theta: bool,
     before: FittedGraphEnergies | None,
     where: str,
 ) -> tuple[FloatArray, FittedGraphEnergies, dict[str, FloatArray]]:
-    """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are."""
+    """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
+
+    `settings` are those of the learner of weights: its penalty and its workers.
+    """
     maps: list[Any] = [one.scores for one in examples]
     features = psi_features(parts.psi, maps, where)
     psi_weights = parts.psi.initial_of(energies.psi, features.shape[1])
@@ -118,11 +121,14 @@ def fit_graph_energies(
         psi_weights = before.weights
     history: dict[str, FloatArray] = {}
     if parts.learner is not None:
+        check_n_jobs(settings.get("n_jobs"), f"{where}: n_jobs")
         bound = [energies.bound(scores.graph, names_of(scores, classes)) for scores in maps]
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
-            fixed=weights if fix_theta else None, ridge=0.5 * ridge,  # learners count half the square
+            fixed=weights if fix_theta else None,
+            ridge=0.5 * float(settings.get("ridge", 0.0)),  # learners count half the square
             psi_ridge=float(parts.learner.l2) / (sum(one.mass for one in examples) or 1.0),
+            n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
         first = risk.join(weights, psi_weights)
         with fit_progress("GraphCRF energies", bool(crf.verbose)) as report:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,13 +9,15 @@ from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray
 from intarsia.energies import BoundEnergy, Psi
-from intarsia.exceptions import ConvergenceWarning, NotSupportedError
+from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import rows_of
-from intarsia.inference import InferenceMethod, infer
+from intarsia.inference import InferenceMethod
 from intarsia.inference.bethe_projection import BetheProjection
-from intarsia.learning.energy_risk import EnergyRisk
+from intarsia.inference.infer import infer_quietly
+from intarsia.learning.energy_risk import EnergyRisk, Ranges
 from intarsia.learning.example import Example
 from intarsia.learning.graph_energies import project_graph
+from intarsia.learning.worker_threads import cut_in_parts
 
 
 class GraphSurrogateRisk(EnergyRisk):
@@ -47,8 +47,8 @@ class GraphSurrogateRisk(EnergyRisk):
         How those of tilted models are.
     fixed : float array, optional
         Weights w that are not learned.
-    ridge, psi_ridge : float
-        Penalties, see `EnergyRisk`.
+    ridge, psi_ridge, n_jobs
+        Penalties and workers, see `EnergyRisk`.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class GraphSurrogateRisk(EnergyRisk):
         fixed: FloatArray | None = None,
         ridge: float = 0.0,
         psi_ridge: float = 0.0,
+        n_jobs: int | None = None,
     ) -> None:
         self.examples, self.energies, self.method, self.oracle = list(examples), list(energies), method, oracle
         self._fixed = fixed
-        self._slopes: list[FloatArray] | None = None
         super().__init__(
             psi, features, own, n_weights=0 if fixed is not None else examples[0].scores.n_weights,
-            mass=sum(one.mass for one in self.examples), ridge=ridge, psi_ridge=psi_ridge,
+            mass=sum(one.mass for one in self.examples), ridge=ridge, psi_ridge=psi_ridge, n_jobs=n_jobs,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -79,32 +79,33 @@ class GraphSurrogateRisk(EnergyRisk):
 
     def subset(self, indices: ArrayLike) -> GraphSurrogateRisk:
         """The risk of some of the graphs, over their own mass."""
-        part, chosen = copy.copy(self), np.asarray(indices, dtype=np.int64)
+        part, chosen = self.uncut(), np.asarray(indices, dtype=np.int64)
         part.examples = [self.examples[i] for i in chosen.tolist()]
         part.energies = [self.energies[i] for i in chosen.tolist()]
         part.features, part.mass = self.features[chosen], sum(one.mass for one in part.examples)
-        part._slopes = None
         return part
 
-    def with_slopes(self, point: FloatArray) -> GraphSurrogateRisk:
-        """The same risk with the slopes of this point kept: an E-step of Algorithm 2."""
-        weights, psi_weights = self.split(point)
-        kept, strengths = copy.copy(self), self._strengths(psi_weights)
-        kept._slopes = [self._slope(i, self._theta(i, weights), psi) for i, psi in enumerate(strengths)]
-        return kept
-
-    def _evaluate(self, weights: FloatArray, strengths: FloatArray, gradient: FloatArray) -> tuple[float, FloatArray]:
+    def parts(self) -> list[Ranges]:
         """Graph by graph."""
-        total, by_psi = 0.0, np.zeros(strengths.shape)
-        for i, psi in enumerate(strengths):
-            value, by_psi[i] = self._part(i, weights, psi, gradient)
-            total += value
-        return total, by_psi
+        return [[(i, i + 1) for i in part] for part in cut_in_parts(len(self))]
 
-    def _part(self, i: int, weights: FloatArray, psi: FloatArray, gradient: FloatArray) -> tuple[float, FloatArray]:
-        one, energy = self.examples[i], self.energies[i]
-        theta = self._theta(i, weights)
-        slope = self._slope(i, theta, psi) if self._slopes is None else self._slopes[i]
+    def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:
+        """Slopes at the marginals of one graph."""
+        return self._slope(first, self._theta(first, weights), strengths[0])
+
+    def add_up(
+        self,
+        weights: FloatArray,
+        strengths: FloatArray,
+        slope: FloatArray | None,
+        first: int,
+        last: int,
+        gradient: FloatArray,
+    ) -> tuple[float, FloatArray]:
+        """Value of one graph and its gradient in psi; that in w is added to `gradient`."""
+        one, energy, psi = self.examples[first], self.energies[first], strengths[0]
+        theta = self._theta(first, weights)
+        slope = self._slope(first, theta, psi) if slope is None else slope
         psi_of = energy.psi_of_reading
         tilted = np.empty(theta.size)
         energy.subtract_rows((psi[psi_of] * slope)[None], theta[None], tilted[None])
@@ -115,7 +116,7 @@ class GraphSurrogateRisk(EnergyRisk):
         # Vilnis2015 Eq. 17 with its sign put right: log Q falls where the labels have more of the slope than Q expects.
         along = slope * (energy.read(mu_told) - energy.read(mu_free))
         if self.n_weights:
-            gradient[: self.n_weights] += one.weight * one.scores.pull_back(mu_free - mu_told)
+            gradient += one.weight * one.scores.pull_back(mu_free - mu_told)
         by_psi = np.bincount(psi_of, along, psi.size).astype(np.float64, copy=False)
         return one.weight * (log_free - log_told), one.weight * by_psi
 
@@ -130,9 +131,7 @@ class GraphSurrogateRisk(EnergyRisk):
         return energy.judge_rows(energy.read(mu)[None], psi[None])[1][0]
 
     def _expect(self, one: Example, theta: FloatArray) -> tuple[float, FloatArray] | None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found = infer(one.scores.graph, theta, self.oracle)
+        found = infer_quietly(one.scores.graph, theta, self.oracle)
         if found.mu is None or found.log_partition is None or not np.isfinite(found.log_partition):
             return None
         return float(found.log_partition), found.mu

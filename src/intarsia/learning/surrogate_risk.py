@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,7 +14,8 @@ from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.inference.chain_vectors import ChainOracle
 from intarsia.inference.chains import ChainMarginals, chain_marginals
 from intarsia.learning.chain_data import TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
-from intarsia.learning.energy_risk import EnergyRisk
+from intarsia.learning.chain_risk import MOST_GROUPS
+from intarsia.learning.energy_risk import EnergyRisk, Ranges
 
 
 class SurrogateRisk(EnergyRisk):
@@ -46,6 +45,8 @@ class SurrogateRisk(EnergyRisk):
         Weights w that are not learned.
     ridge, psi_ridge : float
         Penalties on w, and on the weights of all features of psi but the first, relative to the risk per position.
+    n_jobs : int, optional
+        Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class SurrogateRisk(EnergyRisk):
         fixed: FloatArray | None = None,
         ridge: float = 0.0,
         psi_ridge: float = 0.0,
+        n_jobs: int | None = None,
     ) -> None:
         # Energies want sequences of one length side by side.
         self.examples = examples.subset(by_length(examples.data.ptr)[0])
@@ -65,9 +67,8 @@ class SurrogateRisk(EnergyRisk):
         super().__init__(
             psi, psi.features_of(self.examples.data.matrix, self.examples.data.ptr), energies.psi,
             n_weights=0 if fixed is not None else examples.layout.n_weights, mass=examples.mass, ridge=ridge,
-            psi_ridge=psi_ridge,
+            psi_ridge=psi_ridge, n_jobs=n_jobs,
         )  # fmt: skip
-        self._slopes: list[FloatArray] | None = None
         self._base: ChainBatch | None = None
         if fixed is not None:  # then scores are worked out once
             self._base = self._scores().batch(fixed, 0, len(self.examples))
@@ -79,41 +80,38 @@ class SurrogateRisk(EnergyRisk):
     def subset(self, indices: ArrayLike) -> SurrogateRisk:
         """The risk of some of the sequences, over their own mass."""
         chosen = np.sort(np.asarray(indices, dtype=np.int64))  # keeps the order by length
-        part = copy.copy(self)
+        part = self.uncut()
         part.examples = self.examples.subset(chosen)
         part.features = self.features[chosen]
         part.mass = part.examples.mass
         part._base = None if self._base is None else self._base.subset(chosen)
-        part._slopes = None
         return part
 
-    def with_slopes(self, point: FloatArray) -> SurrogateRisk:
-        """The same risk with the slopes of this point kept: an E-step of Algorithm 2."""
-        weights, psi_weights = self.split(point)
-        strengths = self._strengths(psi_weights)
-        kept = copy.copy(self)
-        kept._slopes = [
-            project_chains(self._batch(weights, a, b), self.energies, strengths[a:b], self.method).slope
-            for a, b in cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)
-        ]
-        return kept
+    def parts(self) -> list[Ranges]:
+        """Chunks of sequences; each part has a gradient of its own, so there are few."""
+        chunks = cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)
+        groups = np.array_split(np.arange(len(chunks)), max(1, min(MOST_GROUPS, len(chunks))))
+        return [[chunks[i] for i in group] for group in groups]
 
-    def _evaluate(self, weights: FloatArray, strengths: FloatArray, gradient: FloatArray) -> tuple[float, FloatArray]:
-        """Chunk by chunk."""
-        total, by_psi = 0.0, np.zeros(strengths.shape)
-        for i, (a, b) in enumerate(cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)):
-            batch = self._batch(weights, a, b)
-            slope = None if self._slopes is None else self._slopes[i]
-            if slope is None:
-                slope = project_chains(batch, self.energies, strengths[a:b], self.method).slope
-            value, by_psi[a:b] = self._part(batch, slope, strengths[a:b], a, b, gradient)
-            total += value
-        return total, by_psi
+    def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:
+        """Slopes by `project_chains`."""
+        return self._slope(self._batch(weights, first, last), strengths)
 
-    def _part(
-        self, batch: ChainBatch, slope: FloatArray, strengths: FloatArray, first: int, last: int, gradient: FloatArray
+    def _slope(self, batch: ChainBatch, strengths: FloatArray) -> FloatArray:
+        return project_chains(batch, self.energies, strengths, self.method).slope
+
+    def add_up(
+        self,
+        weights: FloatArray,
+        strengths: FloatArray,
+        slope: FloatArray | None,
+        first: int,
+        last: int,
+        gradient: FloatArray,
     ) -> tuple[float, FloatArray]:
         """Value of a chunk and its gradient in psi; that in w is added to `gradient`."""
+        batch = self._batch(weights, first, last)
+        slope = self._slope(batch, strengths) if slope is None else slope
         examples, ptr = self.examples, self.examples.data.ptr
         weight = examples.truth.weight[first:last]
         oracle = ChainOracle(batch, self.energies, strengths)

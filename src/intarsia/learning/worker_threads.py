@@ -106,6 +106,8 @@ class Parcels:
     >>> parts = Parcels([[1, 2], [3, 4, 5]])
     >>> run_by_workers(parts.calls(sum, 10), n_jobs=1)
     [13, 22]
+    >>> run_by_workers(parts.calls(sum, each=[100, 200]), n_jobs=1)
+    [103, 212]
     """
 
     def __init__(self, values: Sequence[Any]) -> None:
@@ -113,9 +115,10 @@ class Parcels:
         self._client: Any = None
         self._placed: list[Any] = []
 
-    def calls(self, function: Callable[..., R], *rest: Any) -> list[ParcelCall[R]]:
-        """A call of `function` with each of the parts, and `rest`."""
-        return [ParcelCall(function, self, number, rest) for number in range(len(self.values))]
+    def calls(self, function: Callable[..., R], *rest: Any, each: Sequence[Any] | None = None) -> list[ParcelCall[R]]:
+        """A call of `function` with each of the parts, `rest`, and its own of `each`."""
+        own = [()] * len(self.values) if each is None else [(one,) for one in each]
+        return [ParcelCall(function, self, number, (*rest, *more)) for number, more in enumerate(own)]
 
     def placed(self) -> list[Any]:
         """What calls take along: where the cluster has each part, or the part itself."""
