@@ -150,7 +150,7 @@ def test_many_blocks_are_one_table(tmp_path):
         (b"a\tb\t1\nc\td\t1.5\n", r"a.txt, line 2: the truth value 1.5 is outside \[0, 1\]"),
         (b"a\tb\n\nc\td\tmany\n", "a.txt, line 3: expected a truth value"),
         (b"a\tb\nc\t\xff\n", "a.txt, line 2: byte 0xff is not UTF-8"),
-        (gzip.compress(b"a\tb\n" * 1000)[:-20], "a.txt: damaged gzip file"),
+        (gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], "a.txt: damaged gzip file"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, content, message):
