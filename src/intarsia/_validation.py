@@ -83,7 +83,7 @@ def check_choice(value: str, choices: Iterable[str], name: str) -> str:
     known = sorted(choices)
     if value in known:
         return value
-    listed = ", ".join(repr(k) for k in known)
+    listed = ", ".join(repr(k) for k in known) or "none"
     near = max(known, key=lambda name: _likeness(str(value), name), default="")
     hint = f" Did you mean {near!r}?" if near and _likeness(str(value), near) > 0.4 else ""
     raise InvalidInputError(f"{name}={value!r} is not known. Known: {listed}.{hint}")

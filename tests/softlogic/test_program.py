@@ -61,7 +61,7 @@ def test_numbers_in_tables_and_in_rules_are_the_same_constants():
         ([("a", "b", 1.5)], r"Program.observe\(Knows\), row 0: the truth value 1.5 is outside \[0, 1\]"),
         ([("a", "b"), ("a", "c", -0.1)], r"row 1: the truth value -0.1 is outside"),
         ([("a", "b", float("nan"))], r"row 0: the truth value nan is outside"),
-        ([("a", "b", "high")], r"row 0: expected a truth value in \[0, 1\], got 'high'"),
+        ([("a", "b", "high")], r"row 0: expected a truth value in \[0, 1\] after 2 arguments, got 'high'"),
         ([("a", "b"), ("a",)], r"row 1: 1 entries; expected 2 arguments and perhaps a truth value"),
         (pd.DataFrame({"a": ["x"]}), "the table has 1 columns; expected 2"),
         (pd.DataFrame({"a": ["x", None], "b": ["y", "z"]}), "row 1: .* names nothing"),
@@ -69,6 +69,9 @@ def test_numbers_in_tables_and_in_rules_are_the_same_constants():
         ({"a": ["x"], "b": np.array([0.5])}, "row 0: 0.5 names nothing"),
         ({"a": ["x"], "b": [True]}, "row 0: True names nothing"),
         ({"a": ["x"], "b": ["y", "z"]}, "columns have different lengths"),
+        ({("a", "b"): 0.5}, r"column \('a', 'b'\) is 0.5, expected a list with an entry for every atom"),
+        ({"a": "xy", "b": "yz"}, "column 'a' is 'xy', expected a list"),
+        ([None], "row 0: 1 entries; expected 2 arguments"),
         (7, "expected a data frame, a dict of columns or a list of rows, got int"),
     ],
 )

@@ -240,8 +240,8 @@ def _of_one_kind(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, I
 
     A sequence without any feature is of either kind; where nothing else is there, features are named ones.
     """
-    if isinstance(X, (str, bytes, Mapping)):
-        raise InvalidInputError(f"X is a {type(X).__name__}; expected a list of sequences.")
+    if isinstance(X, (str, bytes, Mapping)) or not isinstance(X, Iterable):
+        raise InvalidInputError(f"X is of type {type(X).__name__}; expected a list of sequences.")
     stream = enumerate(_as_sequence(sequence, k) for k, sequence in enumerate(X))
     held: list[tuple[int, Any]] = []
     decider = "the training set"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ def rows_of_columns(
 ) -> AtomRows:
     """Atoms of columns of names, and a column of truth values or None."""
     arguments = np.stack([constants.numbers(column, where) for column in columns], axis=1)
-    return AtomRows(arguments, _truth(values, len(arguments), where, first_row, unit))
+    return AtomRows(arguments, _truth(values, arguments.shape, where, first_row, unit))
 
 
 def backend_of(table: Any) -> Any:
@@ -111,6 +111,12 @@ def _columns(table: Any, n_arguments: int, where: str) -> list[Any]:
         columns = [_column(series) for series in frame.iter_columns()]
     elif isinstance(table, Mapping):
         columns = list(table.values())
+        for name, column in table.items():
+            if isinstance(column, str) or not isinstance(column, Sized):
+                raise InvalidInputError(
+                    f"{where}: column {name!r} is {column!r:.40}, expected a list with an entry for every atom. Give "
+                    f"atoms with their truth as rows, [('ann', 'bob', 0.5), ...]."
+                )
         if len({len(column) for column in columns}) > 1:
             raise InvalidInputError(f"{where}: columns have different lengths. Give an entry in each for every atom.")
     elif isinstance(table, np.ndarray) and table.ndim == 2:
@@ -136,7 +142,7 @@ def _column(series: nw.Series[Any]) -> Any:
 def _columns_of_rows(rows: Any, n_arguments: int, where: str) -> list[Any]:
     fields = []
     for k, row in enumerate(rows):
-        parts = (row,) if isinstance(row, (str, int, np.integer)) else tuple(row)
+        parts = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
         if len(parts) not in (n_arguments, n_arguments + 1):
             raise InvalidInputError(
                 f"{where}, row {k}: {len(parts)} entries; expected {n_arguments} arguments and perhaps a truth value."
@@ -145,7 +151,8 @@ def _columns_of_rows(rows: Any, n_arguments: int, where: str) -> list[Any]:
     return [list(column) for column in zip(*fields, strict=True)] if fields else [[] for _ in range(n_arguments + 1)]
 
 
-def _truth(values: Any, n: int, where: str, first_row: int, unit: str) -> FloatArray:
+def _truth(values: Any, shape: tuple[int, ...], where: str, first_row: int, unit: str) -> FloatArray:
+    n, n_arguments = shape
     if values is None:
         return np.ones(n)
     try:
@@ -153,7 +160,8 @@ def _truth(values: Any, n: int, where: str, first_row: int, unit: str) -> FloatA
     except (TypeError, ValueError):
         row = next(k for k, value in enumerate(values) if not _is_number(value))
         raise InvalidInputError(
-            f"{where}, {unit} {first_row + row}: expected a truth value in [0, 1], got {values[row]!r:.40}."
+            f"{where}, {unit} {first_row + row}: expected a truth value in [0, 1] after {n_arguments} arguments, "
+            f"got {values[row]!r:.40}."
         ) from None
     good = (truth >= 0.0) & (truth <= 1.0)
     if not good.all():
