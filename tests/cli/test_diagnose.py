@@ -60,3 +60,9 @@ def test_bad_files_are_refused_in_one_line(run, tmp_path):
     code, _, err = run("diamond", "--inference", "lp_relaxaton")
     assert code == 2
     assert "Did you mean 'lp_relaxation'" in err
+
+
+def test_what_is_neither_a_file_nor_built_in(run):
+    code, _, err = run("diamon")
+    assert code == 2
+    assert "'diamon' is no file, and not built in. Built in: 'diamond', 'triangle'." in err

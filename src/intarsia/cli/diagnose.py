@@ -9,6 +9,7 @@ import typer
 
 from intarsia.cli.output import check_folder_of, warnings_on_stderr, write_json
 from intarsia.cli.running import parse_settings
+from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.learning.example import Example
@@ -21,9 +22,9 @@ def diagnose_command(
     data: Annotated[
         str, typer.Argument(help="A JSON file of labelled graphs; or diamond, triangle.", show_default=False)
     ],
-    learner: Annotated[str, typer.Option(help="structured_perceptron, structured_svm or risk_minimizer.")] = (
-        "structured_perceptron"
-    ),
+    learner: Annotated[
+        str, typer.Option(help="structured_perceptron, structured_svm, risk_minimizer or sample_rank.")
+    ] = "structured_perceptron",
     inference: Annotated[str, typer.Option(help="A name from `intarsia methods`.")] = "lp_relaxation",
     setting: Annotated[
         list[str] | None,
@@ -74,6 +75,10 @@ def load_examples(data: str) -> list[Example]:
         from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
 
         return diamond_examples() if data == "diamond" else triangle_examples()
+    if not Path(data).exists():
+        raise InvalidInputError(
+            f"diagnose: {data!r} is no file, and not built in. Built in: {', '.join(map(repr, BUILT_IN))}."
+        )
     graphs, labels = _read_graphs(Path(data))
     from intarsia.learning.graph_crf import GraphCRF
 
