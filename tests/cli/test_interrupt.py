@@ -171,12 +171,16 @@ def test_softlogic_learn(program, tmp_path):
 
 def test_reproduce_goes_on_where_it_was(tmp_path):
     folder = tmp_path / "rows"
-    interrupted(
-        "intarsia.experiments.reproduction:save_finding#2", "reproduce", "separability", "--quick", "--output", folder
-    )
-    done = sorted(path.name for path in folder.glob("*.json"))
+    out, _ = interrupted(
+        "intarsia.experiments.reproduction:save_finding#2", "reproduce", "separability", "--quick", "--output", folder,
+        "--report", tmp_path / "page", "--json",
+    )  # fmt: skip
+    done = sorted(path.name for path in folder.glob("*.json") if path.name != "separability-rows.json")
     assert len(done) == 1
     assert json.loads((folder / done[0]).read_text())["values"]
+    rows = json.loads(out)["rows"]
+    assert 0 < sum(row["ours"] is not None for row in rows) < len(rows)
+    assert "separability" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
 
 
 def test_diagnose():

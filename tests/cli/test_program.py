@@ -81,9 +81,10 @@ def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("intarsia.experiments.tour.run_tour", ended)
-    code, _, err = call(capsys, "tour", "--output", str(tmp_path))
+    code, out, err = call(capsys, "tour", "--output", str(tmp_path))
     assert code == 130
     assert "Traceback" not in err
+    assert f"Report: {tmp_path / 'index.html'}" in "".join(out.splitlines())
     assert "First" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 

@@ -107,6 +107,34 @@ def test_all_of_them_on_one_page(made, tmp_path, capsys, monkeypatch):
     assert made == ["a"]  # the second time nothing was left to run
 
 
+def test_ctrl_c_leaves_the_page_of_what_is_done(made, tmp_path, capsys, monkeypatch):
+    def load(name, quick, data):
+        if name == "made":
+            return loaded("made", quick, data)
+
+        def find(checkpoint):
+            if name == "lost":
+                raise MissingDataError("no pictures of cats here")
+            raise KeyboardInterrupt
+
+        task = Task("x", "row x", {"": 1.0}, "ratio", find)
+        return Experiment(name, f"The {name} one", [task], lambda found: {}, "none")
+
+    loaded = reproduction.load_experiment
+    monkeypatch.setattr(reproduction, "load_experiment", load)
+    monkeypatch.setattr(reproduction, "EXPERIMENTS", ("made", "lost", "ended", "never"))
+    arguments = ("--all", "--output", str(tmp_path / "out"), "--report", str(tmp_path / "page"))
+    assert run(*arguments) == 130
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    assert str(tmp_path / "page" / "index.html") in out
+    text = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert "row a" in text
+    assert "The ended one" in text
+    assert "The never one" not in text
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ended", "made"]  # nothing empty is left
+
+
 @pytest.mark.parametrize("arguments", [(), ("made", "--all"), ("--all", "--only", "a")])
 def test_one_name_or_all(made, arguments, capsys):
     assert run(*arguments) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +33,8 @@ def reproduce_command(
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
     separability, margin, chunking, citations, ocr, groups, trust, faces, entities, samplerank, wrong-cluster. Each row
-    is kept as soon as it is done, so a run that was ended goes on where it was when the command is given again.
+    is kept as soon as it is done. Ctrl-C ends the run with the rows and the page of what is done; the same command goes
+    on from there.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --quick --report report`
     """
@@ -43,7 +45,8 @@ def reproduce_command(
     if everything and only is not None:
         raise InvalidInputError("reproduce: --only chooses among the tasks of one name; leave out --all or --only.")
     check_folder(report)
-    done, left_out = [], {}
+    done: list[_Done] = []
+    left_out = {}
     for one in EXPERIMENTS if name is None else [name]:
         beside = one + ("-quick" if quick else "")
         folder = Path("reproduce") / beside if output is None else output / beside if everything else output
@@ -54,17 +57,23 @@ def reproduce_command(
                 raise
             note(f"{one} is left out: {missing}")
             left_out[one] = str(missing)
+            with suppress(OSError):  # made before the data were asked for; one that holds anything stays
+                folder.rmdir()
+        if done and done[-1].ended:
+            break
     page = None if report is None else _write_report(report, done, left_out, quick)
     if json:
         documents = [each.document for each in done]
         write_json(documents[0] if not everything else {"name": "all", "experiments": documents, "left_out": left_out})
-        return
-    for each in done:
-        _show(each.experiment.title, each.document["rows"], each.experiment.data)
-        for picture in each.pictures:
-            typer.echo(f"Picture: {picture}")
-    if page is not None:
-        typer.echo(f"Report: {page}")
+    else:
+        for each in done:
+            _show(each.experiment.title, each.document["rows"], each.experiment.data)
+            for picture in each.pictures:
+                typer.echo(f"Picture: {picture}")
+        if page is not None:
+            typer.echo(f"Report: {page}")
+    if done and done[-1].ended:
+        raise typer.Exit(130)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class _Done:
     found: dict[str, Finding]
     document: dict[str, Any]
     pictures: list[Path]
+    ended: bool  # by Ctrl-C, so that rows may be missing
 
 
 def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | None, draw: bool) -> _Done:
@@ -82,12 +92,17 @@ def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | No
     tasks = choose_tasks(experiment, only)
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    ended = False
     if not draw:
-        run_tasks(tasks, folder, report=note)
+        try:
+            run_tasks(tasks, folder, report=note)
+        except KeyboardInterrupt:
+            ended = True
+            note("interrupted; what is done is written ...")
     found = load_findings(experiment.tasks, folder)
     document = {"name": name, "rows": experiment.rows(found), "data": experiment.data}
     save_json(folder / f"{name}-rows.json", document)
-    return _Done(experiment, found, document, _draw(experiment.figures(found), folder))
+    return _Done(experiment, found, document, _draw(experiment.figures(found), folder), ended)
 
 
 def _write_report(folder: Path, done: list[_Done], left_out: dict[str, str], quick: bool) -> Path:

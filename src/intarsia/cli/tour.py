@@ -22,7 +22,7 @@ def tour_command(
 ) -> None:
     """See the five systems work: a table here, a page with pictures on disk.
 
-    Ctrl-C ends the tour; the page then holds the stops that were made.
+    Ctrl-C ends the tour; table and page then hold the stops that were made.
 
     Example: `intarsia tour --output report`
     """
@@ -32,15 +32,18 @@ def tour_command(
     output.mkdir(parents=True, exist_ok=True)
     page = output / "index.html"
     stops: list[Stop] = []
+    ended = False
     try:
         with warnings.catch_warnings():
             for told in (CompatibilityWarning, ConvergenceWarning):  # what fails on the tour is meant to
                 warnings.simplefilter("ignore", told)
             for stop in run_tour(seed, None if json else note):
                 stops.append(stop)  # noqa: PERF402, so that Ctrl-C finds those that were made
-    finally:
-        if stops:
-            _write(page, stops)
+    except KeyboardInterrupt:
+        if not stops:
+            raise
+        ended = True
+    _write(page, stops)
     if json:
         rows = [
             {"stop": stop.key, "label": row.label, "value": row.value, "unit": row.unit, "seconds": stop.seconds}
@@ -48,7 +51,14 @@ def tour_command(
             for row in stop.rows
         ]
         write_json({"name": "tour", "rows": rows, "seed": seed, "page": str(page)})
-        return
+    else:
+        _show(stops)
+        typer.echo(f"Report: {page}")
+    if ended:
+        raise typer.Exit(130)
+
+
+def _show(stops: list[Stop]) -> None:
     cells = [
         [stop.title, row.label, row.value if isinstance(row.value, str) else number(row.value, 3), row.unit]
         for stop in stops
@@ -58,7 +68,6 @@ def tour_command(
     show_table(
         "A tour of Intarsia", ["stop", "what", "found", "unit"], cells, [False] * len(cells), [f"Seconds: {took}."]
     )
-    typer.echo(f"Report: {page}")
 
 
 def _write(page: Path, stops: list[Stop]) -> None:
