@@ -49,6 +49,28 @@ def test_help(capsys, words):
         assert "Usage: intarsia " + " ".join(words) in " ".join(out.split())
 
 
+def test_commands_stand_under_what_they_are_for(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    headings = ["Start here", "Jobs", "Which method", "Evidence"]
+    assert sorted(headings, key=out.index) == headings
+    assert "─ Commands ─" not in out  # where one without a heading would stand
+    jobs = out[out.index("Jobs") : out.index("Which method")]
+    assert re.findall(r"^│ (\w+)", jobs, flags=re.M) == ["infer", "tag", "cluster", "softlogic"]
+
+
+@pytest.mark.parametrize("words", [words for words in ALL if words not in LEAVES], ids=" ".join)
+def test_help_of_a_group_has_an_example_that_one_of_its_commands_takes(words):
+    examples = re.findall(r"`intarsia ([^`]+)`", PROGRAM.commands[words[0]].help)
+    assert examples
+    for example in examples:
+        given = shlex.split(example)
+        assert given[0] == words[0]
+        command, arguments = find(given)
+        command.make_context(command.name, arguments)
+
+
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
 def test_help_has_an_example_that_the_command_takes(words):
     command, _ = find(words)

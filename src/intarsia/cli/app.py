@@ -32,6 +32,7 @@ from intarsia.exceptions import IntarsiaError
 # Newer typer carries its own copy of click, so the base of usage errors is reached through typer.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
+_JOBS, _METHODS, _EVIDENCE = "Jobs", "Which method", "Evidence: tables of papers, other programs, data"
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -57,7 +58,7 @@ class _Group(TyperGroup):
 app = typer.Typer(
     name="intarsia",
     cls=_Group,
-    help="Structured prediction in which learning and inference are cut to fit each other.",
+    epilog="Every command has `--help` with an example, and `--json` where programs read what it found.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -81,31 +82,53 @@ def _program(
     """Structured prediction in which learning and inference are cut to fit each other."""
 
 
-app.command("infer", cls=_Command)(infer_command)
-app.command("methods", cls=_Command)(methods_command)
-app.command("tour", cls=_Command)(tour_command)
-app.command("bench", cls=_Command)(bench_command)
-app.command("data", cls=_Command)(data_command)
-app.command("diagnose", cls=_Command)(diagnose_command)
-app.command("reproduce", cls=_Command)(reproduce_command)
+app.command("tour", cls=_Command, rich_help_panel="Start here")(tour_command)
+app.command("infer", cls=_Command, rich_help_panel=_JOBS)(infer_command)
+app.command("methods", cls=_Command, rich_help_panel=_METHODS)(methods_command)
+app.command("diagnose", cls=_Command, rich_help_panel=_METHODS)(diagnose_command)
+app.command("reproduce", cls=_Command, rich_help_panel=_EVIDENCE)(reproduce_command)
+app.command("bench", cls=_Command, rich_help_panel=_EVIDENCE)(bench_command)
+app.command("data", cls=_Command, rich_help_panel=_EVIDENCE)(data_command)
 
-tag = typer.Typer(cls=_Group, help="Label sequences: train a tagger, tag files with it, count how well it does.")
+tag = typer.Typer(
+    cls=_Group,
+    help="""Label sequences: train a tagger, tag files with it, count how well it does.
+
+    Example: `intarsia tag train train.txt --model tagger.npz`
+
+    Example: `intarsia tag evaluate test.txt --model tagger.npz`
+    """,
+)
 tag.command("train", cls=_Command)(train_command)
 tag.command("predict", cls=_Command)(predict_command)
 tag.command("evaluate", cls=_Command)(evaluate_command)
-app.add_typer(tag, name="tag", no_args_is_help=True)
+app.add_typer(tag, name="tag", no_args_is_help=True, rich_help_panel=_JOBS)
 
-cluster = typer.Typer(cls=_Group, help="Records into entities: learn from known ones, resolve files, count how well.")
+cluster = typer.Typer(
+    cls=_Group,
+    help="""Put records of the same thing together: learn from known ones, resolve files, count how well.
+
+    Example: `intarsia cluster train known.csv --entity person --model people.npz`
+
+    Example: `intarsia cluster predict new.csv --model people.npz --output resolved.csv`
+    """,
+)
 cluster.command("train", cls=_Command)(cluster_train)
 cluster.command("predict", cls=_Command)(cluster_predict)
 cluster.command("evaluate", cls=_Command)(cluster_evaluate)
-app.add_typer(cluster, name="cluster", no_args_is_help=True)
+app.add_typer(cluster, name="cluster", no_args_is_help=True, rich_help_panel=_JOBS)
 
-softlogic = typer.Typer(cls=_Group, help="Rules with weights: infer what a PSL program asks for, learn, and tell why.")
+softlogic = typer.Typer(
+    cls=_Group,
+    help="""Reason with weighted rules: infer what a PSL program asks for, learn its weights, tell why.
+
+    Example: `intarsia softlogic infer program.json --output inferred`
+    """,
+)
 softlogic.command("infer", cls=_Command)(infer_program_command)
 softlogic.command("learn", cls=_Command)(learn_program_command)
 softlogic.command("explain", cls=_Command)(explain_atom_command)
-app.add_typer(softlogic, name="softlogic", no_args_is_help=True)
+app.add_typer(softlogic, name="softlogic", no_args_is_help=True, rich_help_panel=_JOBS)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
