@@ -85,3 +85,9 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path):
         write_page(path, "new", "l", [Section("one", "a", "b", [Table(["a"], [[1, 2]])])])
     assert path.read_text(encoding="utf-8") == before
     assert [one.name for one in path.parent.iterdir()] == ["index.html"]
+
+
+def test_long_text_in_a_table_gets_room():
+    text = Table(["verdict", "reason"], [["fails", "because " * 10]]).html()
+    assert "<td>fails</td>" in text
+    assert '<td class="long">because ' in text

@@ -71,11 +71,11 @@ def picture_stop(seed: int = 0) -> Stop:
             found["independent"] = _independent(independent, crf, features[1:])
         found[label] = crf.predict_marginals(features[1:])[0]
     errors = {label: error_rate([one], truth[1:]) for label, one in found.items()}
-    panels = [
+    given = [
         Panel("photograph", "what should be found", truth[1].astype(float)),
         Panel("observed", f"noise of exponent {_EXPONENT:g}", features[1][..., 1], kind="input"),
-        *(Panel(label, f"error {errors[label]:.3f}", one[..., 1]) for label, one in found.items()),
     ]
+    beside = [Panel(label, f"error {errors[label]:.3f}", one[..., 1]) for label, one in found.items()]
     seconds = time.perf_counter() - start
     section = Section(
         "picture",
@@ -84,7 +84,8 @@ def picture_stop(seed: int = 0) -> Stop:
         "knows the inference it will be used with?",
         [
             Table(["fit", "pixels wrong, share"], list(errors.items())),
-            Picture(plot_comparison(panels, n_columns=3), "Probability of white under each fit"),
+            Picture(plot_comparison(given), "What should be found, and what was given"),
+            Picture(plot_comparison(beside), "Probability of white under each fit"),
         ],
         {
             "Data": "flower.jpg (fitted) and china.jpg (restored) of scikit-learn, averaged over blocks",

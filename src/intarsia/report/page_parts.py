@@ -17,6 +17,7 @@ import numpy as np
 from intarsia.exceptions import InvalidInputError
 from intarsia.report.line_plots import COLOURS, Line
 
+_LONG = 60  # letters of a cell that would be a thin and endless column on a phone
 _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 34, 46
 
@@ -102,7 +103,9 @@ def _cell(value: Any) -> str:
         return f'<td class="number" data-value="{value.value:.12g}">{value.value:.{value.digits}g}</td>'
     if isinstance(value, (int, float, np.integer, np.floating)):
         return f'<td class="number" data-value="{float(value):.12g}">{short_number(float(value))}</td>'
-    return f"<td>{escape(str(value))}</td>"
+    text = str(value)
+    kind = ' class="long"' if len(text) > _LONG else ""
+    return f"<td{kind}>{escape(text)}</td>"
 
 
 def short_number(value: float) -> str:
