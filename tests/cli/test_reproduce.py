@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
@@ -7,6 +8,7 @@ from intarsia.cli import main
 from intarsia.exceptions import MissingDataError
 from intarsia.experiments import reproduction
 from intarsia.experiments.reproduction import Experiment, Finding, Task
+from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
 CONTRACT = {"label", "paper", "ours", "unit", "n", "seconds"}
 
@@ -105,6 +107,24 @@ def test_all_of_them_on_one_page(made, tmp_path, capsys, monkeypatch):
     document = json.loads(capsys.readouterr().out)
     assert document.keys() == {"name", "experiments", "left_out"}
     assert made == ["a"]  # the second time nothing was left to run
+
+
+def test_curves_on_the_page_tell_their_values(made, tmp_path, monkeypatch):
+    def figures(found):
+        line, points = Line("ours", [1, 2], [0.5, 0.125]), Line("a point", [0], [0.5], dashes="", marker="o")
+        return {
+            name: plot_lines([LinePanel(name, [one])], x_label="x", y_label="y")
+            for name, one in (("curve", line), ("dots", points))
+        }
+
+    drawn = replace(reproduction.load_experiment("made", False, None), figures=figures)
+    monkeypatch.setattr(reproduction, "load_experiment", lambda name, quick, data: drawn)
+    assert run("made", "--output", str(tmp_path / "out"), "--report", str(tmp_path / "page")) == 0
+    text = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert '"y":[0.5,0.125]' in text
+    assert text.count('<div class="curves">') == 1
+    assert text.count("<img ") == 1  # places of points have names, which only the picture shows
+    assert {path.name for path in (tmp_path / "out").glob("*.png")} == {"curve.png", "dots.png"}
 
 
 def test_ctrl_c_leaves_the_page_of_what_is_done(made, tmp_path, capsys, monkeypatch):

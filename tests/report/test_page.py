@@ -10,9 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.report.line_plots import Line
+from intarsia.report.line_plots import Line, LinePanel, plot_lines
 from intarsia.report.page import render_page, write_page
-from intarsia.report.page_parts import Axis, Curves, Explorer, Picture, Rounded, Section, Table, Words
+from intarsia.report.page_parts import Axis, Chart, Curves, Explorer, Picture, Rounded, Section, Table, Words
 
 
 def data_of(html):
@@ -59,6 +59,35 @@ def test_curves_keep_what_can_be_drawn():
     assert "no points" in Curves([Line("a", [], [])], "x", "y").html()
     with pytest.raises(InvalidInputError, match="2 positions and 1 values"):
         Curves([Line("a", [1, 2], [1])], "x", "y").html()
+
+
+def test_panels_of_a_chart_have_one_scale_and_one_colour_for_a_label():
+    first = LinePanel(
+        "small", [Line("ours", [1, 10], [1.0, 2.0]), Line("best\nknown", [1, 10], [0.0, 0.0], dashes="--")]
+    )
+    second = LinePanel("large", [Line("best\nknown", [1, 10], [0.0, 0.0]), Line("ours", [1, 10], [4.0, 8.0])])
+    html = Chart(plot_lines([first, second], x_label="n", y_label="error", title="Errors <", log_x=True).chart).html()
+    assert "<h3>Errors &lt;</h3>" in html
+    small, large = (
+        {line["label"]: line for line in json.loads(text)["lines"]}
+        for text in re.findall(r'<script type="application/json">(.*?)</script>', html, flags=re.S)
+    )
+    assert small["ours"]["y"] == [1.0, 2.0]
+    assert large["best known"]["colour"] == small["best known"]["colour"] != small["ours"]["colour"]
+    heights = [float(points.split()[-1].split(",")[1]) for points in re.findall(r'<polyline points="([^"]+)"', html)]
+    bottom, top = heights[1], heights[3]  # 0 and 8 are the ends of both panels
+    assert heights == pytest.approx([bottom + (top - bottom) * part for part in (0.25, 0.0, 0.0, 1.0)], abs=0.1)
+    assert html.count("stroke-dasharray") == 1
+
+
+def test_a_band_stays_inside_the_range():
+    line = Line("a", [1, 2, 3], [1.0, 2.0, 3.0], low=[-9.0, 1.0, np.nan], high=[2.0, 9.0, 9.0])
+    html = Chart(plot_lines([LinePanel("", [line])], x_label="x", y_label="y", y_range=(0.0, 4.0)).chart).html()
+    corners = [tuple(map(float, one.split(","))) for one in re.search(r'<polygon points="([^"]+)"', html)[1].split()]
+    heights = [y for _, y in corners]
+    assert len(corners) == 4  # not where an end is missing
+    floor, ceiling = max(heights), min(heights)  # 0 and 4
+    assert heights == pytest.approx([floor, floor - (floor - ceiling) / 4, ceiling, (floor + ceiling) / 2], abs=0.1)
 
 
 @pytest.mark.parametrize("values", [[1.0], [5.0, 5.0], [1e-12, 1e12], [-3.0, 0.0, 7.0]])

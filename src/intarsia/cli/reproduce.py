@@ -81,7 +81,7 @@ class _Done:
     experiment: Experiment
     found: dict[str, Finding]
     document: dict[str, Any]
-    pictures: list[Path]
+    pictures: dict[Path, Any]
     ended: bool  # by Ctrl-C, so that rows may be missing
 
 
@@ -123,14 +123,14 @@ def _write_report(folder: Path, done: list[_Done], left_out: dict[str, str], qui
     return page
 
 
-def _draw(figures: dict[str, Any], folder: Path) -> list[Path]:
+def _draw(figures: dict[str, Any], folder: Path) -> dict[Path, Any]:
     from intarsia.report.plots import save_figure
 
-    made = []
+    made = {}
     for stem, figure in figures.items():
         path = folder / f"{stem}.png"
         save_figure(figure, path, dpi=90)  # many pictures of noise: more would be megabytes
-        made.append(path)
+        made[path] = figure
     return made
 
 

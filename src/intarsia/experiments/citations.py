@@ -155,7 +155,7 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
     """F1 against steps of inference (Fig. 1), and how many references need how many steps (Fig. 2)."""
     from intarsia.report.line_plots import REFERENCE, Line, LinePanel, plot_lines
 
-    made = {}
+    made: dict[str, Figure] = {}
     pairs = [
         (chain, energies)
         for chain, energies in (("chain", "energies"), ("chain-both", "energies-both"))

@@ -281,7 +281,7 @@ def draw_curves(found: dict[str, Finding], name: str, title: str, score_name: st
     done = {key: found[key].arrays["fold_0"] for key in METHODS if key in found and "fold_0" in found[key].arrays}
     if not done:
         return {}
-    made = {}
+    made: dict[str, Figure] = {}
     for row, what in ((1, "objective"), (2, score_name)):
         lines = [Line(METHODS[key], curve[0, 1:], curve[row, 1:], marker=".") for key, curve in done.items()]
         made[f"{name}-{what.lower().replace(' ', '-')}"] = plot_lines(

@@ -237,7 +237,7 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
             title="Labels shifted against inputs: test error, exact inference",
         ),
         "misspecification_marginals": plot_lines(
-            marginals, x_label="i", y_label="$P(x_i = 1 \\mid y)$", y_range=(0.0, 1.0),
+            marginals, x_label="i", y_label="P(xᵢ = 1 | y)", y_range=(0.0, 1.0),
             title="Marginals of one input",
         ),
     }  # fmt: skip

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from intarsia._version import __version__
 from intarsia.experiments.reproduction import Experiment, Finding
-from intarsia.report.page_parts import Part, Picture, Rounded, Section, Table, Words
+from intarsia.report.line_plots import LineFigure
+from intarsia.report.page_parts import Chart, Part, Picture, Rounded, Section, Table, Words
 
 _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
 
@@ -28,7 +29,7 @@ def versions() -> str:
 
 
 def experiment_section(
-    experiment: Experiment, found: Mapping[str, Finding], pictures: Sequence[Path], quick: bool
+    experiment: Experiment, found: Mapping[str, Finding], pictures: Mapping[Path, Any], quick: bool
 ) -> Section:
     """One section: every row beside the paper's, then the pictures.
 
@@ -38,8 +39,8 @@ def experiment_section(
         As `load_experiment` gives it.
     found : dict of str -> Finding
         What its tasks found; the others are told as not run.
-    pictures : list of paths
-        PNG files, shown in this order.
+    pictures : dict of path -> Figure
+        PNG files and what they were drawn from, in this order; figures of curves are drawn anew, to tell their values.
     quick : bool
         Whether the small version was run, whose figures are not the paper's.
     """
@@ -58,7 +59,7 @@ def experiment_section(
         for line, row in zip(cells, rows, strict=True):
             line.insert(3, row["unit"])
     parts.append(Table(columns, cells, "" if len(units) > 1 else f"Unit: {units.pop()}." if units else ""))
-    parts += [Picture(path.read_bytes(), path.stem.replace("-", " ").replace("_", " ")) for path in pictures]
+    parts += [_shown(path, figure) for path, figure in pictures.items()]
     facts = {"Data": experiment.data, "Repeat it": f"intarsia reproduce {experiment.name}{' --quick' if quick else ''}"}
     settings = common_settings([finding.settings for finding in found.values()])
     if settings:
@@ -68,6 +69,13 @@ def experiment_section(
     return Section(
         experiment.name, experiment.title, f"{len(found)} of {len(experiment.tasks)} rows run.", parts, facts
     )
+
+
+def _shown(path: Path, figure: Any) -> Part:
+    # Points alone are no curves: their places have names, which a scale would lose.
+    if isinstance(figure, LineFigure) and all(line.dashes for panel in figure.chart.panels for line in panel.lines):
+        return Chart(figure.chart)
+    return Picture(path.read_bytes(), path.stem.replace("-", " ").replace("_", " "))
 
 
 def left_out_section(reasons: Mapping[str, str]) -> Section:

@@ -281,7 +281,7 @@ def _learned(n_passes: int, passages: Passages, _: Path) -> Finding:
 def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    made = {}
+    made: dict[str, Figure] = {}
     panels = []
     for n_draws in _PAPER:
         finding = found.get(f"jumps{n_draws}-mean")

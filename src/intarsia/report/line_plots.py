@@ -45,6 +45,25 @@ class LinePanel:
     lines: Sequence[Line]
 
 
+@dataclass(frozen=True, eq=False)
+class LineChart:
+    """What `plot_lines` was given, so that a page can draw the same curves and tell their values."""
+
+    panels: Sequence[LinePanel]
+    x_label: str
+    y_label: str
+    title: str
+    log_x: bool
+    log_y: bool
+    y_range: tuple[float, float] | None
+
+
+class LineFigure(Figure):
+    """A figure of curves that keeps what they were drawn from."""
+
+    chart: LineChart
+
+
 def plot_lines(
     panels: Sequence[LinePanel],
     *,
@@ -55,7 +74,7 @@ def plot_lines(
     log_y: bool = False,
     n_columns: int = 3,
     y_range: tuple[float, float] | None = None,
-) -> Figure:
+) -> LineFigure:
     """Figure with a panel for each group of curves, all on one scale.
 
     Parameters
@@ -83,10 +102,11 @@ def plot_lines(
     n_columns = min(n_columns, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
     width = 5.2 if n_columns == 1 else 3.1
-    figure = Figure(figsize=(width * n_columns + 2.0, (width * 0.78) * n_rows + 0.8), layout="constrained")
+    figure = LineFigure(figsize=(width * n_columns + 2.0, (width * 0.78) * n_rows + 0.8), layout="constrained")
+    figure.chart = LineChart(panels, x_label, y_label, title, log_x, log_y, y_range)
     FigureCanvasAgg(figure)
     grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
-    colours = _colours(panels)
+    colours = line_colours(panels)
     handles: dict[str, Any] = {}
     for number, (axes, panel) in enumerate(zip(grid.reshape(-1), panels, strict=False)):
         for line in panel.lines:
@@ -109,8 +129,14 @@ def plot_lines(
     return figure
 
 
-def _colours(panels: Sequence[LinePanel]) -> dict[str, str]:
-    """A colour for each label: the one it asks for, else the next one that is free."""
+def line_colours(panels: Sequence[LinePanel]) -> dict[str, str]:
+    """A colour for each label: the one it asks for, else the next one that is free.
+
+    Examples
+    --------
+    >>> line_colours([LinePanel("", [Line("ours", [1], [2]), Line("best", [1], [1], colour="red")])])
+    {'ours': '#0072b2', 'best': 'red'}
+    """
     chosen: dict[str, str] = {}
     for line in (line for panel in panels for line in panel.lines):
         if line.label not in chosen:

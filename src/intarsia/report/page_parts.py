@@ -8,18 +8,19 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.report.line_plots import COLOURS, Line
+from intarsia.report.line_plots import Line, LineChart, LinePanel, line_colours
 
 _LONG = 60  # letters of a cell that would be a thin and endless column on a phone
 _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 34, 46
+_DASHES = {"--": "7 4", ":": "2 4", "-.": "7 3 2 3"}  # matplotlib's names of them, in SVG's lengths
 
 
 class Part(ABC):
@@ -151,6 +152,8 @@ class Curves(Part):
     caption: str = ""
     log_x: bool = False
     log_y: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
 
     def html(self) -> str:
         """A drawing, with its numbers beside it for the pointer."""
@@ -158,16 +161,17 @@ class Curves(Part):
         kept = [(x, y, line) for x, y, line in kept if x.size]
         if not kept:
             return f"<p>{escape(self.caption or self.y_label)}: no points.</p>"
-        across = _Scale(np.concatenate([x for x, _, _ in kept]), self.log_x, _LEFT, _WIDTH - _RIGHT)
-        up = _Scale(np.concatenate([y for _, y, _ in kept]), self.log_y, _HEIGHT - _BOTTOM, _TOP)
+        across = _Scale(self.x_range or _span([x for x, _, _ in kept]), self.log_x, _LEFT, _WIDTH - _RIGHT)
+        up = _Scale(self.y_range or _span([y for _, y, _ in kept]), self.log_y, _HEIGHT - _BOTTOM, _TOP)
         drawn, told = [*_axes(across, up, self.x_label, self.y_label)], []
-        colours = {line.label: line.colour for _, _, line in kept}
-        for k, label in enumerate(colours):
-            colours[label] = colours[label] or COLOURS[k % len(COLOURS)]
+        colours = line_colours([LinePanel("", [line for _, _, line in kept])])
         for x, y, line in kept:
             colour, at, height = colours[line.label], across(x), up(y)
-            points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(at, height, strict=True))
-            drawn.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            drawn += _band(line, across, up, colour)
+            dashes = f' stroke-dasharray="{_DASHES[line.dashes]}"' if line.dashes in _DASHES else ""
+            drawn.append(
+                f'<polyline points="{_points(at, height)}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
+            )
             if x.size < 2:
                 drawn.append(f'<circle cx="{at[0]:.1f}" cy="{height[0]:.1f}" r="3.5" fill="{colour}"/>')
             told.append(
@@ -186,6 +190,54 @@ class Curves(Part):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Chart(Part):
+    """The panels of `plot_lines` as curves that tell their values, all on one scale."""
+
+    chart: LineChart
+
+    def html(self) -> str:
+        """A drawing for each panel, beside each other where there is room."""
+        chart = self.chart
+        kept = [_finite(line, chart.log_x, chart.log_y) for panel in chart.panels for line in panel.lines]
+        x_range, y_range = (_span([one[axis] for one in kept if one[0].size]) for axis in (0, 1))
+        colours = line_colours(chart.panels)
+        drawn = "".join(
+            Curves(
+                [replace(line, colour=colours[line.label], label=" ".join(line.label.split())) for line in panel.lines],
+                chart.x_label, chart.y_label, panel.title, chart.log_x, chart.log_y, x_range, chart.y_range or y_range,
+            ).html()
+            for panel in chart.panels
+        )  # fmt: skip
+        title = f"<h3>{escape(chart.title)}</h3>" if chart.title else ""
+        return f'{title}<div class="multiples">{drawn}</div>' if len(chart.panels) > 1 else title + drawn
+
+
+def _span(values: Sequence[Any]) -> tuple[float, float] | None:
+    """The least and the largest of all; None of nothing."""
+    joined = np.concatenate(values) if values else np.zeros(0)
+    return (float(joined.min()), float(joined.max())) if joined.size else None
+
+
+def _points(at: Any, height: Any) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(at, height, strict=True))
+
+
+def _band(line: Line, across: _Scale, up: _Scale, colour: str) -> list[str]:
+    """What lies between the ends that a line has."""
+    if line.low is None or line.high is None:
+        return []
+    x, low, high = (np.asarray(one, dtype=float).ravel() for one in (line.x, line.low, line.high))
+    kept = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    if up.log:
+        kept &= low > 0
+    if across.log:
+        kept &= x > 0
+    at = across(x[kept])
+    points = f"{_points(at, up(low[kept]))} {_points(at[::-1], up(high[kept])[::-1])}"
+    return [f'<polygon points="{points}" fill="{colour}" fill-opacity="0.15"/>']
+
+
 def _finite(line: Line, log_x: bool, log_y: bool) -> tuple[Any, Any, Line]:
     x, y = np.asarray(line.x, dtype=float).ravel(), np.asarray(line.y, dtype=float).ravel()
     if x.shape != y.shape:
@@ -197,15 +249,14 @@ def _finite(line: Line, log_x: bool, log_y: bool) -> tuple[Any, Any, Line]:
 class _Scale:
     """From values to places on the drawing, with a few round ticks."""
 
-    def __init__(self, values: Any, log: bool, first: float, last: float) -> None:
+    def __init__(self, ends: Any, log: bool, first: float, last: float) -> None:
         self.log, self.first, self.last = log, first, last
-        used = np.log10(values) if log else values
-        self.low, self.high = float(used.min()), float(used.max())
+        self.low, self.high = (float(end) for end in (np.log10(ends) if log else ends))
         if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
             self.low, self.high = self.low - 0.5, self.high + 0.5
 
     def __call__(self, values: Any) -> Any:
-        used = np.log10(values) if self.log else np.asarray(values, dtype=float)
+        used = np.clip(np.log10(values) if self.log else np.asarray(values, dtype=float), self.low, self.high)
         return self.first + (used - self.low) / (self.high - self.low) * (self.last - self.first)
 
     @property
@@ -224,7 +275,8 @@ def _axes(across: _Scale, up: _Scale, x_label: str, y_label: str) -> list[str]:
     floor = _HEIGHT - _BOTTOM
     drawn = [f'<path class="axis" d="M{_LEFT} {_TOP}V{floor}H{_WIDTH - _RIGHT}" fill="none"/>']
     for tick, at in zip(across.ticks, map(float, map(across, across.ticks)), strict=True):
-        drawn.append(f'<text x="{at:.1f}" y="{floor + 18}" text-anchor="middle">{_tick(tick)}</text>')
+        anchor = "middle" if at < _WIDTH - 2 * _RIGHT else "end"  # or the last one would be cut off
+        drawn.append(f'<text x="{at:.1f}" y="{floor + 18}" text-anchor="{anchor}">{_tick(tick)}</text>')
     for tick, at in zip(up.ticks, map(float, map(up, up.ticks)), strict=True):
         drawn.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
         drawn.append(f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_tick(tick)}</text>')
