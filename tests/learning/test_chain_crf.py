@@ -153,7 +153,8 @@ def test_class_weight_is_that_of_scikit_learn():
 def test_the_minimum_of_crfsuites_objective():
     """No step in any direction lowers sum of -log p + c2 |w|^2 + c1 |w|_1."""
     X, y = weather(8)
-    crf = ChainCRF(learner=MaximumLikelihood(l2=0.2, l1=2.0, optimizer=TIGHT)).fit(X, y)
+    # Where the gradient is below 1e-8, a step changes the risk by less than its rounding.
+    crf = ChainCRF(learner=MaximumLikelihood(l2=0.2, l1=2.0, optimizer=LBFGS(tol=1e-8))).fit(X, y)
     weights = crf.weights_
 
     def objective(w):
@@ -387,7 +388,7 @@ def test_jobs_change_nothing():
         ([[["a"], ["b"]]], [[None, None]], "all labels are hidden"),
         ([[]], [[]], "X has no position at all"),
         ([[{"a": float("nan")}, {}]], [["x", "y"]], r"X\[0\]\[0\]: feature 'a' is nan"),
-        ([np.array([[1.0], [np.nan]])], [["x", "y"]], r"X\[0\]\[1\] contains nan"),
+        ([np.array([[1.0], [np.nan]])], [["x", "y"]], r"ChainCRF.fit: X\[0\]\[1\] contains nan"),
         ([[["a"], ["b"]]], [[1, -1]], "the labels are -1 and 1, and -1 means hidden"),
         ([[["a"], ["b"], ["c"]]], [["x", frozenset(), "y"]], r"y\[0\]\[1\] allows no class"),
     ],

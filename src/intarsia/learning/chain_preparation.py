@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray, as_float_array, check_choice
+from intarsia._validation import FloatArray, IntArray, as_float_array, check_choice
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.chain_data import ChainData, ChainExamples, ChainTruth, make_data, make_truth, read_chain_labels
 from intarsia.learning.chain_risk import check_feasible
@@ -49,7 +50,7 @@ def prepare_fit(
     check_choice(crf.weights, ("auto", "all", "observed"), f"{where}: weights")
     if known is None:
         vectorizer = SequenceVectorizer(min_count=crf.min_count)
-        data = make_data(*vectorizer.fit_transform_stacked(X), edge_features, where)
+        data = make_data(*_stacked(vectorizer.fit_transform_stacked, X, where), edge_features, where)
         labels = read_chain_labels(y, data, where)
         if not labels:
             raise InvalidInputError(f"{where}: X has no position at all. Give at least one sequence with some.")
@@ -88,11 +89,19 @@ def prepare_validation(
     return found
 
 
+def _stacked(read: Callable[[Any], tuple[Any, IntArray]], X: Any, where: str) -> tuple[Any, IntArray]:
+    """Sequences in one matrix; what does not fit is told with where it was given."""
+    try:
+        return read(X)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{where}: {error}") from None
+
+
 def read_known(
     X: Any, edge_features: Any, vectorizer: SequenceVectorizer, layout: ChainLayout, where: str
 ) -> ChainData:
     """Sequences with the features of a fitted model."""
-    data = make_data(*vectorizer.transform_stacked(X), edge_features, where)
+    data = make_data(*_stacked(vectorizer.transform_stacked, X, where), edge_features, where)
     n_given = 0 if data.edges is None else int(data.edges.shape[1])
     if layout.n_edge_features != n_given and int(data.ptr[-1]) > data.kept.size:  # there are steps
         got = "none were given" if data.edges is None else f"{n_given} were given"
