@@ -21,7 +21,7 @@ from intarsia.learning.chain_learner import ChainLearner
 from intarsia.learning.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.learning.chain_tagger import ChainTagger
 from intarsia.learning.energy_fit import bind_energies, fit_energies, resolve_energies
-from intarsia.learning.energy_learner import EnergyLearner
+from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.registry import resolve_chain_learner, resolve_energy_learner
@@ -215,12 +215,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         where = "ChainCRF.fit"
         learner = self._resolve_learner(where)
         parts = resolve_energies(self, where)
-        if parts is None and (fix_theta or development is not None):
-            raise InvalidInputError(f"{where}: fix_theta and development are for energies. Give energies=, or neither.")
-        if development is not None and not fix_theta:
-            raise InvalidInputError(
-                f"{where}: strengths alone are learned on development. Give fix_theta=True with it."
-            )
+        check_strengths_alone(fix_theta, development, parts is not None, where)
         known = self if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
         prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known, where)
         examples = prepared.examples

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._validation import FloatArray, check_number
+from intarsia.exceptions import InvalidInputError
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 
@@ -18,6 +19,14 @@ Report = Callable[[int, float, float, float], None]
 
 # Late points count more in the mean: weights grow with this power of the step's number.
 _POWER = 8.0
+
+
+def check_strengths_alone(fix_theta: bool, development: Any, has_energies: bool, where: str) -> None:
+    """Refuse what is said of strengths where there are none, or where weights are learned with them."""
+    if not has_energies and (fix_theta or development is not None):
+        raise InvalidInputError(f"{where}: fix_theta and development are for energies. Give energies=, or neither.")
+    if development is not None and not fix_theta:
+        raise InvalidInputError(f"{where}: strengths alone are learned on development. Give fix_theta=True with it.")
 
 
 class EnergyLearner(BaseEstimator, ABC):  # type: ignore[misc]

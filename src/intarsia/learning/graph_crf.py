@@ -16,7 +16,7 @@ from intarsia.inference.registry import resolve_method
 from intarsia.learning.crf import CRF
 from intarsia.learning.crf_data import Data, make_examples
 from intarsia.learning.crf_file import MAKERS
-from intarsia.learning.energy_learner import EnergyLearner
+from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone
 from intarsia.learning.graph_data import TypedGraph, TypeTable, find_types, read_graphs
 from intarsia.learning.graph_energies import FittedGraphEnergies, names_of
 from intarsia.learning.graph_energy_fit import (
@@ -195,12 +195,7 @@ class GraphCRF(CRF):
         """
         where = "GraphCRF.fit"
         parts = resolve_graph_energies(self, where)
-        if parts is None and (fix_theta or development is not None):
-            raise InvalidInputError(f"{where}: fix_theta and development are for energies. Give energies=, or neither.")
-        if development is not None and not fix_theta:
-            raise InvalidInputError(
-                f"{where}: strengths alone are learned on development. Give fix_theta=True with it."
-            )
+        check_strengths_alone(fix_theta, development, parts is not None, where)
         if parts is None:
             self._fit(X, y, None, sample_weight, validation, start, where)
             self.energies_, self.energy_history_ = None, {}
