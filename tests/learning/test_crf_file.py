@@ -7,42 +7,25 @@ import zipfile
 
 import numpy as np
 import pytest
+from tests.contracts.saved_models import COUNTS, GRAPHS, IMAGES, QUICK
 
 import intarsia
 from intarsia import (
     ChainCRF,
     CollectiveChain,
-    Factors,
     Gaussian,
     GraphCRF,
-    GraphInstance,
     GridCRF,
     Incremental,
     RiskMinimizer,
     StructuredPerceptron,
     SurrogateEM,
     TreeReweighted,
-    TruncatedGradient,
     make_moves,
 )
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
-RNG = np.random.default_rng(0)
-IMAGES = [RNG.normal(size=(3, 4, 2)), RNG.normal(size=(2, 2, 2))]
 LABELS = [(image[..., 0] > 0).astype(int) for image in IMAGES]
-COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
-QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
-
-
-def typed_graph():
-    graph = GraphInstance(
-        {"word": np.eye(3), "topic": np.ones((1, 1))},
-        factors={
-            "about": Factors([[0, 0], [2, 0]], types=("word", "topic")),
-            "follows": Factors([[0, 1], [1, 2]], types="word"),
-        },
-    )
-    return [graph], [{"word": ["a", "b", "a"], "topic": [1]}]
 
 
 def make(kind):
@@ -59,7 +42,7 @@ def make(kind):
         )
         return GridCRF(inference=TreeReweighted(tol=1e-3), learner=learner).fit(IMAGES, LABELS), IMAGES
     if kind == "types":
-        X, y = typed_graph()
+        X, y = GRAPHS, [{"word": ["a", "b", "a"], "topic": [1]}]
         classes = {"word": ["a", "b"], "topic": [0, 1]}
         return GraphCRF(learner=QUICK, classes=classes, symmetric=["follows"]).fit(X, y), X
     right = np.roll(np.eye(4), 1, axis=1)
