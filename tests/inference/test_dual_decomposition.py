@@ -74,10 +74,11 @@ def test_reaches_the_relaxation_where_it_is_fractional(n_states, seed):
     theta = np.random.default_rng(seed).standard_normal(graph.n_theta)
     value = intarsia.infer(graph, theta, "lp_relaxation", "map").upper_bound
     best = intarsia.infer(graph, theta, "brute_force", "map").score
-    result = intarsia.infer(graph, theta, "dual_decomposition", "map", max_iter=5000)
-    assert result.converged
-    assert value - 1e-9 <= result.upper_bound <= value * (1 + 1e-4)
-    assert result.score == pytest.approx(best)  # random forests of a small graph find it
+    for random_state in range(10):
+        result = intarsia.infer(graph, theta, "dual_decomposition", "map", max_iter=5000, random_state=random_state)
+        assert result.converged
+        assert value - 1e-9 <= result.upper_bound <= value * (1 + 1e-4)
+        assert result.score == pytest.approx(best)  # random forests of a small graph find it
 
 
 @pytest.mark.parametrize("model", ["grid", "grid_three_states", "three_way_factor", "unequal_state_counts", "potts"])

@@ -28,6 +28,8 @@ _SETTLED, _COOLING = 0.03, 0.4
 _SLOW = 1e-3
 # Moves without a gain after which a search is over.
 _PATIENCE = 10
+# Variables that may be moved at no sweep's cost: on small models a search is cheap, and a few sweeps earn too few moves.
+_FREE = 2000
 # Share of the variables that get a random state where a search begins near the best labelling.
 _SHAKEN = 0.5
 
@@ -55,8 +57,8 @@ class DualDecomposition(InferenceMethod):
         Stop when the bound is within this share of the relaxation's optimum, as far as the smoothing tells, or of the
         labelling's score. Below about 1e-5 it tells little; `lp_relaxation` is exact.
     max_moves : int
-        Most moves of random forests each time that a labelling is improved; all in all no more than there were sweeps.
-        With 0 only the bound is worked on.
+        Most moves of random forests each time that a labelling is improved; all in all as many as there were sweeps, on
+        small models more. With 0 only the bound is worked on.
     longest_cycle : int
         Tightens the relaxation: pairwise factors around cycles of up to so many variables become one table each, see
         Notes. Below 3 there are none.
@@ -270,7 +272,8 @@ class _Descent:
 
     def _earned(self) -> int:
         """Moves of forests that may be made now: each takes as long as a few sweeps, so a sweep earns one."""
-        return min(self.max_moves, max(self.n_sweeps - self.n_moves, 0))
+        free = _FREE // max(self.problem.graph.n_variables, 1)
+        return min(self.max_moves, max(self.n_sweeps + free - self.n_moves, 0))
 
     def _improve(self, labels: IntArray, max_moves: int) -> int:
         problem = self.problem
