@@ -28,7 +28,7 @@ _SETTLED, _COOLING = 0.03, 0.4
 _SLOW = 1e-3
 # Moves without a gain after which a search is over.
 _PATIENCE = 10
-# Variables that may be moved at no sweep's cost: on small models a search is cheap, and a few sweeps earn too few moves.
+# Variables moved at no sweep's cost: on small models a search is cheap, and a few sweeps earn too few moves.
 _FREE = 2000
 # Share of the variables that get a random state where a search begins near the best labelling.
 _SHAKEN = 0.5
