@@ -137,8 +137,11 @@ def experiments_table() -> str:
     """One row per experiment of `intarsia reproduce`."""
     from intarsia.experiments.reproduction import EXPERIMENTS, load_experiment
 
-    rows = ["| name | what | data |", "|---|---|---|"]
-    rows += [f"| `{made.name}` | {made.title} | {made.data} |" for made in map(load_experiment, EXPERIMENTS)]
+    rows = ["| name | what it asks | table, figure | data |", "|---|---|---|---|"]
+    rows += [
+        f"| `{made.name}` | {made.question} | {made.title} | {made.data} |"
+        for made in map(load_experiment, EXPERIMENTS)
+    ]
     return "\n".join(rows)
 
 

@@ -28,7 +28,7 @@ def made(monkeypatch):
     tasks = [
         Task(key, f"row {key}", {"test error": 0.2}, "error rate", run(key), required=key == "a") for key in ("a", "b")
     ]
-    experiment = Experiment("made", "Made up", tasks, lambda found: {"marginals": Figure()}, "none")
+    experiment = Experiment("made", "Made up", tasks, lambda found: {"marginals": Figure()}, "none", "Why?")
     monkeypatch.setattr(reproduction, "load_experiment", lambda name, quick, data: experiment)
     return calls
 
@@ -138,7 +138,7 @@ def test_ctrl_c_leaves_the_page_of_what_is_done(made, tmp_path, capsys, monkeypa
             raise KeyboardInterrupt
 
         task = Task("x", "row x", {"": 1.0}, "ratio", find)
-        return Experiment(name, f"The {name} one", [task], lambda found: {}, "none")
+        return Experiment(name, f"The {name} one", [task], lambda found: {}, "none", "Why?")
 
     loaded = reproduction.load_experiment
     monkeypatch.setattr(reproduction, "load_experiment", load)

@@ -32,7 +32,7 @@ def made(calls, broken=()):
         return Task(key, f"row {key}", {"test error": 0.2, "train error": None}, "error rate", run, required=required)
 
     tasks = [task("a"), task("b"), task("c", required=False)]
-    return Experiment("made", "Made up", tasks, lambda found: {"one": Figure()}, "no data")
+    return Experiment("made", "Made up", tasks, lambda found: {"one": Figure()}, "no data", "Why?")
 
 
 def test_what_is_done_is_not_done_again(tmp_path):
@@ -113,6 +113,7 @@ def test_every_experiment_is_well_formed(name, quick):
     assert len(set(keys)) == len(keys)
     assert all(key.replace("-", "").replace("_", "").isalnum() for key in keys)
     assert any(task.required for task in experiment.tasks)
+    assert experiment.question.endswith("?")
     rows = experiment.rows({})
     assert all(row["ours"] is None and row["status"] == "not run" for row in rows)
     json.dumps(rows, allow_nan=False)

@@ -106,6 +106,7 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         lambda found: _figures(found, pictures),
         "715 pictures (Stanford backgrounds), features and errors at 20 % of their size; one of five folds",
+        question="Regions of photographs, some pixels unlabelled: which loss fits best through ten sweeps?",
     )
 
 

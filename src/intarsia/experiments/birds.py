@@ -70,6 +70,7 @@ def birds(quick: bool = False, data: Path | None = None) -> Experiment:
         lambda found: _figures(found, year),
         f"weekly relative abundance of the American woodcock in 2019, each week scaled to the same number of birds, in "
         f"cells of {80 * (4 if quick else 3)} km",
+        question="From how many birds are seen where each week: which ways did they fly?",
     )
 
 

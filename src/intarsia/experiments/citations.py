@@ -62,6 +62,7 @@ def citations(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "UMass citations, 1,457 training, 660 development and 367 test references; features without any lexicon",
+        question="Does knowing what references look like as a whole find their fields better?",
     )
 
 

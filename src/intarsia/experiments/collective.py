@@ -45,6 +45,7 @@ def collective(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "synthetic migrations of 1,000 walkers over 20 steps, s = square of the number of cells; Poisson counts",
+        question="Counts of walkers without their paths: how soon is the likeliest flow found?",
     )
 
 

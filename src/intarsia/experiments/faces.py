@@ -79,6 +79,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         [*method_tasks(comparison), full],
         _figures,
         "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
+        question="How much of a lower half follows from the upper and six latent states; which learner is first?",
     )
 
 

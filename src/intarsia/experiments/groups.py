@@ -96,6 +96,7 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         lambda found: draw_curves(found, "groups", "Latent groups", "AuPR"),
         "a generated network of two camps, and the karate club that comes with the package",
+        question="Nobody says who is of which camp: do rules find out, and which learner is first?",
     )
 
 

@@ -91,6 +91,7 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         lambda found: _figures(found, pictures),
         "328 pictures of horses (Weizmann), 200 to train and 128 to test on; longest side 144, model on 2 x 2 blocks",
+        question="Horse or not, pixel by pixel: which loss fits best through which inference and how many sweeps?",
     )
 
 

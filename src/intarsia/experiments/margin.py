@@ -99,6 +99,7 @@ def margin(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "ocr_letters: one fold of ten to train on, the others to test on; snakes: pictures of 5 x 6 to 7 x 6 cells",
+        question="Do margin learners with relaxed inference label words and snakes as well as likelihood training?",
     )
 
 

@@ -91,7 +91,14 @@ def misspecification(quick: bool = False, data: Path | None = None) -> Experimen
         for shift in SHIFTS
     ]
     title = "Losses under misspecification, with exact inference (Domke 2013, Fig. 1 and 2)"
-    return Experiment("misspecification", title, tasks, _figures, "drawn from random models of fixed seeds")
+    return Experiment(
+        "misspecification",
+        title,
+        tasks,
+        _figures,
+        "drawn from random models of fixed seeds",
+        question="When the model is wrong, which loss loses least?",
+    )
 
 
 def _run(shift: int, settings: Settings, checkpoint: Path | None = None) -> Finding:

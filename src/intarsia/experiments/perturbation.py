@@ -78,7 +78,14 @@ def perturbation(quick: bool = False, data: Path | None = None) -> Experiment:
         for strength in STRENGTHS
     ]
     title = "Accuracy of perturbation gradients (Domke 2013, Fig. 3)"
-    return Experiment("perturbation", title, tasks, _figures, "random models, drawn from fixed seeds")
+    return Experiment(
+        "perturbation",
+        title,
+        tasks,
+        _figures,
+        "random models, drawn from fixed seeds",
+        question="How far from the true gradient is one taken from differences, by rule and step?",
+    )
 
 
 _SINGLE = "single scores moved"

@@ -103,13 +103,14 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """The tasks behind a table or figure, and how it is drawn from what has been found so far."""
+    """The tasks behind a table or figure, what they ask, and how it is drawn from what has been found so far."""
 
     name: str
     title: str
     tasks: list[Task]
     figures: Callable[[dict[str, Finding]], dict[str, Figure]]
     data: str
+    question: str
 
     def rows(self, found: Mapping[str, Finding]) -> list[dict[str, Any]]:
         """One row for each figure of each task; `ours` is None where the task has not been run."""

@@ -67,7 +67,11 @@ def experiment_section(
     facts["Seconds in all"] = f"{sum(finding.seconds for finding in found.values()):.1f}"
     facts["Versions"] = versions()
     return Section(
-        experiment.name, experiment.title, f"{len(found)} of {len(experiment.tasks)} rows run.", parts, facts
+        experiment.name,
+        experiment.title,
+        f"{experiment.question} {len(found)} of {len(experiment.tasks)} rows run.",
+        parts,
+        facts,
     )
 
 

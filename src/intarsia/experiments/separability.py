@@ -88,6 +88,7 @@ def separability(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "the paper's own two examples",
+        question="When does a learner fail although its inference has a guarantee?",
     )
 
 

@@ -104,7 +104,14 @@ def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
     ]
     title = "Truncated fitting, back-propagation and perturbation (Domke 2013, Fig. 7)"
     source = f"Stanford backgrounds at 20 %, {settings.n_images} photographs"
-    return Experiment("truncation", title, tasks, _figures, source)
+    return Experiment(
+        "truncation",
+        title,
+        tasks,
+        _figures,
+        source,
+        question="How many sweeps, or how loose a threshold, may inference be stopped at and still be learned through?",
+    )
 
 
 def gradient_rules() -> list[tuple[str, str, GradientRule]]:

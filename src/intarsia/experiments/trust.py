@@ -89,6 +89,7 @@ def trust(quick: bool = False, data: Path | None = None) -> Experiment:
         method_tasks(comparison),
         lambda found: draw_curves(found, "trust", "Trust", "AuPR of distrust"),
         "8,675 statements of trust or distrust between 2,000 users of Epinions, 701 of distrust",
+        question="Who trusts whom: do latent attributes of people tell, and which learner gets there first?",
     )
 
 

@@ -65,6 +65,7 @@ def wrong_cluster(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "the 30 LitBank passages of `reproduce samplerank`; two entities drawn at random are made one in each",
+        question="One cluster is wrong: do adaptive proposals pick it?",
     )
 
 
