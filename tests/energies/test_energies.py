@@ -28,7 +28,7 @@ from intarsia.energies import (
     before,
     segment_preferences,
 )
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph, grid_graph
 
 NAMES = list(ENERGIES)
@@ -319,3 +319,11 @@ def test_rows_agree_with_one_by_one(name, shared):
         known = energy.lipschitz_rows(psi)[i]
         assert (one.lipschitz is None and np.isnan(known)) or one.lipschitz == pytest.approx(known)
         assert energy.floor_rows(psi)[i] == pytest.approx(one.floor)
+
+
+def test_an_energy_that_reads_more_than_counts_says_so():
+    bound = ENERGIES["function"].bind(chain()[0], BIO)
+    assert not bound.counts_labels
+    for call in (bound.read_counts, bound.count_scores):
+        with pytest.raises(NotSupportedError, match="reads more than how many variables"):
+            call(np.ones((1, 3)))

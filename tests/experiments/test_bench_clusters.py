@@ -4,13 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import check
 
 from intarsia.clusters import connected_components
 from intarsia.experiments import bench_clusters as bench
 from intarsia.experiments.cluster_workloads import proposal_world, scored_edges
 from intarsia.experiments.peers import find_peer
-
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 @pytest.fixture
@@ -44,16 +43,6 @@ class FakePeer:
     def fetch(self, what):
         assert what == "labels"
         return connected_components(*self.edges, self.threshold)
-
-
-def check(rows):
-    for row in rows:
-        assert row.keys() >= CONTRACT
-        assert row["ours_seconds"] > 0
-        if row["peer_seconds"] is None:
-            assert row["ratio"] is None
-        else:
-            assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
 
 
 def test_without_peers(small, monkeypatch):

@@ -3,12 +3,11 @@
 import math
 
 import pytest
+from tests.experiments.bench_contract import check
 
 from intarsia.experiments import bench_inference as bench
 from intarsia.experiments.peers import find_peer
 from intarsia.experiments.workloads import grid_workload
-
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 @pytest.fixture
@@ -17,16 +16,6 @@ def small(monkeypatch):
     monkeypatch.setattr(bench, "_memory", list)
     monkeypatch.setattr(bench, "_start_up", lambda repeats: [])
     monkeypatch.setattr(bench, "_AT_LEAST", 0.0)
-
-
-def check(rows):
-    for row in rows:
-        assert row.keys() >= CONTRACT
-        assert row["ours_seconds"] > 0
-        if row["peer_seconds"] is None:
-            assert row["ratio"] is None
-        else:
-            assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
 
 
 def test_without_peers_their_columns_are_none(small, monkeypatch):

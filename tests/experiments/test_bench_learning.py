@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import check
 
 from intarsia.experiments import bench_learning as bench
 from intarsia.experiments.peers import find_peer
-
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 @pytest.fixture
@@ -16,16 +15,6 @@ def small(monkeypatch):
     monkeypatch.setattr(bench, "_WANTED", {2: 3.0, 3: 5.0})
     monkeypatch.setattr(bench, "_LARGE", (6, 6, 3, 4))
     monkeypatch.setattr(bench, "_AT_LEAST", 0.0)
-
-
-def check(rows):
-    for row in rows:
-        assert row.keys() >= CONTRACT
-        assert row["ours_seconds"] > 0
-        if row["peer_seconds"] is None:
-            assert row["ratio"] is None
-        else:
-            assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
 
 
 def test_without_peers_their_columns_are_none(small, monkeypatch):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import check
 
 from intarsia.exceptions import MissingDataError
 from intarsia.experiments import bench_map as bench
@@ -9,8 +10,6 @@ from intarsia.experiments.map_workloads import attractive_grid, relaxation, tsuk
 from intarsia.experiments.peers import find_peer
 from intarsia.experiments.workloads import grid_workload, inference_workload
 from intarsia.inference import infer
-
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 @pytest.fixture
@@ -24,16 +23,6 @@ def small(monkeypatch):
 
 def absent():
     raise MissingDataError("not there")
-
-
-def check(rows):
-    for row in rows:
-        assert row.keys() >= CONTRACT
-        assert row["ours_seconds"] > 0
-        if row["peer_seconds"] is None:
-            assert row["ratio"] is None
-        else:
-            assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
 
 
 def test_without_peers_and_data(small, monkeypatch):

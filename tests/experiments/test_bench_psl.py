@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import CONTRACT
 
 from intarsia.exceptions import IntarsiaError, MissingDataError
 from intarsia.experiments import bench_psl as bench
@@ -10,7 +11,6 @@ from intarsia.experiments.psl_programs import ProgramFiles, acquaintances_progra
 from intarsia.experiments.softlogic_workloads import clause_model
 from intarsia.softlogic import ConsensusADMM, ground, read_psl
 
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 needs_psl = pytest.mark.skipif(find_peer("psl") is None, reason="PSL is not set up; see benchmarks/README.md")
 
 

@@ -4,6 +4,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import check
 
 from intarsia.exceptions import MissingDataError
 from intarsia.experiments import bench_sequences as bench
@@ -11,8 +12,6 @@ from intarsia.experiments import chunk_quality
 from intarsia.experiments import sequence_training as training
 from intarsia.experiments.peers import find_peer
 from intarsia.graph.chains import ChainBatch
-
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 @pytest.fixture
@@ -45,16 +44,6 @@ def few_sentences():
         tags = [["B-VP" if w == "sat" else "I-NP" if w in ("cat", "dog") else "B-NP" for w in one] for one in words]
         made += [[chunk_quality.chunk_features(one, one) for one in words], tags]
     return chunk_quality.Sentences(*made)
-
-
-def check(rows):
-    for row in rows:
-        assert row.keys() >= CONTRACT
-        assert row["ours_seconds"] > 0
-        if row["peer_seconds"] is None:
-            assert row["ratio"] is None
-        else:
-            assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
 
 
 def random_batch(rng, lengths, k, per_step):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import CONTRACT
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.experiments import bench_softlogic as bench
@@ -9,7 +10,6 @@ from intarsia.experiments.peers import find_peer
 from intarsia.experiments.softlogic_workloads import clause_model
 from intarsia.softlogic import ConsensusADMM
 
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 SMALL = clause_model(60, 240, seed=7)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.experiments.bench_contract import CONTRACT
 
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 from intarsia.experiments import bench_collective as bench
@@ -9,8 +10,6 @@ from intarsia.experiments import collective as table
 from intarsia.experiments.collective_workloads import banded_year, migration, noisy_marginals
 from intarsia.experiments.peers import find_peer
 from intarsia.experiments.reproduction import load_experiment, run_tasks
-
-CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 @pytest.fixture

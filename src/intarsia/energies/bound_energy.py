@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from intarsia._validation import FloatArray, IntArray, as_float_array, frozen
 from intarsia.energies.linear_maps import LinearMaps
 from intarsia.energies.scalar_functions import ScalarFunctions
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
 
 READS = ("variables", "tables", "factors")
@@ -137,11 +137,17 @@ class BoundEnergy(ABC):
 
     def read_counts(self, counts: FloatArray) -> FloatArray:
         """Readings (n, n_readings) of rows of expected numbers of labels (n, n_labels)."""
-        raise NotImplementedError  # never called where `counts_labels` is False
+        raise self._reads_more_than_counts()
 
     def count_scores(self, weights: FloatArray) -> FloatArray:
         """What `subtract_rows` takes from the scores of every variable (n, n_labels)."""
-        raise NotImplementedError
+        raise self._reads_more_than_counts()
+
+    def _reads_more_than_counts(self) -> NotSupportedError:
+        return NotSupportedError(
+            f"{type(self).__name__} reads more than how many variables have each label (`counts_labels` is False). "
+            "Give it marginals: `read_rows` and `subtract_rows`."
+        )
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """`lipschitz` (n,) for strengths (n, n_psi); NaN where none is known."""
