@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +13,10 @@ from numpy.typing import NDArray
 from intarsia._validation import IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.linear_rows import Index32
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+# Python refuses to read integers of more than 4300 digits, and nobody means one by such a name.
+_LONGEST_INTEGER = 1000
 
 
 class ConstantTable:
@@ -30,6 +36,7 @@ class ConstantTable:
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
         self._names: list[str] = []
+        self._sorted: dict[bool, list[tuple[int, int, str]]] = {}
 
     def __len__(self) -> int:
         return len(self._number)
@@ -64,12 +71,35 @@ class ConstantTable:
             values = [_as_name(value, row, where) for row, value in enumerate(values)]
         return self._of_texts(values)
 
-    def ranks(self) -> IntArray:
-        """For each number, the place of its name in the order of the alphabet."""
-        order = sorted(range(len(self)), key=self.names.__getitem__)
+    def ranks(self, by_number: bool) -> IntArray:
+        """For each number, the place of its name in the order of the constants.
+
+        Parameters
+        ----------
+        by_number : bool
+            Whether integers come first, ordered by number; otherwise all names are ordered as strings.
+        """
         rank = np.empty(len(self), dtype=np.int64)
-        rank[order] = np.arange(len(self))
+        rank[[self._number[name] for *_, name in self._in_order(by_number)]] = np.arange(len(self))
         return rank
+
+    def rank(self, name: str, by_number: bool) -> float:
+        """The place of a name in the order of the constants; between two places if it was never seen.
+
+        Examples
+        --------
+        >>> table = ConstantTable()
+        >>> _ = table.numbers(["10", "2", "a"], "names")
+        >>> table.rank("2", by_number=True), table.rank("2", by_number=False), table.rank("3", by_number=True)
+        (0.0, 1.0, 0.5)
+        """
+        place = bisect.bisect_left(self._in_order(by_number), _order(name, by_number))
+        return float(place) if name in self._number else place - 0.5
+
+    def _in_order(self, by_number: bool) -> list[tuple[int, int, str]]:
+        if len(self._sorted.get(by_number, [])) != len(self):
+            self._sorted[by_number] = sorted(_order(name, by_number) for name in self.names)
+        return self._sorted[by_number]
 
     def _of_texts(self, values: Iterable[str]) -> Index32:
         number = self._number
@@ -84,6 +114,13 @@ class ConstantTable:
             column = column.astype(np.int64)
         unique, inverse = np.unique(column, return_inverse=True)
         return self._of_texts(map(str, unique.tolist()))[inverse]
+
+
+def _order(name: str, by_number: bool) -> tuple[int, int, str]:
+    """What a constant is sorted by; integers before others, equal ones such as 1 and 01 as strings."""
+    if by_number and len(name) <= _LONGEST_INTEGER and _INTEGER.fullmatch(name):
+        return 0, int(name), name
+    return 1, 0, name
 
 
 def _as_name(value: Any, row: int, where: str) -> str:

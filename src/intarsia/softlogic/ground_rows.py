@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,31 @@ def largest(rows: LinearRows) -> FloatArray:
     if rows.n_rows and lengths.all():
         return rows.const + np.add.reduceat(above, rows.ptr[:-1])
     return rows.const + np.bincount(np.repeat(np.arange(rows.n_rows), lengths), above, minlength=rows.n_rows)
+
+
+class GroundRows(NamedTuple):
+    """Groundings of a rule, and which of them are arithmetic and consist of a single atom, observed ones counted."""
+
+    rows: LinearRows
+    single: NDArray[np.bool_]
+
+
+def taken_as_satisfied(rows: LinearRows, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows, that must not exceed 0, PSL leaves out because it takes them as satisfied although they need not be.
+
+    PSL looks at a grounding with a single atom as if its coefficient were 1 or -1, so that it drops `3 * P(X) <= 1`.
+
+    Examples
+    --------
+    >>> rows = LinearRows([0, 1, 2, 3], [0, 0, 0], [3.0, 3.0, -3.0], [-1.0, -0.5, 1.0])
+    >>> taken_as_satisfied(rows, np.ones(3, dtype=bool)).tolist()
+    [True, False, False]
+    """
+    above = np.zeros(rows.n_rows, dtype=bool)
+    alone = single & (np.diff(rows.ptr) == 1)
+    above[alone] = rows.coef[rows.ptr[:-1][alone]] > 0.0
+    taken: NDArray[np.bool_] = above & (rows.const <= -1.0)
+    return taken & is_violable(rows)
 
 
 def negative(rows: LinearRows) -> LinearRows:

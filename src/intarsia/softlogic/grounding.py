@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._validation import check_choice
 from intarsia.softlogic.atoms import AtomTable
-from intarsia.softlogic.ground_rows import RowCollector, distinct, is_violable, negative, select, violable
+from intarsia.softlogic.ground_rows import (
+    GroundRows,
+    RowCollector,
+    distinct,
+    is_violable,
+    negative,
+    select,
+    taken_as_satisfied,
+)
 from intarsia.softlogic.grounding_database import GroundingDatabase
 from intarsia.softlogic.grounding_joins import RuleJoin, has_sums
 from intarsia.softlogic.grounding_sums import RuleSums
@@ -46,6 +56,9 @@ class RuleReport:
         Groundings with an atom that is neither observed nor target, taken as false (`missing="zero"`).
     missing : tuple of str
         Some of these atoms.
+    n_skipped : int
+        Hinges and constraints that PSL leaves out though they can be broken, such as `3 * P(X) <= 1`; with
+        `dialect="psl"` only.
     seconds : float
         Time taken.
 
@@ -79,6 +92,7 @@ class RuleReport:
     n_satisfied: int
     n_missing: int
     missing: tuple[str, ...]
+    n_skipped: int
     seconds: float
 
     def notes(self) -> list[str]:
@@ -95,6 +109,11 @@ class RuleReport:
             found.append(
                 f"{rule}: {self.n_missing} groundings have atoms that are neither observed nor targets and count as "
                 f"false, such as {', '.join(self.missing)}."
+            )
+        if self.n_skipped:
+            found.append(
+                f"{rule}: {self.n_skipped} groundings with a single atom are left out, as in PSL, which takes them as "
+                f"satisfied whatever the coefficient is. Use dialect='plain' to keep them."
             )
         return found
 
@@ -194,21 +213,28 @@ def ground(program: Program, missing: str = "error") -> Grounding:
                 if isinstance(rule, ArithmeticRule) and has_sums(rule)
                 else RuleJoin(database, rule, missing)
             )
-            n_kept = n_terms = n_constraints = 0
+            n_kept = n_terms = n_constraints = n_skipped = 0
             hard: list[LinearRows] = []
-            for rows in source.rows():
-                n_kept += _n_violable(rows, rule)
-                if rule.weight is None:
-                    hard.append(rows)
-                else:
-                    n_terms += sum(terms.add(violable(side), number) for side in _sides(rows, rule))
+            is_equality = isinstance(rule, ArithmeticRule) and rule.relation == "=" and rule.weight is None
+            for ground_rows in source.rows():
+                sides = _sides(ground_rows, rule, program.dialect)
+                n_kept += int(np.logical_or.reduce([side.violable | side.skipped for side in sides]).sum())
+                if is_equality:
+                    hard.append(ground_rows.rows)
+                    continue
+                n_skipped += sum(int(side.skipped.sum()) for side in sides)
+                for side in sides:
+                    kept = select(side.rows, side.violable)
+                    if rule.weight is None:
+                        hard.append(kept)
+                    else:
+                        n_terms += terms.add(kept, number)
             for rows in _joined(hard):
-                if isinstance(rule, ArithmeticRule) and rule.relation == "=":
+                if is_equality:
                     kept = distinct(select(rows, np.diff(rows.ptr) > 0), both_signs=True)
                     n_constraints += equalities.add(kept, number)
                 else:
-                    kept = distinct(violable(_sides(rows, rule)[0]), both_signs=False)
-                    n_constraints += inequalities.add(kept, number)
+                    n_constraints += inequalities.add(distinct(rows, both_signs=False), number)
             counts = source.counts
             reports.append(
                 RuleReport(
@@ -222,6 +248,7 @@ def ground(program: Program, missing: str = "error") -> Grounding:
                     counts.n_groundings - counts.n_known - n_kept,
                     counts.n_missing,
                     tuple(counts.missing),
+                    n_skipped,
                     time.perf_counter() - start,
                 )
             )
@@ -229,19 +256,24 @@ def ground(program: Program, missing: str = "error") -> Grounding:
         return Grounding(mrf, database.atoms, tuple(reports), time.perf_counter() - began)
 
 
-def _sides(rows: LinearRows, rule: Rule) -> list[LinearRows]:
-    """What must not exceed 0."""
+class _Side(NamedTuple):
+    """Rows that must not exceed 0: which of them can, and which of these PSL leaves out."""
+
+    rows: LinearRows
+    violable: NDArray[np.bool_]
+    skipped: NDArray[np.bool_]
+
+
+def _sides(ground_rows: GroundRows, rule: Rule, dialect: str) -> list[_Side]:
+    rows, single = ground_rows
     relation = rule.relation if isinstance(rule, ArithmeticRule) else "<="
-    return {"<=": lambda: [rows], ">=": lambda: [negative(rows)], "=": lambda: [rows, negative(rows)]}[relation]()
-
-
-def _n_violable(rows: LinearRows, rule: Rule) -> int:
-    """How many rows can be broken on some side."""
-    sides = _sides(rows, rule)
-    broken = np.zeros(rows.n_rows, dtype=bool)
-    for side in sides:
-        broken |= is_violable(side)
-    return int(broken.sum())
+    signed = [rows] if relation == "<=" else [negative(rows)] if relation == ">=" else [rows, negative(rows)]
+    sides = []
+    for side in signed:
+        violable = is_violable(side)
+        skipped = taken_as_satisfied(side, single) if dialect == "psl" else np.zeros(side.n_rows, dtype=bool)
+        sides.append(_Side(side, violable & ~skipped, skipped))
+    return sides
 
 
 def _joined(parts: list[LinearRows]) -> list[LinearRows]:

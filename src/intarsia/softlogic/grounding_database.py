@@ -50,7 +50,7 @@ class GroundingDatabase:
         self._connection.execute("SET enable_progress_bar = false")
         self._table: dict[str, str] = {}
         self.n_rows: dict[str, int] = {}
-        self._ranked = False
+        self._ranked: set[bool] = set()
         first_known = self.n_variables
         for p, known in enumerate(observed):
             self._fill(p, known, first_known)
@@ -70,20 +70,22 @@ class GroundingDatabase:
         """Whether atoms of a predicate that are not in its table are false."""
         return self.program.is_closed(self.program.find_predicate(predicate))
 
-    def fetch(self, query: str, bound: dict[str, int] | None = None) -> dict[str, NDArray[Any]]:
+    def fetch(self, query: str, bound: dict[str, float] | None = None) -> dict[str, NDArray[Any]]:
         """Columns of an answer."""
         return self._connection.execute(query, bound or {}).fetchnumpy()
 
-    def run(self, query: str, bound: dict[str, int] | None = None) -> None:
+    def run(self, query: str, bound: dict[str, float] | None = None) -> None:
         """A query whose answer stays in the database."""
         self._connection.execute(query, bound or {})
 
-    def rank_constants(self) -> None:
-        """Make table `ranks`: for each constant its place in the order of the alphabet."""
-        if not self._ranked:
-            rank = self.program.constants.ranks()
-            self._store("ranks", {"number": np.arange(len(rank), dtype=np.int32), "rank": rank})
-            self._ranked = True
+    def ranks(self, by_number: bool) -> str:
+        """Name of a table with the place of each constant in their order, by number or as strings."""
+        table = "ranks_by_number" if by_number else "ranks_of_strings"
+        if by_number not in self._ranked:
+            rank = self.program.constants.ranks(by_number)
+            self._store(table, {"number": np.arange(len(rank), dtype=np.int32), "rank": rank})
+            self._ranked.add(by_number)
+        return table
 
     def _fill(self, p: int, known: AtomRows, first_known: int) -> None:
         free, start = self.atoms.arguments[p], self.atoms.start[p]

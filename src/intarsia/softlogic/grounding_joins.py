@@ -10,11 +10,11 @@ import numpy as np
 from intarsia._kernels.ground_rows import fold_groundings
 from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.ground_rows import ROUNDING, owned_rows
+from intarsia.softlogic.ground_rows import ROUNDING, GroundRows, owned_rows
 from intarsia.softlogic.grounding_database import GroundingDatabase
 from intarsia.softlogic.grounding_query import JoinQuery
-from intarsia.softlogic.linear_rows import Index32, LinearRows
-from intarsia.softlogic.syntax import ArithmeticRule, Atom, Comparison, Constant, LogicalRule, Number, Rule
+from intarsia.softlogic.linear_rows import Index32
+from intarsia.softlogic.syntax import ArithmeticRule, Atom, Comparison, Constant, Literal, LogicalRule, Number, Rule
 
 # Groundings that are fetched at a time: what a join needs of memory, whatever its size.
 PIECE = 1 << 20
@@ -29,8 +29,8 @@ class Pattern:
     ----------
     joined, looked_up : list of (coefficient, Atom)
         Atoms that a grounding needs in the data, and atoms that may be missing there.
-    comparisons : list of Comparison
-        What a grounding must meet.
+    comparisons : list of Literal
+        Comparisons, perhaps negated, that a grounding must meet.
     constant : float
         Added to the atoms.
     relation : {"<=", ">=", "="}
@@ -48,7 +48,7 @@ class Pattern:
 
     joined: list[tuple[float, Atom]]
     looked_up: list[tuple[float, Atom]]
-    comparisons: list[Comparison]
+    comparisons: list[Literal]
     constant: float
     relation: str
 
@@ -57,25 +57,23 @@ def pattern_of(rule: Rule) -> Pattern:
     """The linear function of a rule; that of a clause is 1 minus the truth of its literals, and should not exceed 0."""
     joined: list[tuple[float, Atom]] = []
     looked_up: list[tuple[float, Atom]] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[Literal] = []
     if isinstance(rule, LogicalRule):
         for literal in rule.literals:
             if isinstance(literal.atom, Comparison):
                 # Where a literal of the clause holds there is nothing to ask of the atoms.
-                comparisons.append(literal.atom if literal.negated else literal.atom.opposite())
+                comparisons.append(Literal(literal.atom, not literal.negated))
             elif literal.negated:
                 joined.append((1.0, literal.atom))
             else:
                 looked_up.append((-1.0, literal.atom))
         return Pattern(joined, looked_up, comparisons, 1.0 - len(joined), "<=")
-    constant = _number(rule.constant)
     for coefficient, atom in rule.terms:
         if isinstance(atom, Atom):
             joined.append((_number(coefficient), atom))
         else:
-            comparisons.append(atom)
-            constant += _number(coefficient)
-    return Pattern(joined, looked_up, comparisons, constant, rule.relation)
+            comparisons.append(Literal(atom))
+    return Pattern(joined, looked_up, comparisons, _number(rule.constant), rule.relation)
 
 
 @dataclass
@@ -138,7 +136,7 @@ class RuleJoin:
         self._free = self._any_free()
         self.counts = GroundingCounts()
 
-    def rows(self) -> Iterator[LinearRows]:
+    def rows(self) -> Iterator[GroundRows]:
         """Groundings with a variable that are not satisfied whatever its value, as linear rows; `counts` is filled."""
         columns = [f"{alias}.atom" for _, _, alias in self._joined]
         columns += [f"coalesce({alias}.atom, -1)" for _, _, alias in self._looked_up]
@@ -165,7 +163,7 @@ class RuleJoin:
             )
             yield self._as_rows(np.stack([found[f"x{k}"] for k in range(len(columns))]), coef)
 
-    def _as_rows(self, atoms: Index32, coef: FloatArray) -> LinearRows:
+    def _as_rows(self, atoms: Index32, coef: FloatArray) -> GroundRows:
         idx, row_coef = np.empty(atoms.size, dtype=np.int32), np.empty(atoms.size)
         const = np.empty(atoms.shape[1])
         n_rows, n_entries, length = fold_groundings(
@@ -173,7 +171,9 @@ class RuleJoin:
             self._database.n_variables, self._pattern.relation != "<=", self._pattern.relation != ">=", ROUNDING,
             idx, row_coef, const,
         )  # fmt: skip
-        return owned_rows(length[:n_rows], idx[:n_entries].copy(), row_coef[:n_entries].copy(), const[:n_rows].copy())
+        rows = owned_rows(length[:n_rows], idx[:n_entries].copy(), row_coef[:n_entries].copy(), const[:n_rows].copy())
+        single = isinstance(self._rule, ArithmeticRule) and len(self._rule.terms) == 1
+        return GroundRows(rows, np.full(n_rows, single))
 
     def _pieces(self) -> list[tuple[int, int]]:
         """Fill the counts; return the ranges of the driving table's atoms that give a piece each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from intarsia.softlogic.grounding_database import GroundingDatabase
+from intarsia.softlogic.program import TYPES
 from intarsia.softlogic.syntax import Atom, Comparison, Condition, Constant, Literal, Term
 
 _SIGNS = {"==": "=", "!=": "<>"}
@@ -13,38 +14,56 @@ class Terms:
 
     def __init__(self, database: GroundingDatabase, prefix: str = "c") -> None:
         self.database = database
-        self.bound: dict[str, int] = {}
+        self.bound: dict[str, float] = {}
         self.place: dict[str, str] = {}
+        # Of variables whose type is declared: whether their constants are ordered by number.
+        self.by_number: dict[str, bool] = {}
         self._prefix = prefix
 
     def column(self, term: Term) -> str:
         """The column of a variable, or a name for the number of a constant."""
         if isinstance(term, Constant):
-            name = f"{self._prefix}{len(self.bound)}"
-            self.bound[name] = self.database.program.constants.find(term.value)
-            return f"${name}"
+            return self._bind(self.database.program.constants.find(term.value))
         return self.place[term.name]
+
+    def _bind(self, value: float) -> str:
+        name = f"{self._prefix}{len(self.bound)}"
+        self.bound[name] = value
+        return f"${name}"
 
     def comparison(self, comparison: Comparison) -> str:
         """A condition on two terms."""
-        left, right = self.column(comparison.left), self.column(comparison.right)
         if comparison.operator in _SIGNS:
+            left, right = self.column(comparison.left), self.column(comparison.right)
             # Two constants that no data name are both bound as -1, so their names decide.
             if isinstance(comparison.left, Constant) and isinstance(comparison.right, Constant):
                 same = comparison.left.value == comparison.right.value
                 return f"{left} >= -1 AND {right} >= -1 AND {str(same == (comparison.operator == '==')).upper()}"
             return f"{left} {_SIGNS[comparison.operator]} {right}"
-        self.database.rank_constants()
-        rank = "(SELECT rank FROM ranks WHERE number = {})"
-        return f"{rank.format(left)} < {rank.format(right)}"
+        by_number = self._orders_by_number(comparison)
+        return " < ".join(self._rank(term, by_number) for term in comparison.arguments)
+
+    def _orders_by_number(self, comparison: Comparison) -> bool:
+        """Whether `%` compares numbers: as the types of its variables say, or else as the dialect does."""
+        names = [term.name for term in comparison.arguments if not isinstance(term, Constant)]
+        types = [self.by_number[name] for name in names if name in self.by_number]
+        return all(types) if types else self.database.program.dialect == "plain"
+
+    def _rank(self, term: Term, by_number: bool) -> str:
+        if isinstance(term, Constant):
+            return self._bind(self.database.program.constants.rank(term.value, by_number))
+        return f"(SELECT rank FROM {self.database.ranks(by_number)} WHERE number = {self.place[term.name]})"
 
     def matches(self, alias: str, atom: Atom) -> list[str]:
         """Conditions under which a row of a predicate's table is an atom; variables met first get their place there."""
         conditions = []
+        types = self.database.program.find_predicate(atom.predicate).types
         for k, term in enumerate(atom.arguments):
             column = f"{alias}.a{k}"
             if not isinstance(term, Constant) and term.name not in self.place:
                 self.place[term.name] = column
+                if types is not None:
+                    self.by_number[term.name] = TYPES[types[k]]
             else:
                 conditions.append(f"{column} = {self.column(term)}")
         return conditions
@@ -106,9 +125,9 @@ class JoinQuery(Terms):
         self._joins.append(f"LEFT JOIN {self.database.table(atom.predicate)} AS {alias} ON {' AND '.join(conditions)}")
         return alias
 
-    def compare(self, comparison: Comparison) -> None:
-        """Keep what meets a comparison."""
-        self._conditions.append(self.comparison(comparison))
+    def compare(self, comparison: Literal) -> None:
+        """Keep what meets a comparison, or does not if it is negated."""
+        self._conditions.append(self.condition(comparison))
 
     @property
     def source(self) -> str:

@@ -10,12 +10,20 @@ from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.ground_rows import fold_known
+from intarsia.softlogic.ground_rows import GroundRows, fold_known
 from intarsia.softlogic.grounding_database import GroundingDatabase
 from intarsia.softlogic.grounding_joins import GroundingCounts
 from intarsia.softlogic.grounding_query import JoinQuery, Terms
-from intarsia.softlogic.linear_rows import LinearRows
-from intarsia.softlogic.syntax import ArithmeticRule, Atom, Cardinality, Coefficient, Number, SumVariable, Variable
+from intarsia.softlogic.syntax import (
+    ArithmeticRule,
+    Atom,
+    Cardinality,
+    Coefficient,
+    Literal,
+    Number,
+    SumVariable,
+    Variable,
+)
 
 _GROUPS_AT_A_TIME = 200_000
 
@@ -45,7 +53,9 @@ class RuleSums:
     """Groundings of one arithmetic rule with sums as linear rows.
 
     Groundings are the assignments of the other variables for which every atom of the rule is found, as in PSL. A sum
-    runs over the atoms that are observed, targets or latent and meet its filters, and |X| is how many these are.
+    runs over the atoms that are observed, targets or latent and meet its filters, and |X| is how many these are. With
+    `dialect="psl"` the sum over a closed predicate runs over all constants that stand at the place of its sum variable,
+    also for other values of the other variables: atoms that no data name are false, and |X| counts them.
 
     Parameters
     ----------
@@ -59,6 +69,7 @@ class RuleSums:
         self._database = database
         self._rule = rule
         self._atoms = [(coefficient, atom) for coefficient, atom in rule.terms if isinstance(atom, Atom)]
+        self._by_number: dict[str, bool] = {}
         self.counts = GroundingCounts()
         for condition in rule.filters.values():
             for literal in condition.literals():
@@ -68,7 +79,7 @@ class RuleSums:
                         f"truth is not known. Filters take closed predicates only."
                     )
 
-    def rows(self) -> Iterator[LinearRows]:
+    def rows(self) -> Iterator[GroundRows]:
         """All groundings, in pieces; `counts` is filled."""
         places = self._find_groups()
         n_groups = int(self._database.fetch("SELECT count(*) AS n FROM groups")["n"][0])
@@ -83,7 +94,8 @@ class RuleSums:
             query.join(_plain(atom))
         for _, comparison in self._rule.terms:
             if not isinstance(comparison, Atom):
-                query.compare(comparison)
+                query.compare(Literal(comparison))
+        self._by_number = query.by_number
         names = dict.fromkeys(
             term.name for _, atom in self._atoms for term in atom.arguments if isinstance(term, Variable)
         )
@@ -95,25 +107,31 @@ class RuleSums:
         )
         return {name: f"g.v{k}" for k, name in enumerate(names)}
 
-    def _piece(self, places: dict[str, str], first: int, stop: int) -> LinearRows:
+    def _piece(self, places: dict[str, str], first: int, stop: int) -> GroundRows:
         n = stop - first
         rows, atoms, coefficients = [], [], []
         counts: dict[str, FloatArray] = {}
+        # A comparison is an atom to PSL here, though it adds nothing.
+        n_atoms = np.full(n, float(len(self._rule.terms) - len(self._atoms)))
         for coefficient, atom in self._atoms:
             row, found = self._atoms_of_sum(atom, places, first, stop)
             rows.append(row)
             atoms.append(found)
             coefficients.append(coefficient)
-            size = np.bincount(row, minlength=n).astype(np.float64)
-            counts.update({term.name: size for term in atom.arguments if isinstance(term, SumVariable)})
+            sums = [term.name for term in atom.arguments if isinstance(term, SumVariable)]
+            if sums and self._database.program.dialect == "psl" and self._database.is_closed(atom.predicate):
+                size = self._count_of_closed_sum(atom, sums, places, first, stop)
+            else:
+                size = np.bincount(row, minlength=n).astype(np.float64)
+            counts.update(dict.fromkeys(sums, size))
+            n_atoms += size
         const = coefficient_values(self._rule.constant, counts, n)
-        for coefficient, comparison in self._rule.terms:
-            if not isinstance(comparison, Atom):
-                const = const + coefficient_values(coefficient, counts, n)
         coef = [coefficient_values(c, counts, n)[row] for c, row in zip(coefficients, rows, strict=True)]
-        return self._as_rows(np.concatenate(rows), np.concatenate(atoms), np.concatenate(coef), const)
+        return self._as_rows(np.concatenate(rows), np.concatenate(atoms), np.concatenate(coef), const, n_atoms == 1.0)
 
-    def _as_rows(self, row: Any, atom: Any, coef: FloatArray, const: FloatArray) -> LinearRows:
+    def _as_rows(
+        self, row: Any, atom: Any, coef: FloatArray, const: FloatArray, single: NDArray[np.bool_]
+    ) -> GroundRows:
         used = np.bincount(row, minlength=len(const)) > 0
         if not (np.isfinite(coef).all() and np.isfinite(const[used]).all()):
             raise InvalidInputError(
@@ -135,13 +153,40 @@ class RuleSums:
         self.counts.n_groundings += made.n_rows
         self.counts.n_known += int(known.sum())
         self.counts.n_broken += int((_distance(made.const, self._rule.relation)[known] > 1e-9).sum())
-        return made
+        return GroundRows(made, single[used])
+
+    def _terms_of_group(self, places: dict[str, str]) -> Terms:
+        terms = Terms(self._database)
+        terms.place, terms.by_number = dict(places), dict(self._by_number)
+        return terms
+
+    def _count_of_closed_sum(
+        self, atom: Atom, sums: list[str], places: dict[str, str], first: int, stop: int
+    ) -> FloatArray:
+        """For each grounding, how many atoms PSL sums: all combinations of the constants of the sum variables."""
+        table = self._database.table(atom.predicate)
+        alone = Terms(self._database, prefix="a")
+        pattern = " AND ".join(alone.matches("s", _plain(atom))) or "TRUE"
+        terms = self._terms_of_group(places)
+        values = []
+        for k, name in enumerate(sums):
+            values.append(f"(SELECT DISTINCT {alone.place[name]} AS x FROM {table} AS s WHERE {pattern}) AS d{k}")
+            terms.place[name] = f"d{k}.x"
+            terms.by_number |= {name: by_number for name, by_number in alone.by_number.items() if name in sums}
+        conditions = [terms.condition(self._rule.filters[name]) for name in sums if name in self._rule.filters]
+        found = self._database.fetch(
+            f"SELECT g.g - $first AS g, count(*) AS n FROM groups AS g CROSS JOIN {' CROSS JOIN '.join(values)} "
+            f"WHERE {' AND '.join(['g.g >= $first', 'g.g < $stop', *conditions])} GROUP BY g.g",
+            {**alone.bound, **terms.bound, "first": first, "stop": stop},
+        )
+        size = np.zeros(stop - first)
+        size[found["g"].astype(np.int64)] = found["n"]
+        return size
 
     def _atoms_of_sum(
         self, atom: Atom, places: dict[str, str], first: int, stop: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        terms = Terms(self._database)
-        terms.place = dict(places)
+        terms = self._terms_of_group(places)
         conditions = terms.matches("s", _plain(atom))
         for name in (term.name for term in atom.arguments if isinstance(term, SumVariable)):
             if name in self._rule.filters:

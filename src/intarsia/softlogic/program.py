@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from intarsia._validation import check_choice, check_number
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.softlogic.constants import ConstantTable
-from intarsia.softlogic.rules import read_rule
-from intarsia.softlogic.syntax import ArithmeticRule, Atom, LogicalRule, Rule
+from intarsia.softlogic.rule_forms import rule_key, split_filters
+from intarsia.softlogic.rules import read_rule, read_rules
+from intarsia.softlogic.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
 from intarsia.softlogic.tables import AtomRows, backend_of, read_table
 
 # What data say of an atom.
 OBSERVED, TARGET, LATENT, TRUTH = "observed", "target", "latent", "truth"
 ROLES = (OBSERVED, TARGET, LATENT, TRUTH)
+# PSL's names of types of arguments, and whether constants of a type are ordered as integers.
+TYPES = {"UniqueIntID": True, "UniqueStringID": False, "Integer": True, "Long": True, "Double": False, "String": False}
 _NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
 
 
@@ -33,16 +39,20 @@ class Predicate:
     closed : bool or None
         True: atoms that are not observed are false. False: atoms that are neither observed nor targets are missing.
         None: closed unless there are targets or latent atoms.
+    types : tuple of str or None
+        PSL's name of the type of each argument, such as "UniqueIntID" or "UniqueStringID". They say how `A % B` orders
+        constants; see `Program`.
 
     Examples
     --------
     >>> Predicate("Knows", 2)
-    Predicate(name='Knows', n_arguments=2, closed=None)
+    Predicate(name='Knows', n_arguments=2, closed=None, types=None)
     """
 
     name: str
     n_arguments: int
     closed: bool | None = None
+    types: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,11 +82,26 @@ class Program:
     targets and latent atoms are what inference finds, and only targets have a truth to learn from. Predicate names
     may be spelled in other letters than declared, as in PSL.
 
+    A rule that is added twice counts once, with the weight it came with first, and a warning says so. Two rules are the
+    same if they differ in weight only, or in the order of a clause's literals: `A -> B` and `!B -> !A` are one rule.
+
+    Parameters
+    ----------
+    dialect : {"plain", "psl"}
+        How rules are read. "plain": arithmetic has the usual order of operations, `|X|` counts the atoms of a sum, a
+        filter with `|` holds where either side does, and `A % B` orders integers by number. "psl": all of these are
+        exactly as in PSL; `docs/guide/rules.md` has a table of the differences.
+
     Raises
     ------
     InvalidInputError
         A rule cannot be read, names an unknown predicate (the nearest is named) or gives it another number of
-        arguments; a table does not fit its predicate; a truth value is outside [0, 1].
+        arguments; a table does not fit its predicate; a truth value is outside [0, 1]; the dialect is unknown.
+
+    Warns
+    -----
+    UserWarning
+        A rule is already in the program.
 
     Examples
     --------
@@ -93,17 +118,23 @@ class Program:
     Program(2 predicates, 2 rules, 2 observed atoms, 2 targets)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, dialect: str = "plain") -> None:
+        self._dialect = check_choice(dialect, DIALECTS, "Program: dialect")
         self.constants = ConstantTable()
         self.evaluations: list[Evaluation] = []
         self.options: dict[str, Any] = {}
         self.notes: list[str] = []
         self.backend: Any = None  # answers come back as tables of the kind that questions came in
         self._predicates: dict[str, Predicate] = {}
-        self._rules: list[Rule] = []
+        self._rules: dict[Hashable, Rule] = {}
         self._data: dict[str, dict[str, list[AtomRows]]] = {}
 
     # ---------------------------------------------------------------- what there is
+
+    @property
+    def dialect(self) -> str:
+        """How rules are read: "plain" or "psl"."""
+        return self._dialect
 
     @property
     def predicates(self) -> list[Predicate]:
@@ -113,7 +144,7 @@ class Program:
     @property
     def rules(self) -> list[Rule]:
         """Rules in their order; the groups of the ground model are numbered like them."""
-        return list(self._rules)
+        return list(self._rules.values())
 
     def find_predicate(self, name: str) -> Predicate:
         """The predicate of a name, in any spelling; an unknown one raises with the nearest."""
@@ -141,7 +172,9 @@ class Program:
 
     # ---------------------------------------------------------------- building
 
-    def predicate(self, name: str, n_arguments: int, closed: bool | None = None) -> Program:
+    def predicate(
+        self, name: str, n_arguments: int, closed: bool | None = None, types: Sequence[str] | None = None
+    ) -> Program:
         """Declare a predicate.
 
         Parameters
@@ -152,6 +185,8 @@ class Program:
             At least 1.
         closed : bool, optional
             See `Predicate`.
+        types : sequence of str, optional
+            PSL's name of the type of each argument; see `Predicate`.
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidInputError(
@@ -160,24 +195,95 @@ class Program:
             )
         check_number(n_arguments, f"predicate {name}: n_arguments", low=1, high=100, integer=True)
         key = name.upper()
-        new = Predicate(name, int(n_arguments), closed)
+        new = Predicate(name, int(n_arguments), closed, _check_types(types, name, int(n_arguments)))
         old = self._predicates.get(key)
         if old is not None and old != new:
             raise InvalidInputError(
-                f"predicate {name}: it is already declared with {old.n_arguments} arguments as {old.name}. Names that "
-                f"differ in capital letters only are the same."
+                f"predicate {name}: it is already declared with {old.n_arguments} arguments as {old.name}, perhaps with "
+                f"other types. Names that differ in capital letters only are the same."
             )
         self._predicates[key] = new
         self._data.setdefault(key, {role: [] for role in ROLES})
         return self
 
     def rule(self, rule: str | Rule, where: str = "rule") -> Program:
-        """Add a rule, as a text in PSL's language or as `read_rule` made it."""
-        made = rule if isinstance(rule, (LogicalRule, ArithmeticRule)) else read_rule(rule, where)
-        for atom in made.atoms:
-            self._check_atom(atom, f"{where} {made.text!r:.200}")
-        self._rules.append(made)
+        """Add a rule, as a string in PSL's language or as returned by `read_rule`.
+
+        With `dialect="psl"` a filter with `|` adds a rule for each alternative, as in PSL.
+        """
+        new = rule if isinstance(rule, (LogicalRule, ArithmeticRule)) else read_rule(rule, where, self._dialect)
+        self._add_rules([new], where)
         return self
+
+    def rules_from(self, path: str | os.PathLike[str]) -> Program:
+        """Add the rules of a file, such as the `.psl` file of a PSL program.
+
+        Rules follow each other and may span lines; `//` and `#` begin comments, and `/* */` enclose them. Their
+        predicates must be declared before. Either all rules are added or, if one of them is invalid, none.
+
+        Parameters
+        ----------
+        path : path
+            A UTF-8 text file.
+
+        Raises
+        ------
+        FileFormatError
+            The file is not UTF-8.
+        InvalidInputError
+            A rule is invalid: the message names file, line and column. Or the file does not exist or has no rules.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "knows.psl").write_text('''
+        ...         // Nobody knows anybody, at first.
+        ...         1: !Knows(A, B) ^2
+        ...         Knows(A, B)
+        ...             = Knows(B, A) .
+        ...     ''')
+        ...     program = Program(dialect="psl").predicate("Knows", 2).rules_from(Path(folder, "knows.psl"))
+        >>> program
+        Program(1 predicates, 2 rules, 0 observed atoms, 0 targets, dialect='psl')
+        """
+        file = Path(path)
+        if not file.is_file():
+            raise InvalidInputError(f"Program.rules_from: there is no file {file}. Check the path.")
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise FileFormatError(
+                f"{file.name}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8."
+            ) from None
+        rules = read_rules(text, file.name, self._dialect)
+        if not rules:
+            raise InvalidInputError(f"{file.name}: there is no rule in the file. Write rules one after the other.")
+        self._add_rules(rules, file.name)
+        return self
+
+    def _add_rules(self, rules: Sequence[Rule], where: str) -> None:
+        """Check all rules, then add them; of equal ones the first stays."""
+        for rule in rules:
+            for atom in rule.atoms:
+                self._check_atom(atom, f"{where} {rule.text!r:.200}")
+        for rule in rules:
+            separate: Sequence[Rule] = [rule]
+            if self._dialect == "psl" and isinstance(rule, ArithmeticRule):
+                separate = split_filters(rule, f"{where} {rule.text!r:.200}")
+            for each in separate:
+                first = self._rules.setdefault(rule_key(each), each)
+                if first is not each:
+                    self._warn_of_repetition(each, first, where)
+
+    def _warn_of_repetition(self, rule: Rule, first: Rule, where: str) -> None:
+        weight = "" if first.weight is None else f" with weight {first.weight:g}"
+        note = (
+            f"{where} {rule.text!r:.120} is already in the program as {first.text!r:.120} and counts once{weight}, as in "
+            f"PSL. Leave one of them out."
+        )
+        self.notes.append(note)
+        warnings.warn(note, UserWarning, stacklevel=4)
 
     def observe(self, predicate: str, table: Any) -> Program:
         """Add atoms whose truth is known; a last column has their truth values, which are 1 without it."""
@@ -214,8 +320,8 @@ class Program:
         >>> program.without_data()
         Program(1 predicates, 1 rules, 0 observed atoms, 0 targets)
         """
-        bare = Program()
-        bare._predicates, bare._rules = dict(self._predicates), list(self._rules)
+        bare = Program(dialect=self._dialect)
+        bare._predicates, bare._rules = dict(self._predicates), dict(self._rules)
         bare._data = {key: {role: [] for role in ROLES} for key in self._predicates}
         bare.evaluations, bare.options = list(self.evaluations), dict(self.options)
         return bare
@@ -243,5 +349,17 @@ class Program:
         n_latent = self.n_atoms(LATENT)
         return (
             f"Program({len(self._predicates)} predicates, {len(self._rules)} rules, {self.n_atoms(OBSERVED)} observed "
-            f"atoms, {self.n_atoms(TARGET)} targets{f', {n_latent} latent' if n_latent else ''})"
+            f"atoms, {self.n_atoms(TARGET)} targets{f', {n_latent} latent' if n_latent else ''}"
+            f"{'' if self._dialect == 'plain' else f', dialect={self._dialect!r}'})"
         )
+
+
+def _check_types(types: Sequence[str] | None, name: str, n_arguments: int) -> tuple[str, ...] | None:
+    """PSL's names of the types of a predicate's arguments."""
+    if types is None:
+        return None
+    if isinstance(types, str) or len(types) != n_arguments:
+        raise InvalidInputError(
+            f"predicate {name}: types={types!r:.80}, expected {n_arguments} names of types, one for each argument."
+        )
+    return tuple(check_choice(each, TYPES, f"predicate {name}: type") for each in types)

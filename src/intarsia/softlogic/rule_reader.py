@@ -7,7 +7,7 @@ from typing import NoReturn
 from intarsia.softlogic.rule_tokens import END, RuleText, Token
 from intarsia.softlogic.syntax import Atom, Comparison, Constant, Literal, SumVariable, Term, Variable
 
-_COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "-": "!=", "%": "%", "^": "%"}
+_COMPARISONS = {"=": "==", "-": "!=", "%": "%", "^": "%"}
 # Far deeper than anyone writes, and far from the limit of Python's stack.
 _DEEPEST = 60
 
@@ -20,11 +20,14 @@ class ClauseReader:
     text : str
         One or more rules.
     where : str
-        What they are called in messages.
+        Their name in messages.
+    dialect : {"plain", "psl"}
+        How they are read; see `Program`.
     """
 
-    def __init__(self, text: str, where: str) -> None:
-        self._source = RuleText(text, where)
+    def __init__(self, text: str, where: str, dialect: str = "plain") -> None:
+        self._source = RuleText(text, where, dialect)
+        self._dialect = dialect
         self._at = 0
         self._depth = 0
 
@@ -95,6 +98,7 @@ class ClauseReader:
         literals, joined = self._group()
         while self._is("&", "|"):
             sign = self._step()
+            self._take(sign.text)  # `&&` and `||`, also with a space in between
             more, inside = self._group()
             if {joined, inside, sign.text} - {""} != {sign.text}:
                 self._source.fail(
@@ -115,29 +119,47 @@ class ClauseReader:
         return found
 
     def _literal(self) -> Literal:
-        negated = self._take("!")
-        if negated and self._take("("):
-            atom = self._atom("an atom")
+        negated = False
+        while self._take("!"):
+            negated = not negated
+        if self._is("("):
+            self._deeper()
+            self._at += 1
+            inside = self._literal()
             self._need(")")
-        else:
-            atom = self._atom("a predicate" if negated else "a predicate, '!' or '('")
-        return Literal(atom, negated)
+            self._depth -= 1
+            return Literal(inside.atom, inside.negated != negated)
+        return Literal(self._atom("a predicate, '!' or '('"), negated)
 
     # ---------------------------------------------------------------- atoms
 
     def _atom(self, what: str, sums: bool = False) -> Atom | Comparison:
         is_name = self.here.kind == "name"
-        if is_name and self._ahead().text == "(" and self._ahead().kind == "sign":
+        if self._begins_predicate():
             return self._predicate_atom(sums)
-        if is_name and self._ahead().text not in _COMPARISONS:
-            self._at += 1
-            self.expected("'(' after a predicate")
         if not (is_name or self.here.kind == "string"):
             self.expected(what)
         left = self._term(False)
+        operator = self._comparison_operator()
+        if operator is None:
+            self.expected("'(' after a predicate" if is_name else "'==', '!=' or '%'")
+        return Comparison(operator, left, self._term(False))
+
+    def _begins_predicate(self) -> bool:
+        """Whether a predicate and its parenthesis follow."""
+        return self.here.kind == "name" and self._ahead().kind == "sign" and self._ahead().text == "("
+
+    def _comparison_operator(self) -> str | None:
+        """Read `==`, `!=` or `%` in any spelling, their signs perhaps apart; None if something else follows."""
+        if self._is("!") and self._ahead().text == "=":
+            self._at += 2
+            return "!="
         if not self._is(*_COMPARISONS):
-            self.expected("'==', '!=' or '%'")
-        return Comparison(_COMPARISONS[self._step().text], left, self._term(False))
+            return None
+        operator = _COMPARISONS[self._step().text]
+        if operator == "==":
+            self._take("=")
+        return operator
 
     def _predicate_atom(self, sums: bool) -> Atom:
         predicate = self._step().text

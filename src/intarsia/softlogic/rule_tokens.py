@@ -13,17 +13,20 @@ _PATTERN = re.compile(
     (?P<space>\s+)
   | (?P<comment>//[^\n]*|\#[^\n]*|/\*.*?\*/)
   | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-  | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+  | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
   | (?P<name>[^\W\d][\w$]*|\$[\w$]*)
-  | (?P<power>\^\d+)
+  | (?P<power>\^[0-9]+)
   | (?P<function>@\w+)
-  | (?P<sign>&&|\|\||->|<-|>>|<<|<=|>=|==|!=|~=|/(?!\*)|[&|!~()\[\]{},.:+\-*=%^])
+  | (?P<sign>->|<-|>>|<<|<=|>=|/(?!\*)|[&|!~()\[\]{},.:+\-*=%^])
     """,
     re.VERBOSE | re.DOTALL,
 )
 # Different spellings of one thing.
-_SPELLING = {"&&": "&", "||": "|", ">>": "->", "<<": "<-", "~=": "!=", "~": "!"}
+_SPELLING = {">>": "->", "<<": "<-", "~": "!"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r"}
+# PSL replaces one kind of escape after the other, so that an escaped backslash before a t becomes a backslash and a tab.
+_PSL_ORDER = "'\"tnr\\"
 _LONGEST_SHOWN = 30
 END = "end"
 
@@ -53,12 +56,15 @@ class RuleText:
     text : str
         The rules.
     where : str
-        What they are called in messages, such as `model.psl`.
+        Their name in messages, such as `model.psl`.
+    dialect : {"plain", "psl"}
+        How escapes in constants are read.
     """
 
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, text: str, where: str, dialect: str = "plain") -> None:
         self.text = text
         self.where = where
+        self._dialect = dialect
         self.tokens = list(self._read())
 
     def _read(self) -> list[Token]:
@@ -69,13 +75,28 @@ class RuleText:
                 self._fail_unreadable(at)
             kind = match.lastgroup or ""
             if kind == "string":
-                found.append(Token(kind, _ESCAPE.sub(r"\1", match[0][1:-1]), at, match.end()))
+                found.append(Token(kind, self._unescaped(match[0][1:-1], at + 1), at, match.end()))
             elif kind not in ("space", "comment"):
                 found.append(Token(kind, _SPELLING.get(match[0], match[0]), at, match.end()))
             at = match.end()
         last = len(self.text.rstrip())
         found.append(Token(END, "", last, last))
         return found
+
+    def _unescaped(self, inside: str, at: int) -> str:
+        """A constant without its quotes, its escapes replaced."""
+        for escape in _ESCAPE.finditer(inside):
+            if escape[1] not in _ESCAPED:
+                self.fail(
+                    at + escape.start(),
+                    rf"the escape {escape[0]} in a constant is not known. Known: \\, \', \", \n, \t, \r. Write a "
+                    rf"backslash as \\.",
+                )
+        if self._dialect == "plain":
+            return _ESCAPE.sub(lambda escape: _ESCAPED[escape[1]], inside)
+        for letter in _PSL_ORDER:
+            inside = inside.replace(f"\\{letter}", _ESCAPED[letter])
+        return inside
 
     def _fail_unreadable(self, at: int) -> NoReturn:
         sign = self.text[at]

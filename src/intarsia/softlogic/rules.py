@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from intarsia._validation import check_choice
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.linear_text import Linear, combined
+from intarsia.softlogic.psl_arithmetic import PslArithmeticReader
 from intarsia.softlogic.rule_checks import check_arithmetic, check_logical
-from intarsia.softlogic.rule_reader import ClauseReader
 from intarsia.softlogic.rule_tokens import END
 from intarsia.softlogic.syntax import (
+    DIALECTS,
     ArithmeticRule,
     Atom,
-    Cardinality,
     Condition,
     Literal,
     LogicalRule,
-    Number,
     Rule,
 )
 
 _RELATIONS = ("<=", ">=", "=")
 
 
-def read_rule(text: str, where: str = "rule") -> Rule:
+def read_rule(text: str, where: str = "rule", dialect: str = "plain") -> Rule:
     """One rule from its text, in PSL's language.
 
     Logical: `2.5: Friends(A, B) & Votes(A, P) & (A != B) -> Votes(B, P) ^2`. Arithmetic: `Votes(A, +P) = 1 .`. A
@@ -34,12 +32,14 @@ def read_rule(text: str, where: str = "rule") -> Rule:
     text : str
         The rule.
     where : str
-        What to call it in messages.
+        Its name in messages.
+    dialect : {"plain", "psl"}
+        How arithmetic is read: with the usual order of operations, or as PSL does; see `Program`.
 
     Raises
     ------
     InvalidInputError
-        The text is no rule: the message has line, column and what was expected. Or nothing tells which values one of
+        The text is no rule: the message has line, column and what was expected. Or nothing says which values one of
         its variables takes.
 
     Examples
@@ -51,16 +51,32 @@ def read_rule(text: str, where: str = "rule") -> Rule:
     Traceback (most recent call last):
         ...
     intarsia.exceptions.InvalidInputError: rule, line 1, column 12: expected ',' or ')', got 'B'.
+
+    PSL takes the sum of all numbers before an atom as its coefficient:
+
+    >>> [str(read_rule("1 + 2 * P(X) <= 3 .", dialect=name).terms[0][0]) for name in ("plain", "psl")]
+    ['2', '3']
     """
-    reader = _Reader(_checked(text, where), where)
+    reader = _Reader(_checked(text, where), where, check_choice(dialect, DIALECTS, "dialect"))
     rule = reader.rule()
     if reader.here.kind != END:
         reader.expected("the end of the rule, an operator before this, or '^2'" if rule.weight else "the end")
     return rule
 
 
-def read_rules(text: str, where: str = "rules") -> list[Rule]:
-    """All rules of a text, one after the other; `//`, `#` and `/* */` begin comments.
+def read_rules(text: str, where: str = "rules", dialect: str = "plain") -> list[Rule]:
+    """Read all rules of a text, one after the other; a rule may span lines.
+
+    `//` and `#` begin comments up to the end of the line, and `/* */` enclose them.
+
+    Parameters
+    ----------
+    text : str
+        The rules.
+    where : str
+        Their name in messages, such as the name of a file.
+    dialect : {"plain", "psl"}
+        See `read_rule`.
 
     Examples
     --------
@@ -71,11 +87,11 @@ def read_rules(text: str, where: str = "rules") -> list[Rule]:
     >>> [rule.text for rule in rules]
     ['1: !Knows(A, B) ^2', 'Knows(A, B) = Knows(B, A) .']
     """
-    reader = _Reader(_checked(text, where), where)
-    found = []
+    reader = _Reader(_checked(text, where), where, check_choice(dialect, DIALECTS, "dialect"))
+    rules = []
     while reader.here.kind != END:
-        found.append(reader.rule())
-    return found
+        rules.append(reader.next_rule())
+    return rules
 
 
 def read_ground_atom(text: str) -> Atom:
@@ -100,8 +116,29 @@ def _checked(text: str, where: str) -> str:
     return text
 
 
-class _Reader(ClauseReader):
+class _Reader(PslArithmeticReader):
     """Whole rules, logical and arithmetic."""
+
+    def next_rule(self) -> Rule:
+        """One rule of several: lines belong to it as long as that leaves something that can begin another rule."""
+        begin = self._at
+        try:
+            rule = self.rule()
+            if self._begins_rule():
+                return rule
+        except InvalidInputError:
+            pass
+        self._at = begin
+        self._joins_lines = False
+        try:
+            return self.rule()
+        finally:
+            self._joins_lines = True
+
+    def _begins_rule(self) -> bool:
+        if self._is("|"):
+            return self._ahead().kind == "name" and self._ahead(2).text == "|"
+        return self.here.kind in (END, "number", "name", "string", "function") or self._is("!", "(", "-")
 
     def rule(self) -> Rule:
         begin = self.here
@@ -128,13 +165,19 @@ class _Reader(ClauseReader):
             made = ArithmeticRule(tuple(left.terms), left.constant, relation, filters, weight, squared, text)
             check_arithmetic(made, where)
             return made
-        rule = LogicalRule(tuple(clause), weight, squared, text)
+        # A literal that stands in a clause twice counts once.
+        rule = LogicalRule(tuple(dict.fromkeys(clause)), weight, squared, text)
         check_logical(rule, where)
         return rule
 
     def _weight(self) -> float | None:
-        if self._is("-") and self._ahead().kind == "number" and self._ahead(2).text == ":":
-            self._source.fail(self.here.start, "a weight must be at least 0. Negate the rule instead.")
+        if self._begins_negative_weight():
+            self._source.fail(
+                self.here.start,
+                "a weight must be at least 0: with a negative one the objective would not be convex, and inference could "
+                "not guarantee to find its minimum. Give the negated rule a positive weight: !P(X) instead of P(X) = 1, or "
+                "A(X) -> !B(X) instead of A(X) -> B(X).",
+            )
         if self.here.kind == "number" and self._ahead().text == ":":
             weight = float(self._step().text)
             self._at += 1
@@ -148,23 +191,34 @@ class _Reader(ClauseReader):
 
     def _is_arithmetic(self) -> bool:
         """Whether `<=`, `>=` or `=` follows outside parentheses before the rule ends."""
-        depth = 0
+        after_atom: list[bool] = []  # of each parenthesis that is open, whether a predicate stands before it
         tokens = self._source.tokens
         for k in range(self._at, len(tokens) - 1):
-            token = tokens[k]
-            if token.kind == "power" or (token.kind == "number" and tokens[k + 1].text == ":" and depth == 0):
+            token, ahead = tokens[k], tokens[k + 1]
+            if token.kind == "power" or (token.kind == "number" and ahead.text == ":" and not after_atom):
                 return False
             if token.kind != "sign":
                 continue
-            depth += (token.text in "([{") - (token.text in ")]}")
-            if depth <= 0 and token.text in _RELATIONS:
-                return True
-            if depth <= 0 and token.text in (".", "->", "<-"):
-                return False
+            if token.text in "([{":
+                after_atom.append(token.text == "(" and k > self._at and tokens[k - 1].kind == "name")
+            elif token.text in ")]}":
+                # After an atom nothing but a sign goes on with an arithmetic rule; a name begins the next rule.
+                if after_atom and after_atom.pop() and not after_atom and ahead.kind == "name":
+                    return False
+            elif not after_atom:
+                if token.text == "=" and "=" in (ahead.text, tokens[k - 1].text):
+                    continue
+                if token.text == "!" and ahead.text == "=":
+                    continue
+                if token.text in _RELATIONS and tokens[k - 1].text != "!":
+                    return True
+                if token.text in (".", "->", "<-", "&", "!"):
+                    return False
         return False
 
     def _endings(self, weight: float | None, arithmetic: bool) -> tuple[bool, bool, dict[str, Condition]]:
-        squared = hard = False
+        power: str | None = None
+        hard = False
         filters: dict[str, Condition] = {}
         while True:
             if self.here.kind == "power":
@@ -174,96 +228,26 @@ class _Reader(ClauseReader):
                     self._source.fail(
                         self.here.start, "a hard rule has no power. Give a weight, or leave the power out."
                     )
-                squared = self._step().text == "^2"
+                if power is not None:
+                    self._source.fail(
+                        self.here.start, f"a second power, {self.here.shown} after {power!r}. Write one of them."
+                    )
+                power = self._step().text
             elif self._is("."):
                 if weight is not None:
                     self._source.fail(
                         self.here.start, "a rule with a weight is not hard. Leave out the weight, or the '.'."
                     )
+                if hard:
+                    self._source.fail(self.here.start, "a second '.' after a hard rule. Write one.")
                 self._at += 1
                 hard = True
             elif self._is("{") and arithmetic:
                 self._filter(filters)
             else:
-                return squared, hard, filters
+                return power == "^2", hard, filters
 
-    # ---------------------------------------------------------------- arithmetic rules
-
-    def _linear(self) -> Linear:
-        minus = self._take("-")
-        total = self._product()
-        if minus:
-            total = Linear().minus(total)
-        while self._is("+", "-"):
-            sign = self._step().text
-            more = self._product()
-            total = total.plus(more) if sign == "+" else total.minus(more)
-        return total
-
-    def _product(self) -> Linear:
-        total = self._factor()
-        while True:
-            sign = self.here
-            begins_atom = sign.kind == "name" and self._ahead().text == "("
-            if self._is("*", "/"):
-                self._at += 1
-            # Without a sign only on the same line: in a list of rules the next line is the next rule.
-            elif not (begins_atom and self._source.same_line(self._source.tokens[self._at - 1], sign)):
-                return total
-            factor = self._factor()
-            if factor.terms and (total.terms or sign.text == "/"):
-                self._source.fail(sign.start, "a rule is linear: atoms cannot be multiplied by, or divide, each other.")
-            try:
-                total = total.divided(factor.constant) if sign.text == "/" else total.times(factor)
-            except ZeroDivisionError:
-                self._source.fail(sign.start, "a division by 0.")
-
-    def _factor(self) -> Linear:
-        token = self.here
-        if token.kind == "number":
-            self._at += 1
-            return Linear([], Number(float(token.text)))
-        if self._is("-"):
-            self._deeper()
-            self._at += 1
-            inside = self._factor()
-            self._depth -= 1
-            return Linear().minus(inside)
-        if self._take("|"):
-            name = self._name("a sum variable after '|'")
-            self._need("|")
-            return Linear([], Cardinality(name))
-        if token.kind == "function":
-            return self._function()
-        if self._is("("):
-            self._deeper()
-            self._at += 1
-            inside = self._linear()
-            self._need(")", "an operator or ")
-            self._depth -= 1
-            return inside
-        return Linear([(Number(1.0), self._atom("a predicate, a number, '|', '@Min', '@Max' or '('", sums=True))])
-
-    def _function(self) -> Linear:
-        name = self._step()
-        operator = name.text.capitalize().replace("@m", "@M")
-        if operator not in ("@Min", "@Max"):
-            try:
-                check_choice(name.text, ("@Min", "@Max"), "function")
-            except InvalidInputError as error:
-                self._source.fail(name.start, str(error))
-        self._deeper()
-        closing = ")" if self._take("(") else "]"
-        if closing == "]":
-            self._need("[", "'(' or ")
-        parts = [self._linear()]
-        self._need(",")
-        parts.append(self._linear())
-        self._need(closing)
-        self._depth -= 1
-        if parts[0].terms or parts[1].terms:
-            self._source.fail(name.start, f"{operator} compares numbers and '|X|', not atoms.")
-        return Linear([], combined(operator, parts[0].constant, parts[1].constant))
+    # ---------------------------------------------------------------- filters
 
     def _filter(self, filters: dict[str, Condition]) -> None:
         self._at += 1
@@ -278,6 +262,7 @@ class _Reader(ClauseReader):
     def _condition(self, operator: str) -> Condition:
         parts = [self._condition_part(operator)]
         while self._take(operator):
+            self._take(operator)
             parts.append(self._condition_part(operator))
         only = parts[0]
         return only if len(parts) == 1 and isinstance(only, Condition) else Condition(operator, tuple(parts))

@@ -153,6 +153,11 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
         """The program to work on: the model's own, or one given."""
         if given is None:
             return self.program
+        if _check_program(given).dialect != self.program.dialect:
+            raise InvalidInputError(
+                f"{what} are read with dialect={given.dialect!r}, those of the model with "
+                f"dialect={self.program.dialect!r}. Build the program with the dialect of the model."
+            )
         if [_body(rule) for rule in _check_program(given).rules] != [_body(rule) for rule in self.program.rules]:
             raise InvalidInputError(
                 f"{what} are not those of the model. Give a program with the same rules in the same order, such as "

@@ -65,12 +65,13 @@ def _program_to_file(program: Program, where: str) -> Content:
     for name, value in (("options", program.options), ("evaluations", evaluations), ("notes", program.notes)):
         check_json(value, f"{where}: {name} of the program")
     for rule in program.rules:
-        if _rule(rule.text, rule.weight) != rule:
+        if _rule(rule.text, rule.weight, program.dialect) != rule:
             raise InvalidInputError(
                 f"{where}: the rule {rule.text!r:.120} does not say what its text says. Make it with read_rule."
             )
     about: dict[str, Any] = {
-        "predicates": [[one.name, one.n_arguments, one.closed] for one in program.predicates],
+        "dialect": program.dialect,
+        "predicates": [[one.name, one.n_arguments, one.closed, one.types] for one in program.predicates],
         "rules": [[rule.text, rule.weight] for rule in program.rules],
         "constants": program.constants.names,
         "evaluations": evaluations,
@@ -92,13 +93,13 @@ def _program_to_file(program: Program, where: str) -> Content:
 
 
 def _program_from_file(about: dict[str, Any], arrays: Arrays) -> Program:
-    program = Program()
-    for name, n_arguments, closed in about["predicates"]:
+    program = Program(dialect=about["dialect"])
+    for name, n_arguments, closed, types in about["predicates"]:
         if closed not in (None, True, False):
             raise ValueError("closed")
-        program.predicate(name, n_arguments, closed)
+        program.predicate(name, n_arguments, closed, types)
     for text, weight in about["rules"]:
-        program.rule(_rule(text, weight))
+        program.rule(_rule(text, weight, program.dialect))
     constants = about["constants"]
     if not all(isinstance(name, str) for name in constants) or len(set(constants)) != len(constants):
         raise ValueError("constants")
@@ -117,9 +118,9 @@ def _program_from_file(about: dict[str, Any], arrays: Arrays) -> Program:
     return program
 
 
-def _rule(text: str, weight: float | None) -> Rule:
+def _rule(text: str, weight: float | None, dialect: str) -> Rule:
     """A rule of a text, with a weight that may be another than the text's."""
-    rule = read_rule(text)
+    rule = read_rule(text, dialect=dialect)
     if (rule.weight is None) != (weight is None) or (weight is not None and not 0.0 <= float(weight) < np.inf):
         raise ValueError("weight")
     return replace(rule, weight=weight)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from intarsia.exceptions import InvalidInputError
+# How a program reads rules: with the usual order of operations, or exactly as PSL does.
+DIALECTS = ("plain", "psl")
+# The backslash comes first: those that the other escapes add must not be doubled.
+_ESCAPES = (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Constant:
     value: str
 
     def __str__(self) -> str:
-        inside = self.value.replace("\\", "\\\\").replace("'", "\\'")
+        inside = self.value
+        for character, escape in _ESCAPES:
+            inside = inside.replace(character, escape)
         return f"'{inside}'"
 
 
@@ -77,12 +82,9 @@ class Atom:
         return f"{self.predicate}({', '.join(map(str, self.arguments))})"
 
 
-_OPPOSITE = {"==": "!=", "!=": "=="}
-
-
 @dataclass(frozen=True)
 class Comparison:
-    """Two terms that must be the same (`==`), differ (`!=`), or stand in the order of their names (`%`).
+    """Two terms that must be the same (`==`), differ (`!=`), or stand in their order (`%`).
 
     Examples
     --------
@@ -98,18 +100,6 @@ class Comparison:
     def arguments(self) -> tuple[Term, ...]:
         """Both terms."""
         return (self.left, self.right)
-
-    def opposite(self) -> Comparison:
-        """What holds where this does not.
-
-        Examples
-        --------
-        >>> str(Comparison("==", Variable("A"), Variable("B")).opposite())
-        '(A != B)'
-        """
-        if self.operator not in _OPPOSITE:
-            raise InvalidInputError(f"{self} cannot be negated. Exchange its sides instead.")
-        return Comparison(_OPPOSITE[self.operator], self.left, self.right)
 
     def __str__(self) -> str:
         return f"({self.left} {self.operator} {self.right})"
@@ -244,7 +234,7 @@ class LogicalRule:
     Attributes
     ----------
     literals : tuple of Literal
-        The clause.
+        The clause; each literal stands in it once.
     weight : float or None
         None for a hard rule.
     squared : bool
@@ -278,7 +268,8 @@ class ArithmeticRule:
     Attributes
     ----------
     terms : tuple of (Coefficient, Atom or Comparison)
-        All on the left side. A comparison is 1 where it holds; where it does not there is no grounding.
+        All on the left side. A comparison selects groundings: where it does not hold there is none, and where it holds
+        it adds nothing, whatever its coefficient.
     constant : Coefficient
         On the left side as well.
     relation : {"<=", ">=", "="}
