@@ -39,7 +39,9 @@ def filled(atom, values):
 
 def holds(comparison, values):
     left, right = (t.value if isinstance(t, Constant) else values[t.name] for t in comparison.arguments)
-    return {"==": left == right, "!=": left != right, "%": left < right}[comparison.operator]
+    if comparison.operator == "%":
+        return int(left) < int(right) if left.isdigit() and right.isdigit() else left < right
+    return {"==": left == right, "!=": left != right}[comparison.operator]
 
 
 def condition_holds(condition, values, data):
@@ -130,9 +132,7 @@ def ground_arithmetic(rule, data):
         if not every_atom_found or not any(matches):
             continue
         entries = [(number(c, counts), k) for (c, _), keys in zip(atoms, matches, strict=True) for k in keys]
-        constant = number(rule.constant, counts)
-        constant += sum(number(c, counts) for c, a in rule.terms if isinstance(a, Comparison))
-        yield linear(entries, constant, data)
+        yield linear(entries, number(rule.constant, counts), data)
 
 
 def rows_of(rule, data):

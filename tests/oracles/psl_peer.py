@@ -1,9 +1,9 @@
 """PSL itself as an oracle of the language: its parser, its grounder and its inference, driven line by line.
 
-Runs inside PSL's own environment as `python -P psl_peer.py`, started through `intarsia.experiments.peers.Peer`. Each line
-on stdin is a JSON request with a key "do", each line on stdout its JSON answer:
+Runs inside PSL's own environment as `python -P psl_peer.py`, started through `intarsia.experiments.peers.Peer`. Each
+line on stdin is a JSON request with a key "do", each line on stdout its JSON answer:
 
-    {"do": "parse", "predicates": {"P": 1}, "texts": [...]}   the rules of each text in a normal form, or why it is refused
+    {"do": "parse", "predicates": {"P": 1}, "texts": [...]}   rules of each text in a normal form, or why it is refused
     {"do": "ground", "predicates": ..., "rules": text}        ground rules, from a rule file with that text
     {"do": "infer", "predicates": ..., "rules": text}         values of the targets
 
@@ -55,8 +55,9 @@ def parse(predicates, texts):
 
 
 def parse_one(text):
+    loader = jpype.JClass("org.linqs.psl.parser.ModelLoader")
     try:
-        return {"rules": [rule_form(rule) for rule in jpype.JClass("org.linqs.psl.parser.ModelLoader").load(text).getRules()]}
+        return {"rules": [rule_form(rule) for rule in loader.load(text).getRules()]}
     except jpype.JException as error:
         return {"refused": reason(error)}
 
@@ -94,9 +95,11 @@ def rule_form(rule):
 
 
 def filters_of(rule):
-    field = jpype.JClass("org.linqs.psl.model.rule.arithmetic.AbstractArithmeticRule").class_.getDeclaredField("filters")
+    kind = jpype.JClass("org.linqs.psl.model.rule.arithmetic.AbstractArithmeticRule")
+    field = kind.class_.getDeclaredField("filters")
     field.setAccessible(True)
-    return {str(each.getKey().getVariable().getName()): literals_of(each.getValue()) for each in field.get(rule).entrySet()}
+    filters = field.get(rule).entrySet()
+    return {str(each.getKey().getVariable().getName()): literals_of(each.getValue()) for each in filters}
 
 
 def literals_of(formula):

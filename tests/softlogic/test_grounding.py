@@ -17,7 +17,7 @@ from intarsia.experiments.measurement import in_fresh_process
 from intarsia.softlogic import LinearRows, Program, ground, grounding_joins, grounding_sums, read_psl, read_rule
 from intarsia.softlogic.ground_rows import distinct
 
-CONSTANTS = ("a", "b", "c")
+CONSTANTS = ("a", "b", "2", "10")
 ARITY = {"P": 1, "Q": 2, "R": 2, "S": 1}
 # P and Q are open, R and S closed.
 OPEN = ("P", "Q")
@@ -30,6 +30,8 @@ TEMPLATES = (
     "1: R(X, Y) & !S(X) -> !Q(X, Y)",
     "1: P(X) & P(Y) & (X == Y) -> S(X)",
     "1: P(X) & P(Y) & (X % Y) -> Q(X, Y)",
+    "1: P(X) & P(Y) & !(X % Y) -> Q(X, Y)",
+    "1: P(X) & (X % 'bb') -> S(X)",
     "1: R(X, X) -> P(X)",
     "1: R('a', X) & (X != 'c') -> P(X)",
     "1: P('b')",
@@ -42,6 +44,9 @@ TEMPLATES = (
     "1: 2 * P(X) - Q(X, Y) / 2 >= 0.25",
     "1: 0.5 = P(X) ^2",
     "1: Q(X, Y) + 0 * (X != Y) = R(X, Y)",
+    "1: P(X) + P(Y) + (X != Y) - R(X, Y) <= 0",
+    "1: P(X) + P(Y) - 2.5 * (X % Y) <= 0.5",
+    "1: Q(X, +Y) + 3 * (X != 'a') <= 1",
     "Q(X, +Y) <= 1 .",
     "1: Q(X, +Y) = 1 ^2",
     "1: Q(+X, +Y) <= 2 {X: S(X)} {Y: !S(Y) | R(Y, Y)}",
@@ -201,6 +206,95 @@ def test_report_tells_what_was_left_out():
     notes = "\n".join(found.notes())
     assert "None_(X) -> P(X)' grounds to nothing" in notes
     assert "broken by observations alone in 2 groundings" in notes
+
+
+# ---------------------------------------------------------------- numbers that PSL gives
+
+
+def closed_sums(dialect):
+    """Three constants stand at the second place of R, but no person has more than two of them."""
+    program = Program(dialect=dialect).predicate("P", 1).predicate("R", 2).predicate("C", 1).target("P", ["a", "b"])
+    program.observe("R", [("a", "x"), ("a", "y"), ("b", "x"), ("b", "z", 0.5)]).observe("C", ["x", "y"])
+    return program.predicate("T", 2).target("T", [("a", "x"), ("a", "y"), ("b", "x")])
+
+
+def coefficients(program):
+    mrf = ground(program).mrf
+    return mrf.terms.coef.tolist(), mrf.terms.const.tolist()
+
+
+def test_cardinality_over_a_closed_predicate():
+    """PSL counts 3 atoms of each sum, those that no data name among them, and 2 of each that pass the filter."""
+    rule = "1: |Y| P(X) + R(X, +Y) <= 1"
+    assert coefficients(closed_sums("psl").rule(rule)) == ([3.0, 3.0], [1.0, 0.5])
+    assert coefficients(closed_sums("plain").rule(rule)) == ([2.0, 2.0], [1.0, 0.5])
+    rule = "1: |Y| P(X) + R(X, +Y) <= 1 {Y: C(Y)}"
+    assert coefficients(closed_sums("psl").rule(rule)) == ([2.0, 2.0], [1.0, 0.0])
+    assert coefficients(closed_sums("plain").rule(rule)) == ([2.0, 1.0], [1.0, 0.0])
+    # PSL grounds this with 2 times 3 atoms of R, and counts all of them for both variables.
+    rule = "1: P(X) + R(+Z, +Y) >= |Y| + 10 * |Z| - 62"
+    assert coefficients(closed_sums("psl").rule(rule))[1] == [0.5, 0.5]
+
+
+def test_cardinality_over_an_open_predicate_counts_what_is_there_in_both_dialects():
+    rule = "1: P(X) + T(X, +Y) <= |Y| / 4"
+    for dialect in ("plain", "psl"):
+        assert coefficients(closed_sums(dialect).rule(rule)) == ([1.0] * 5, [-0.5, -0.25])
+
+
+def test_a_filter_with_alternatives_is_several_rules_in_psl():
+    """PSL splits the rule, so that T('a', 'x'), which passes both sides, stands in two hinges."""
+    rule = "1: T(X, +Y) >= 2 {Y: (Y == 'x') | C(Y)}"
+    plain, psl = (ground(closed_sums(dialect).rule(rule)) for dialect in ("plain", "psl"))
+    assert [report.n_terms for report in plain.reports] == [2]
+    assert [report.n_terms for report in psl.reports] == [2, 2]
+
+
+def test_psl_drops_single_atoms_with_large_coefficients():
+    """PSL grounds nothing of these rules except the lower side of the equality with a weight, and the hard equality."""
+    program = Program(dialect="psl").predicate("P", 1).target("P", ["a"])
+    for rule in (
+        "1: 3 P(X) <= 1", "3 P(X) <= 1 .", "1: 1 = 2 P(X)", "2 P(X) = 1 .", "1: 3 P(X) <= 0.5",
+        "1: 3 P(+X) <= 1 {X: (X == 'a')}", "1: 3 P(X) + 0 * (X != 'z') <= 1",
+    ):  # fmt: skip
+        program.rule(rule)
+    found = ground(program)
+    assert [(r.n_terms, r.n_constraints, r.n_skipped) for r in found.reports] == [
+        (0, 0, 1), (0, 0, 1), (1, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 0),
+    ]  # fmt: skip
+    assert "1 groundings with a single atom are left out, as in PSL" in "\n".join(found.notes())
+    plain = Program().predicate("P", 1).target("P", ["a"]).rule("1: 3 P(X) <= 1")
+    assert ground(plain).mrf.n_terms == 1
+
+
+def test_a_comparison_in_an_arithmetic_rule_adds_nothing():
+    """PSL's solution of P + P + 5 (A != B) <= 1.5 is that without the comparison, for different people."""
+    program = Program().predicate("P", 1).target("P", ["a", "b"]).rule("1: P(A) + P(B) + 5 * (A != B) <= 1.5")
+    assert coefficients(program) == ([1.0] * 4, [-1.5, -1.5])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "types", "pairs"),
+    [
+        ("plain", None, {("2", "10"), ("2", "a"), ("10", "a")}),
+        # PSL orders by number if the arguments' type is UniqueIntID, and as strings otherwise.
+        ("psl", None, {("10", "2"), ("2", "a"), ("10", "a")}),
+        ("psl", "UniqueStringID", {("10", "2"), ("2", "a"), ("10", "a")}),
+        ("psl", "UniqueIntID", {("2", "10"), ("2", "a"), ("10", "a")}),
+        ("plain", "UniqueStringID", {("10", "2"), ("2", "a"), ("10", "a")}),
+    ],
+)
+def test_order_of_constants(dialect, types, pairs):
+    program = Program(dialect=dialect).predicate("R", 2, types=None if types is None else [types] * 2)
+    program.target("R", list(product(["2", "10", "a"], repeat=2))).rule("1: R(A, B) + (A % B) <= 0")
+    found = ground(program)
+    atoms = [found.atoms.atom(k) for k in found.mrf.terms.idx.tolist()]
+    assert {tuple(term.value for term in atom.arguments) for atom in atoms} == pairs
+
+
+def test_a_constant_that_no_data_name_is_ordered_too():
+    program = Program().predicate("P", 1).target("P", ["2", "10", "30"]).rule("1: P(A) + (A % '11') <= 0")
+    assert ground(program).mrf.terms.idx.tolist() == [0, 1]
 
 
 # ---------------------------------------------------------------- what is missing or said twice

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic import Program, ground
+from intarsia.softlogic import Program, ground, read_rule
 from intarsia.softlogic.constants import ConstantTable
 from intarsia.softlogic.tables import row_keys
 
@@ -148,4 +150,157 @@ def test_keys_of_long_rows_do_not_overflow():
 def test_order_of_constants():
     table = ConstantTable()
     table.numbers(["b", "c", "a"], "x")
-    assert table.ranks().tolist() == [1, 2, 0]
+    assert table.ranks(by_number=True).tolist() == [1, 2, 0]
+    table.numbers(["10", "2", "-1", "2b"], "x")
+    assert [table.names[k] for k in np.argsort(table.ranks(by_number=True))] == ["-1", "2", "10", "2b", "a", "b", "c"]
+    assert [table.names[k] for k in np.argsort(table.ranks(by_number=False))] == ["-1", "10", "2", "2b", "a", "b", "c"]
+    # A constant that no data name stands between those that do.
+    assert [table.rank(name, by_number=True) for name in ("2", "9", "10", "bb", "9" * 5000)] == [1, 1.5, 2, 5.5, 3.5]
+
+
+# ---------------------------------------------------------------- rules that are there already, dialects, rule files
+
+
+@pytest.mark.parametrize("dialect", ["plain", "psl"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("1: P(X) -> Q(X)", "2: P(X) -> Q(X)"),
+        ("1: P(X) -> Q(X)", "2: !q(X) -> !p(X)"),
+        ("1: P(X) & Q(X) -> R(X, X)", "1: !R(X, X) & Q(X) -> !P(X)"),
+        ("P(X) -> Q(X) .", "Q(X) | !P(X) ."),
+        ("1: P(X) <= Q(X)", "2: P(X) - Q(X) <= 0"),
+        ("P(X) = 0.5 .", "P(X) = 0.25 + 0.25 ."),
+        ("1: P(+X) <= 1 ^2 {X: C(X) & D(X)}", "3: P(+X) <= 1 ^2 {X: D(X) & C(X)}"),
+    ],
+)
+def test_equal_rules_count_once_as_in_psl(dialect, first, second):
+    """PSL keeps the first rule and logs a warning for each of these pairs."""
+    program = rules_program(dialect).rule(first)
+    with pytest.warns(UserWarning, match="is already in the program as .* and counts once"):
+        program.rule(second)
+    assert [rule.text for rule in program.rules] == [first]
+    assert "counts once" in program.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("1: P(X) -> Q(X)", "1: P(X) -> Q(X) ^2"),
+        ("1: P(X) -> Q(X)", "P(X) -> Q(X) ."),
+        ("1: P(X) -> Q(X)", "1: P(Y) -> Q(Y)"),
+        ("1: P(X) + Q(X) <= 1", "1: Q(X) + P(X) <= 1"),
+        ("1: P(X) = Q(X)", "1: Q(X) = P(X)"),
+        ("1: P(+X) <= 1 {X: C(X)}", "1: P(+X) <= 1"),
+        ("1: P(A) & Q(B) & (A != B) -> R(A, B)", "1: P(A) & Q(B) & (B != A) -> R(A, B)"),
+    ],
+)
+def test_rules_that_psl_tells_apart_both_count(first, second):
+    """PSL adds both rules of each of these pairs."""
+    assert len(rules_program("psl").rule(first).rule(second).rules) == 2
+
+
+def rules_program(dialect="plain"):
+    program = Program(dialect=dialect)
+    for name in "PQCD":
+        program.predicate(name, 1)
+    return program.predicate("R", 2)
+
+
+def test_the_weight_of_an_equal_rule_is_that_of_the_first():
+    program = rules_program().target("P", ["a"]).rule("1: P(X) = 1")
+    with pytest.warns(UserWarning, match="with weight 1, as in PSL"):
+        program.rule("7: P(X) = 1")
+    assert ground(program).mrf.weight.tolist() == [1.0]
+
+
+def test_a_filter_with_alternatives_makes_rules_of_them_in_psl():
+    text = "1: R(X, +Y) >= 1 ^2 {Y: C(Y) | D(Y) & (Y != 'a')}"
+    assert [rule.text for rule in rules_program().rule(text).rules] == [text]
+    assert [rule.text for rule in rules_program("psl").rule(text).rules] == [
+        "1: R(X, +Y) >= 1 ^2 {Y: (C(Y))}",
+        "1: R(X, +Y) >= 1 ^2 {Y: (D(Y) & (Y != 'a'))}",
+    ]
+    for rule in rules_program("psl").rule(text).rules:
+        assert read_rule(rule.text, dialect="psl") == rule
+
+
+def test_too_many_alternatives_are_refused():
+    condition = " & ".join("(C(Y) | D(Y) | (Y != 'a'))" for _ in range(10))
+    with pytest.raises(InvalidInputError, match="more than 1000 here"):
+        rules_program("psl").rule(f"1: R(X, +Y) >= 1 {{Y: {condition}}}")
+
+
+def test_unknown_dialect():
+    with pytest.raises(InvalidInputError, match=r"Program: dialect='PSL' is not known\. Known: 'plain', 'psl'"):
+        Program(dialect="PSL")
+    with pytest.raises(InvalidInputError, match="dialect='prolog' is not known"):
+        read_rule("1: !P(X)", dialect="prolog")
+
+
+def test_the_dialect_is_shown_and_stays():
+    assert repr(Program(dialect="psl")).endswith("0 targets, dialect='psl')")
+    assert "dialect" not in repr(Program())
+    assert rules_program("psl").without_data().dialect == "psl"
+
+
+def test_types_of_arguments():
+    program = Program().predicate("P", 2, types=["UniqueIntID", "String"])
+    assert program.predicates[0].types == ("UniqueIntID", "String")
+    with pytest.raises(InvalidInputError, match=r"types=\['String'\], expected 2 names of types"):
+        Program().predicate("P", 2, types=["String"])
+    with pytest.raises(InvalidInputError, match="predicate P: type='Int' is not known"):
+        Program().predicate("P", 1, types=["Int"])
+
+
+RULE_FILE = """
+// Friends of chess know each other.
+2.5: R(A, X) & R(B, X)
+     && (A != B) -> R(A, B) ^2
+# at most half
+1: P(X)
+   + Q(X) <= 2
+P(X) -> /* here
+too */ Q(X) .
+1: !P(X)
+Q(X) = 0.5 .
+"""
+
+
+def test_rules_from_a_file(tmp_path):
+    file = tmp_path / "rules.psl"
+    file.write_text(RULE_FILE, encoding="utf-8-sig")
+    program = rules_program("psl").rules_from(file)
+    # As many rules, with these weights, as PSL reads from the file.
+    assert [rule.weight for rule in program.rules] == [2.5, 1.0, None, 1.0, None]
+    assert rules_program().rules_from(str(file)).rules[1].text == "1: P(X)\n   + Q(X) <= 2"
+
+
+def test_a_rule_file_is_added_as_a_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "rules.psl"
+    program = rules_program()
+    file.write_text("1: !P(X)\n1: P(X) ->\n")
+    with pytest.raises(InvalidInputError, match=r"^rules\.psl, line 2, column 11: expected a predicate"):
+        program.rules_from(file)
+    file.write_text("1: !P(X)\n1: !Nobody(X)\n")
+    with pytest.raises(InvalidInputError, match=r"^rules\.psl '1: !Nobody\(X\)': predicate='Nobody' is not known"):
+        program.rules_from(file)
+    file.write_text("// nothing\n")
+    with pytest.raises(InvalidInputError, match=r"rules\.psl: there is no rule"):
+        program.rules_from(file)
+    file.write_bytes(b"1: !P('\xff')")
+    with pytest.raises(InvalidInputError, match=r"rules\.psl: byte 8 is not UTF-8"):
+        program.rules_from(file)
+    with pytest.raises(InvalidInputError, match=r"there is no file .*nowhere"):
+        program.rules_from(tmp_path / "nowhere.psl")
+    assert program.rules == []
+
+
+def test_a_rule_twice_in_a_file_is_named(tmp_path):
+    file = tmp_path / "rules.psl"
+    file.write_text("1: !P(X)\n2: !P(X)\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = rules_program().rules_from(file)
+    assert len(program.rules) == 1
+    assert str(caught[0].message).startswith("rules.psl '2: !P(X)' is already in the program")

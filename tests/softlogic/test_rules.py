@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import read_rule, read_rules
-from intarsia.softlogic.syntax import ArithmeticRule, Constant, LogicalRule
+from intarsia.softlogic.syntax import DIALECTS, ArithmeticRule, Constant, LogicalRule
 
 
 def clause(text):
@@ -35,6 +35,18 @@ def linear(text):
         ("1: ~A(X)", ["!A(X)"]),
         ("1: !(A(X))", ["!A(X)"]),
         ("1: !A(X) | B(X)", ["!A(X)", "B(X)"]),
+        ("1: !!A(X) -> B(X)", ["!A(X)", "B(X)"]),
+        ("1: !!!A(X)", ["!A(X)"]),
+        ("1: !((A(X)))", ["!A(X)"]),
+        ("1: !(~(A(X))) -> ((B(X)))", ["!A(X)", "B(X)"]),
+        ("1: A(X) & & B(X) -> C(X) | | D(X)", ["!A(X)", "!B(X)", "C(X)", "D(X)"]),
+        ("1: A(X) &\n& B(X) -> C(X)", ["!A(X)", "!B(X)", "C(X)"]),
+        ("1: A(X) & B(X) & A(X) -> C(X) | C(X)", ["!A(X)", "!B(X)", "C(X)"]),
+        ("1: A(X) -> B(X) | !A(X)", ["!A(X)", "B(X)"]),
+        ("1: A(X) & !A(X) -> B(X)", ["!A(X)", "A(X)", "B(X)"]),
+        ("1: A(X) & B(Y) & (X ! = Y) -> C(X)", ["!A(X)", "!B(Y)", "!(X != Y)", "C(X)"]),
+        ("1: A(X) & B(Y) & X = = Y -> C(X)", ["!A(X)", "!B(Y)", "!(X == Y)", "C(X)"]),
+        ("1: A(X) & B(Y) & !(X % Y) -> C(X)", ["!A(X)", "!B(Y)", "(X % Y)", "C(X)"]),
         ("1: A(X) & B(Y) & (X != Y) -> C(X)", ["!A(X)", "!B(Y)", "!(X != Y)", "C(X)"]),
         ("1: A(X) & B(Y) & X ~= Y -> C(X)", ["!A(X)", "!B(Y)", "!(X != Y)", "C(X)"]),
         ("1: A(X) & B(Y) & (X - Y) -> C(X)", ["!A(X)", "!B(Y)", "!(X != Y)", "C(X)"]),
@@ -42,6 +54,7 @@ def linear(text):
         ("1: A(X) & B(Y) & (X ^ Y) -> C(X)", ["!A(X)", "!B(Y)", "!(X % Y)", "C(X)"]),
         ("1: A('x y', \"it's\")", ["A('x y', 'it\\'s')"]),
         ("1: A('a\\'b\\\\')", ["A('a\\'b\\\\')"]),
+        ("1: A('a\\tb\\nc\\rd')", ["A('a\\tb\\nc\\rd')"]),
         ("1: A /* in between */ (X) -> // at the end\n B(X)", ["!A(X)", "B(X)"]),
         ("1: Größe(X) -> B_2$(X)", ["!Größe(X)", "B_2$(X)"]),
     ],
@@ -64,10 +77,89 @@ def test_logical_forms(text, literals):
         ("A(+X) / |X| <= 1 .", ([("(1 / |X|)", "A(+X)")], "-1", "<=")),
         ("|X| * A(+X) <= |X| .", ([("|X|", "A(+X)")], "(-1 * |X|)", "<=")),
         ("A(X) + 0 * (X != 'a') <= 1 .", ([("1", "A(X)"), ("0", "(X != 'a')")], "-1", "<=")),
+        ("2 (A(X)) + (1 + 2) (B(X) - 1) <= 0 .", ([("2", "A(X)"), ("3", "B(X)")], "-3", "<=")),
+        ("2\nA(X) <= 1\n.", ([("2", "A(X)")], "-1", "<=")),
+        ("1 + 2 * A(X) - 1 - 2 <= 0 .", ([("2", "A(X)")], "-2", "<=")),
+        ("A(X) / 2 * 3 <= 0 .", ([("1.5", "A(X)")], "0", "<=")),
     ],
 )
 def test_arithmetic_forms(text, expected):
     assert linear(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 + 2 * A(X) <= 3 .", ([("3", "A(X)")], "-3")),
+        ("1 - 2 * A(X) <= 3 .", ([("-1", "A(X)")], "-3")),
+        ("2 * 3 + 4 A(X) <= 3 .", ([("10", "A(X)")], "-3")),
+        ("1 + (2 * A(X)) <= 3 .", ([("2", "A(X)")], "-2")),
+        ("1 + A(X) <= 3 .", ([("1", "A(X)")], "-2")),
+        ("A(X) / 2 * 4 <= 3 .", ([("0.125", "A(X)")], "-3")),
+        ("A(X) / 2 + 3 <= 3 .", ([("0.2", "A(X)")], "-3")),
+        ("(A(X) / 2) + 3 <= 3 .", ([("0.5", "A(X)")], "0")),
+        ("A(X) / 2 + 3 * B(X) <= 3 .", ([("0.5", "A(X)"), ("3", "B(X)")], "-3")),
+        ("A(X) / 2 + 3 - 4 * B(X) <= 3 .", ([("0.2", "A(X)"), ("-4", "B(X)")], "-3")),
+        ("B(X) + A(X) / 2 - 1 + C(X) <= 3 .", ([("1", "B(X)"), ("1", "A(X)"), ("1", "C(X)")], "-3")),
+        ("A(X) - 1 - 2 <= 3 .", ([("1", "A(X)")], "-2")),
+        ("A(X) - (B(X) - 2) <= 3 .", ([("1", "A(X)"), ("-1", "B(X)")], "-1")),
+        ("A(X) - 2 - 3 B(X) - 4 - 1 <= 1 .", ([("1", "A(X)"), ("1", "B(X)")], "-4")),
+        ("2\n(A(X)) <= 1 .", ([("2", "A(X)")], "-1")),
+    ],
+)
+def test_order_of_operations_of_psl(text, expected):
+    """Coefficients as PSL's own parser gives them for these rules; the constant is moved to the left side."""
+    rule = read_rule(text, dialect="psl")
+    assert ([(str(c), str(a)) for c, a in rule.terms], str(rule.constant)) == expected
+
+
+def test_escapes_of_psl():
+    """PSL replaces the escape of a tab before that of a backslash; its parser gives a backslash and a tab here."""
+    text = r"1: A('x\\ty\n')"
+    assert read_rule(text).literals[0].atom.arguments == (Constant("x\\ty\n"),)
+    assert read_rule(text, dialect="psl").literals[0].atom.arguments == (Constant("x\\\ty\n"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1: 2 * (A(X) + B(X)) <= 1", "column 14: expected '\\)', got '\\+'. PSL multiplies single atoms"),
+        ("1: -A(X) <= 1", "column 4: PSL has no minus before an atom or a parenthesis. Write -1 \\*"),
+        ("1: A(X) / B(X) <= 1", "column 11: expected a number"),
+        ("1: A(X) * 2 <= 1", "column 9: expected '<=', '>=', '=' or an operator, got '\\*'"),
+        ("1: A(X) / 2 / 0 <= 1", "column 13: a division by 0"),
+        ("1: A(X) / 0 <= 1", "column 9: a division by 0"),
+        ("1: " + "(" * 100 + "1 + A(X)" + ")" * 100 + " <= 1", "nested more than 60 deep"),
+    ],
+)
+def test_what_psl_refuses_is_refused_in_its_dialect(text, message):
+    with pytest.raises(InvalidInputError, match=message):
+        read_rule(text, dialect="psl")
+
+
+def test_negative_weights_are_refused_with_the_reason():
+    for text in ("-1: A(X) -> B(X)", "1: A(X) <= 2\n-0.5: !A(X)"):
+        with pytest.raises(InvalidInputError, match=r"not be convex, and inference could not .* the negated rule"):
+            read_rules(text)
+
+
+@pytest.mark.parametrize("dialect", ["plain", "psl"])
+def test_where_one_rule_ends_and_the_next_begins(dialect):
+    text = (
+        "1: A(X) <= 2\nB(X) -> A(X) .\n1: !A(X)\nB(X) = 0 .\n"
+        "1: A(X) <= 2\n-1 * B(X) <= 0 .\n1: A(X)\n <= 2\nB(X)\n3: !A(X)"
+    )
+    # PSL's parser finds these rules too.
+    assert [rule.text for rule in read_rules(text, dialect=dialect)] == [
+        "1: A(X) <= 2",
+        "B(X) -> A(X) .",
+        "1: !A(X)",
+        "B(X) = 0 .",
+        "1: A(X) <= 2",
+        "-1 * B(X) <= 0 .",
+        "1: A(X)\n <= 2\nB(X)",
+        "3: !A(X)",
+    ]
 
 
 def test_weights_powers_and_periods():
@@ -122,7 +214,14 @@ def test_many_rules_keep_their_texts():
         ("1: A(X) -> B(X) .", "line 1, column 17: a rule with a weight is not hard"),
         ("A(X) -> B(X) ^2 .", "line 1, column 14: a hard rule has no power"),
         ("1: A(X) -> B(X) ^3", "line 1, column 17: expected '^1' or '^2', got '^3'"),
-        ("-1: !A(X)", "line 1, column 1: a weight must be at least 0"),
+        ("1: A(X) -> B(X) ^2 ^2", "line 1, column 20: a second power, '^2' after '^2'. Write one of them"),
+        ("1: A(X) -> B(X) ^1 ^2", "line 1, column 20: a second power, '^2' after '^1'"),
+        ("A(X) -> B(X) . .", "line 1, column 16: a second '.'"),
+        ("A(X) <= 0.5 ..", "line 1, column 14: a second '.'"),
+        ("1: A('a\\qb')", "line 1, column 8: the escape \\q in a constant is not known. Known: \\\\, "),
+        ("1: A(X) & & & B(X) -> C(X)", "line 1, column 13: expected a predicate, '!' or '(', got '&'"),
+        ("1: !(A(X) & B(X))", "line 1, column 11: expected ')', got '&'"),
+        ("-1: !A(X)", "line 1, column 1: a weight must be at least 0: with a negative one the objective would not be"),
         ("1e999: !A(X)", "line 1, column 1: a weight must be finite"),
         ("1: A(X) -> B(X) B(Y)", "line 1, column 17: expected the end of the rule, an operator before this"),
         ("1: A(+X) -> B(X)", "line 1, column 6: a sum '+X' stands in arithmetic rules only"),
@@ -176,10 +275,12 @@ def test_errors_name_where_the_rule_stands():
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.text("AXb(),&|!->.:12+*/{}'\"%^=< \n@[]#", max_size=30))
-def test_any_text_is_read_or_refused(text):
+@given(st.text("AXb(),&|!->.:12+*/{}'\"%^=< \n@[]#\\", max_size=30), st.sampled_from(DIALECTS))
+def test_any_text_is_read_or_refused(text, dialect):
     with contextlib.suppress(InvalidInputError):
-        assert read_rule(text).atoms
+        assert read_rule(text, dialect=dialect).atoms
+    with contextlib.suppress(InvalidInputError):
+        read_rules(text, dialect=dialect)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

@@ -10,7 +10,7 @@ import pytest
 import intarsia
 from intarsia import Program, SoftLogic
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic import HingePseudoLikelihood, read_rule
+from intarsia.softlogic import HingePseudoLikelihood, ground, read_rule
 
 RULE = "2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2"
 PRIOR = "1: !Knows(A, B) ^2"
@@ -104,3 +104,23 @@ def test_rules_whose_weight_is_not_that_of_their_text(tmp_path):
     with pytest.raises(InvalidInputError, match="program must be a Program, got int"):
         SoftLogic(3).save(tmp_path / "odd.npz")
     assert not (tmp_path / "odd.npz").exists()
+
+
+def test_dialect_types_and_split_rules_are_saved(tmp_path):
+    program = Program(dialect="psl").predicate("P", 1, types=["UniqueIntID"]).predicate("C", 1)
+    program.target("P", ["2", "10"]).observe("C", ["2", "10"])
+    program.rule("1: 1 + 2 * P(X) >= 1").rule("1: P(+X) >= 1 {X: C(X) | (X % '9')}")
+    SoftLogic(program).save(tmp_path / "model.npz")
+    loaded = SoftLogic.load(tmp_path / "model.npz").program
+    assert loaded.dialect == "psl"
+    assert loaded.predicates == program.predicates
+    assert loaded.rules == program.rules
+    assert len(loaded.rules) == 3
+    np.testing.assert_array_equal(ground(loaded).mrf.terms.coef, ground(program).mrf.terms.coef)
+
+
+def test_a_program_of_another_dialect_is_refused():
+    model = SoftLogic(Program().predicate("P", 1).rule("1: !P(X)").target("P", ["a"]))
+    other = Program(dialect="psl").predicate("P", 1).rule("1: !P(X)").target("P", ["a"])
+    with pytest.raises(InvalidInputError, match="are read with dialect='psl', those of the model with dialect='plain'"):
+        model.infer(program=other)

@@ -199,8 +199,8 @@ class Program:
         old = self._predicates.get(key)
         if old is not None and old != new:
             raise InvalidInputError(
-                f"predicate {name}: it is already declared with {old.n_arguments} arguments as {old.name}, perhaps with "
-                f"other types. Names that differ in capital letters only are the same."
+                f"predicate {name}: it is already declared with {old.n_arguments} arguments as {old.name}, perhaps "
+                f"with other types. Names that differ in capital letters only are the same."
             )
         self._predicates[key] = new
         self._data.setdefault(key, {role: [] for role in ROLES})
@@ -279,8 +279,8 @@ class Program:
     def _warn_of_repetition(self, rule: Rule, first: Rule, where: str) -> None:
         weight = "" if first.weight is None else f" with weight {first.weight:g}"
         note = (
-            f"{where} {rule.text!r:.120} is already in the program as {first.text!r:.120} and counts once{weight}, as in "
-            f"PSL. Leave one of them out."
+            f"{where} {rule.text!r:.120} is already in the program as {first.text!r:.120} and counts once{weight}, "
+            f"as in PSL. Leave one of them out."
         )
         self.notes.append(note)
         warnings.warn(note, UserWarning, stacklevel=4)

@@ -96,8 +96,8 @@ def _alternatives(condition: Condition | Literal, where: str) -> list[Condition]
 def _check_number(n: int, where: str) -> None:
     if n > _MOST_ALTERNATIVES:
         raise InvalidInputError(
-            f"{where}: PSL makes a rule of each alternative of a filter, more than {_MOST_ALTERNATIVES} here. Use fewer "
-            f"'|' in the filters, or dialect='plain'."
+            f"{where}: PSL makes a rule of each alternative of a filter, more than {_MOST_ALTERNATIVES} here. Use "
+            f"fewer '|' in the filters, or dialect='plain'."
         )
 
 

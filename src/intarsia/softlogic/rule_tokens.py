@@ -25,7 +25,7 @@ _PATTERN = re.compile(
 _SPELLING = {">>": "->", "<<": "<-", "~": "!"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r"}
-# PSL replaces one kind of escape after the other, so that an escaped backslash before a t becomes a backslash and a tab.
+# PSL replaces one kind of escape after the other: an escaped backslash before a t becomes a backslash and a tab.
 _PSL_ORDER = "'\"tnr\\"
 _LONGEST_SHOWN = 30
 END = "end"

@@ -174,9 +174,9 @@ class _Reader(PslArithmeticReader):
         if self._begins_negative_weight():
             self._source.fail(
                 self.here.start,
-                "a weight must be at least 0: with a negative one the objective would not be convex, and inference could "
-                "not guarantee to find its minimum. Give the negated rule a positive weight: !P(X) instead of P(X) = 1, or "
-                "A(X) -> !B(X) instead of A(X) -> B(X).",
+                "a weight must be at least 0: with a negative one the objective would not be convex, and inference "
+                "could not guarantee to find its minimum. Give the negated rule a positive weight: !P(X) instead of "
+                "P(X) = 1, or A(X) -> !B(X) instead of A(X) -> B(X).",
             )
         if self.here.kind == "number" and self._ahead().text == ":":
             weight = float(self._step().text)
@@ -276,5 +276,5 @@ class _Reader(PslArithmeticReader):
             inside = self._condition("|")
             self._need(")", "'&', '|' or ")
             self._depth -= 1
-            return inside
+            return inside if len(inside.parts) > 1 else inside.parts[0]
         return self._literal()
