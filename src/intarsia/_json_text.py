@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from intarsia.exceptions import FileFormatError
 
 
-def read_json_text(text: str, where: str, remedy: str) -> Any:
+def read_json_text(text: str, where: str, remedy: str, place: Callable[[int], tuple[int, int]] | None = None) -> Any:
     """The document of a JSON text.
 
     Parameters
@@ -19,6 +20,8 @@ def read_json_text(text: str, where: str, remedy: str) -> Any:
         What it is called in messages.
     remedy : str
         What to do about a text that is none.
+    place : callable, optional
+        Line and column that messages name for an index into `text`; by default those in `text` itself.
 
     Raises
     ------
@@ -37,9 +40,8 @@ def read_json_text(text: str, where: str, remedy: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise FileFormatError(
-            f"{where}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). {remedy}"
-        ) from None
+        line, column = (error.lineno, error.colno) if place is None else place(error.pos)
+        raise FileFormatError(f"{where}, line {line}, column {column}: no JSON ({error.msg}). {remedy}") from None
     except RecursionError:
         raise FileFormatError(f"{where}: too many brackets inside each other. {remedy}") from None
     except ValueError:  # Python refuses whole numbers of more than some thousand digits

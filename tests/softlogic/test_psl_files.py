@@ -14,7 +14,7 @@ from intarsia.softlogic.constants import ConstantTable
 
 MODEL = """{
     // a comment, and one /* inside */ "another"
-    "options": {"runtime.db.intids": true},
+    "options": {"runtime.log.level": "INFO"},
     "rules": [
         "1.0: KNOWS(A, B) & Prior('0') -> TRUSTS(A, B) ^2", /* and
         one over lines */
@@ -49,7 +49,7 @@ def test_a_program_with_comments_phases_and_inline_data(model):
     program = read_psl(model)
     assert [rule.weight for rule in program.rules] == [1.0, 0.5]
     assert program.n_atoms("target") == 2
-    assert program.options == {"runtime.db.intids": True}
+    assert program.options == {"runtime.log.level": "INFO"}
     assert [(e.predicate, e.evaluator, e.options) for e in program.evaluations] == [
         ("Trusts", "AUCEvaluator", {}),
         ("Trusts", "DiscreteEvaluator", {"x": 1}),
@@ -97,13 +97,13 @@ def test_unknown_keys_are_noted(model):
         ('{\n// x\n"rules": ["a",,]}', "model.json, line 3, column 15: no JSON"),
         ("[]", "model.json: expected an object, got list"),
         ('{"rules": "A"}', "model.json: rules: expected a list, got str"),
-        ('{"rules": [3]}', "rules, number 1: expected a text, got int 3"),
+        ('{"rules": [3]}', "rules, number 1: expected a string, got int 3"),
         ('{"predicates": {"Knows": {}}}', "expected a name and its number of arguments, such as Knows/2, got 'Knows'"),
         ('{"predicates": {"x\\"; drop table/2": {}}}', "a name consists of letters, digits"),
         ('{"predicates": {"P/1": []}}', "predicates, P/1: expected an object, got list"),
         ('{"predicates": {"P/1": {"observations": {"train": []}}}}', "='train' is not known"),
         ('{"predicates": {"P/1": {"observations": [["a", "2"]]}}}', "the truth value 2 is outside"),
-        ('{"predicates": {"P/1": {"evaluations": [{}]}}}', "evaluator: expected a text, got NoneType"),
+        ('{"predicates": {"P/1": {"evaluations": [{}]}}}', "evaluator: expected a string, got NoneType"),
         ('{"rules": ["1: P(A"], "predicates": {"P/1": {}}}', "model.json: rules, number 1, line 1, column 7: expected"),
         ('{"rules": ["1: !Pp(A)"], "predicates": {"P/1": {}}}', "rules, number 1 .*'Pp' is not known"),
         ("[" * 100_000, "too many brackets"),

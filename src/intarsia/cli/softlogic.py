@@ -12,13 +12,19 @@ from intarsia.cli.running import parse_settings
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from intarsia.softlogic.explain import Explanation
+    from intarsia.softlogic.explain import Explanation, TermPull
     from intarsia.softlogic.hinge_learner import HingeLearner
     from intarsia.softlogic.inferred import InferredAtoms
 
-_Program = Annotated[Path, typer.Argument(help="PSL 3 program, JSON.", show_default=False)]
+_Program = Annotated[
+    Path, typer.Argument(help="PSL program: JSON or YAML of PSL 3, or rules of PSL 2 (.psl).", show_default=False)
+]
 _Data = Annotated[
-    Path | None, typer.Option(help="Folder of the data files, by file name; by default their paths in the program.")
+    Path | None,
+    typer.Option(
+        help="Folder of the data files, by file name; by default their paths in the program. For rules of PSL 2: their "
+        "data file, NAME-eval.data, say."
+    ),
 ]
 _Missing = Annotated[
     str, typer.Option(help="An atom that a rule needs and that is neither observed nor target: error, or zero.")
@@ -29,6 +35,7 @@ _Setting = Annotated[
 ]
 _TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the minimisation.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_MOST_FACTS = 5
 
 
 def infer_command(
@@ -127,7 +134,7 @@ def learn_command(
         model = SoftLogic(loaded, learner=chosen, missing=missing).fit()
     for line in loaded.notes:
         note(line)
-    write_learned(program, model.rules_, file)
+    write_learned(program, model.rules_, file, data)
     if file.resolve().parent != program.resolve().parent:
         note(f"{file.name}: paths of data files are relative to {program.parent}. Name their folder with --data.")
     learned = model.learned_
@@ -167,9 +174,10 @@ def explain_command(
     time_limit: _TimeLimit = None,
     json: _Json = False,
 ) -> None:
-    """Infer a PSL program and tell which ground terms pull an atom, by rule, and how hard.
+    """Infer a PSL program and show which ground terms and constraints pull an atom, how hard, and from which data.
 
-    The pull is the weight times the slope of the hinge: above 0 it pulls the atom up, below 0 down.
+    The pull is the weight times the slope of the hinge, or the multiplier of a hard constraint: above 0 it pulls the
+    atom up, below 0 down. All pulls add up to 0, the hold of the bounds 0 and 1 included.
 
     Example: `intarsia softlogic explain simple-acquaintances.json "Knows(0, 7)"`
     """
@@ -212,8 +220,12 @@ def _inferred(
 
 
 def _check_data(data: Path | None) -> None:
-    if data is not None and not data.is_dir():
-        raise InvalidInputError(f"--data {data} is not a folder. Give the folder that holds the data files.")
+    if data is None or data.is_dir() or (data.suffix.lower() == ".data" and data.is_file()):
+        return
+    raise InvalidInputError(
+        f"--data {data} is neither a folder nor a .data file. Give the folder that holds the data files, or, for "
+        f"rules of PSL 2, their data file."
+    )
 
 
 def _learner(name: str, settings: dict[str, Any]) -> HingeLearner:
@@ -259,7 +271,27 @@ def _show_explanation(explanation: Explanation) -> None:
         table.add_row(*(escape(str(cell)) for cell in cells), style="bold")
         for term in rule.terms:
             if term.pull:
-                table.add_row(f"{term.pull:+.4g}", "", "", "", escape(f"{term.text} = {term.value:.4g}"))
+                lines = [f"{term.text} = {term.value:.4g}", *_origin(term)]
+                table.add_row(f"{term.pull:+.4g}", "", "", "", escape("\n  ".join(lines)))
     console().print(table)
     for constraint in explanation.constraints:
-        typer.echo(f"Constraint: {constraint.text} (left side {constraint.value:.2g})")
+        force = "" if constraint.pull != constraint.pull else f", pulls by {constraint.pull:+.4g}"
+        typer.echo(f"Constraint: {constraint.text} (left side {constraint.value:.2g}){force}")
+        for line in [f"from {constraint.rule}", *_origin(constraint)]:
+            typer.echo(f"  {line}")
+    if explanation.bound:
+        typer.echo(f"Bound: {round(explanation.value)} holds the atom by {explanation.bound:+.4g}")
+    if explanation.imbalance == explanation.imbalance:
+        typer.echo(f"Sum of all pulls: {explanation.imbalance:+.2g}")
+
+
+def _origin(term: TermPull) -> list[str]:
+    """Bindings and facts of a ground term, a line each."""
+    lines = []
+    if term.bindings:
+        lines.append(", ".join(f"{name} = {constant!r}" for name, constant in term.bindings.items()))
+    if term.facts:
+        more = len(term.facts) - _MOST_FACTS
+        listed = ", ".join(f"{atom} = {truth:.4g}" for atom, truth in term.facts[:_MOST_FACTS])
+        lines.append(f"facts: {listed}" + (f" and {more} more" if more > 0 else ""))
+    return lines

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -16,13 +17,33 @@ from intarsia.softlogic.constants import ConstantTable
 from intarsia.softlogic.tables import AtomRows, rows_of_columns
 
 LONGEST_LINE = 1_000_000
+_INTEGER_TYPES = ("UniqueIntID", "Integer", "Long")
+# Types that PSL's programs give to arguments; those that are no integers are compared as they are written.
+ARGUMENT_TYPES = (*_INTEGER_TYPES, "UniqueStringID", "String", "Double", "DeferredFunctionalUniqueID")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_BLANK = "".join(map(chr, range(33)))  # what Java removes from both ends of a line
 _BLOCK = 1 << 20
 
 
-def read_atom_file(path: str | os.PathLike[str], n_arguments: int, constants: ConstantTable) -> AtomRows:
-    r"""Atoms of a file; plain or gzip, told by content. Empty lines are left out.
+def read_atom_file(
+    path: str | os.PathLike[str], n_arguments: int, constants: ConstantTable, types: Sequence[str] | None = None
+) -> AtomRows:
+    r"""Read the atoms of a file, plain or gzip (detected from its content).
 
-    The file is read in blocks; a line of more than a few million bytes is refused before it is read whole.
+    As in PSL, spaces and tabs at both ends of a line are removed and empty lines are skipped; between tabs every
+    character counts, quotes included. The file is read in blocks; a line of more than a few million bytes is refused
+    before it is read whole.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    n_arguments : int
+        Arguments of the predicate.
+    constants : ConstantTable
+        Where names get their numbers.
+    types : sequence of str, optional
+        PSL's type of each argument; integers are the same however they are written (`07` and `7`).
 
     Raises
     ------
@@ -41,6 +62,7 @@ def read_atom_file(path: str | os.PathLike[str], n_arguments: int, constants: Co
     ([[0, 1], [1, 0]], [0.5, 1.0])
     """
     name = Path(path).name
+    kinds = ["UniqueStringID"] * n_arguments if types is None else list(types)
     parts: list[AtomRows] = []
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
@@ -48,7 +70,7 @@ def read_atom_file(path: str | os.PathLike[str], n_arguments: int, constants: Co
         stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
         try:
             for first_line, text in _blocks(stream, name):
-                parts.extend(_rows(text, first_line, n_arguments, constants, name))
+                parts.extend(_rows(text, first_line, kinds, constants, name))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise FileFormatError(f"{name}: damaged gzip file ({error}). Get it again, or unpack it by hand.") from None
     if not parts:
@@ -81,7 +103,7 @@ def _blocks(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
 
 def _decoded(data: bytes, name: str, first_line: int) -> str:
     try:
-        return data.decode("utf-8").replace("\r\n", "\n")
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
         raise FileFormatError(
@@ -89,33 +111,54 @@ def _decoded(data: bytes, name: str, first_line: int) -> str:
         ) from None
 
 
-def _rows(text: str, first_line: int, n_arguments: int, constants: ConstantTable, name: str) -> Iterator[AtomRows]:
+def _rows(text: str, first_line: int, types: list[str], constants: ConstantTable, name: str) -> Iterator[AtomRows]:
     """Atoms of whole lines; in one go if all have equally many fields and none is empty."""
-    lines = text.removesuffix("\n").split("\n")
+    lines = [line.strip(_BLANK) for line in text.removesuffix("\n").split("\n")]
     n_fields = lines[0].count("\t") + 1
     plain = "" not in lines and all(line.count("\t") == n_fields - 1 for line in lines)
-    if plain and n_fields in (n_arguments, n_arguments + 1):
+    if plain and n_fields in (len(types), len(types) + 1):
         fields = "\t".join(lines).split("\t")
-        yield _checked(fields, n_fields, n_arguments, constants, name, first_line)
+        yield _checked(fields, n_fields, types, constants, name, first_line)
         return
     for number, line in enumerate(lines, first_line):
-        if not line.strip():
+        if not line:
             continue
         parts = line.split("\t")
-        if len(parts) not in (n_arguments, n_arguments + 1):
+        if len(parts) not in (len(types), len(types) + 1):
             raise FileFormatError(
-                f"{name}, line {number}: {len(parts)} fields; expected {n_arguments} arguments and perhaps a truth "
+                f"{name}, line {number}: {len(parts)} fields; expected {len(types)} arguments and perhaps a truth "
                 f"value, separated by tabs."
             )
-        yield _checked(parts, len(parts), n_arguments, constants, name, number)
+        yield _checked(parts, len(parts), types, constants, name, number)
 
 
 def _checked(
-    fields: list[Any], n_fields: int, n_arguments: int, constants: ConstantTable, name: str, first_line: int
+    fields: list[str], n_fields: int, types: list[str], constants: ConstantTable, name: str, first_line: int
 ) -> AtomRows:
-    columns = [fields[k::n_fields] for k in range(n_arguments)]
-    values = fields[n_arguments::n_fields] if n_fields > n_arguments else None
+    columns = [typed_names(fields[k::n_fields], kind, name, first_line, "line") for k, kind in enumerate(types)]
+    values = fields[len(types) :: n_fields] if n_fields > len(types) else None
     try:
         return rows_of_columns(columns, values, constants, name, first_line, "line")
     except InvalidInputError as error:
         raise FileFormatError(str(error)) from None
+
+
+def typed_names(column: list[str], kind: str, where: str, first_row: int = 1, unit: str = "row") -> list[str]:
+    """Names of one argument, those of an integer type in their shortest form.
+
+    Examples
+    --------
+    >>> typed_names(["07", "+1"], "UniqueIntID", "knows.txt"), typed_names(["07"], "UniqueStringID", "knows.txt")
+    (['7', '1'], ['07'])
+    """
+    if kind not in _INTEGER_TYPES:
+        return column
+    names = []
+    for row, name in enumerate(column, first_row):
+        if not _INTEGER.fullmatch(name):
+            raise FileFormatError(
+                f"{where}, {unit} {row}: {name!r:.40} is not an integer, but the argument is of type {kind}. Correct "
+                f"it, or use strings (runtime.db.intids, types)."
+            )
+        names.append(str(int(name)))
+    return names

@@ -35,6 +35,10 @@ class AtomTable:
         The true values, NaN where none was given.
     constants : ConstantTable
         Names of the numbers.
+    observed : tuple of AtomRows
+        Atoms of each predicate that are observed.
+    truth_rows : tuple of AtomRows
+        Atoms of each predicate whose true value was given, each once; some may be no variables.
 
     Examples
     --------
@@ -50,6 +54,8 @@ class AtomTable:
     is_latent: NDArray[np.bool_]
     truth: FloatArray
     constants: ConstantTable
+    observed: tuple[AtomRows, ...]
+    truth_rows: tuple[AtomRows, ...]
 
     def __len__(self) -> int:
         return self.start[-1]
@@ -107,6 +113,10 @@ class AtomTable:
         p = self.predicate_index(predicate)
         return slice(self.start[p], self.start[p + 1])
 
+    def truth_of(self, p: int, arguments: Index32) -> FloatArray:
+        """True values of atoms of predicate p, NaN where none was given."""
+        return _matched(self.truth_rows[p], arguments, len(self.constants))
+
     def __repr__(self) -> str:
         return f"AtomTable({len(self)} variables, {int(self.is_latent.sum())} of them latent)"
 
@@ -119,14 +129,15 @@ def number_atoms(program: Program) -> tuple[AtomTable, list[AtomRows]]:
     InvalidInputError
         An atom is given twice with different truth values, or as observed and as target.
     """
-    start, arguments, latent, truth, observed = [0], [], [], [], []
+    start, arguments, latent, truth, truth_rows, observed = [0], [], [], [], [], []
     for predicate in program.predicates:
         tables = [(role, rows) for role in (OBSERVED, TARGET, LATENT) for rows in program.data(predicate.name, role)]
         known, free, is_latent = _separated(program, predicate, tables)
         observed.append(known)
         arguments.append(frozen(free))
         latent.append(is_latent)
-        truth.append(_matched(program, predicate, free))
+        truth_rows.append(_each_once(program, predicate))
+        truth.append(_matched(truth_rows[-1], free, len(program.constants)))
         start.append(start[-1] + len(free))
     table = AtomTable(
         tuple(program.predicates),
@@ -135,6 +146,8 @@ def number_atoms(program: Program) -> tuple[AtomTable, list[AtomRows]]:
         frozen(np.concatenate([np.empty(0, dtype=bool), *latent])),
         frozen(np.concatenate([np.empty(0), *truth])),
         program.constants,
+        tuple(observed),
+        tuple(truth_rows),
     )
     return table, observed
 
@@ -167,17 +180,24 @@ def _separated(
     return AtomRows(everything[known], value[known]), everything[~known], role[~known] == 2
 
 
-def _matched(program: Program, predicate: Predicate, free: Index32) -> FloatArray:
-    """True values of the variables of a predicate."""
-    found = np.full(len(free), np.nan)
+def _each_once(program: Program, predicate: Predicate) -> AtomRows:
+    """Atoms whose true value was given; the last value counts."""
     tables = program.data(predicate.name, TRUTH)
-    if tables and len(free):
-        n = len(program.constants)
-        together = row_keys(np.concatenate([free, *(rows.arguments for rows in tables)]), n)
-        values = np.concatenate([rows.values for rows in tables])
-        order = np.argsort(together[: len(free)], kind="stable")
-        keys, given = together[: len(free)][order], together[len(free) :]
-        at = np.minimum(np.searchsorted(keys, given), len(keys) - 1)
-        hit = keys[at] == given
-        found[order[at[hit]]] = values[hit]
-    return found
+    arguments = np.concatenate([np.empty((0, predicate.n_arguments), np.int32), *(rows.arguments for rows in tables)])
+    values = np.concatenate([np.empty(0), *(rows.values for rows in tables)])
+    _, last = np.unique(row_keys(arguments, len(program.constants))[::-1], return_index=True)
+    keep = np.sort(len(values) - 1 - last)
+    return AtomRows(arguments[keep], values[keep])
+
+
+def _matched(rows: AtomRows, arguments: Index32, n_constants: int) -> FloatArray:
+    """Values of atoms in a table of distinct ones, NaN where it has none."""
+    values = np.full(len(arguments), np.nan)
+    if len(rows) and len(arguments):
+        keys = row_keys(np.concatenate([arguments, rows.arguments]), n_constants)
+        wanted, listed = keys[: len(arguments)], keys[len(arguments) :]
+        order = np.argsort(listed)
+        at = order[np.minimum(np.searchsorted(listed, wanted, sorter=order), len(listed) - 1)]
+        hit = listed[at] == wanted
+        values[hit] = rows.values[at[hit]]
+    return values

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,56 +13,140 @@ from intarsia._validation import FloatArray, check_choice
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics import PrecisionRecall, ranking_scores
 from intarsia.softlogic.atoms import AtomTable
-from intarsia.softlogic.linear_rows import Index32
 from intarsia.softlogic.program import Evaluation
+from intarsia.softlogic.tables import row_keys
 
 _THRESHOLD = 0.5
 _Scores = dict[str, Any]
 
 
-def _discrete(values: FloatArray, truth: FloatArray, arguments: Index32, threshold: float) -> _Scores:
-    predicted, true = values >= threshold, truth >= threshold
-    counts = PrecisionRecall(int(true.sum()), int(predicted.sum()), int((true & predicted).sum()))
+@dataclass(frozen=True)
+class _Case:
+    """One evaluation: the atoms of its predicate, their inferred values, and its options."""
+
+    evaluation: Evaluation
+    atoms: AtomTable
+    x: FloatArray
+
+    @property
+    def predicate(self) -> int:
+        return self.atoms.predicate_index(self.evaluation.predicate)
+
+    def pairs(self) -> tuple[FloatArray, FloatArray]:
+        """Inferred and true values: of targets with a truth, and of those that the options add."""
+        part = self.atoms.variables(self.evaluation.predicate)
+        values, truth = self.x[part], self.atoms.truth[part]
+        if self.flag("eval.closetruth"):
+            truth = np.where(np.isnan(truth), 0.0, truth)
+        observed, of_observed = np.empty(0), np.empty(0)
+        if self.flag("eval.includeobs"):
+            observed = self.atoms.observed[self.predicate].values
+            of_observed = self.atoms.truth_of(self.predicate, self.atoms.observed[self.predicate].arguments)
+        values, truth = np.concatenate([values, observed]), np.concatenate([truth, of_observed])
+        has_truth = ~np.isnan(truth)
+        return values[has_truth], truth[has_truth]
+
+    def option(self, name: str, default: Any) -> Any:
+        """An option under its short name, or under PSL's, which begins with that of the evaluator."""
+        evaluator = self.evaluation.evaluator.lower()
+        names = {"rankingevaluator": ["rankingevaluator", "aucevaluator"]}.get(evaluator, [evaluator])
+        for key in (name, *(f"{prefix}.{name}" for prefix in names)):
+            if key in self.evaluation.options:
+                return self.evaluation.options[key]
+        return default
+
+    def flag(self, name: str) -> bool:
+        value = str(self.option(name, False)).lower()
+        if value not in ("true", "false"):
+            raise InvalidInputError(f"{self}: {name} must be true or false, got {value!r:.40}.")
+        return value == "true"
+
+    def threshold(self) -> float:
+        value = self.option("threshold", _THRESHOLD)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"{self}: threshold must be a number, got {value!r:.40}.") from None
+
+    def category_indexes(self) -> list[int]:
+        """Places of the arguments that name the category; those from the end are negative."""
+        value = str(self.option("categoryindexes", -1))
+        n = self.atoms.predicates[self.predicate].n_arguments
+        try:
+            places = [int(part) for part in value.split(":")]
+        except ValueError:
+            places = [n]
+        if not all(-n <= place < n for place in places):
+            raise InvalidInputError(
+                f"{self}: categoryindexes must be places from {-n} to {n - 1}, separated by ':', got {value!r:.40}."
+            )
+        return sorted({place % n for place in places})
+
+    def __str__(self) -> str:
+        return f"{self.evaluation.evaluator} of {self.evaluation.predicate}"
+
+
+def _discrete(case: _Case) -> _Scores:
+    values, truth = case.pairs()
+    predicted, true = values >= case.threshold(), truth >= case.threshold()
+    n, n_true, n_predicted, n_right = len(true), int(true.sum()), int(predicted.sum()), int((true & predicted).sum())
+    positive = PrecisionRecall(n_true, n_predicted, n_right)
+    negative = PrecisionRecall(n - n_true, n - n_predicted, n - n_true - n_predicted + n_right)
     return {
-        "accuracy": float((predicted == true).mean()),
-        "precision": counts.precision,
-        "recall": counts.recall,
-        "f1": counts.f1,
+        "accuracy": (positive.n_correct + negative.n_correct) / n if n else math.nan,
+        "precision": positive.precision,
+        "recall": positive.recall,
+        "f1": positive.f1,
+        "precision_negative": negative.precision,
+        "recall_negative": negative.recall,
+        "f1_negative": negative.f1,
+        "n": n,
     }
 
 
-def _continuous(values: FloatArray, truth: FloatArray, arguments: Index32, threshold: float) -> _Scores:
+def _continuous(case: _Case) -> _Scores:
+    values, truth = case.pairs()
     error = values - truth
-    return {"mae": float(np.abs(error).mean()), "mse": float((error * error).mean())}
+    mse = float((error * error).mean()) if error.size else math.nan
+    return {
+        "mae": float(np.abs(error).mean()) if error.size else math.nan,
+        "mse": mse,
+        "rmse": math.sqrt(mse),
+        "n": len(error),
+    }
 
 
-def _ranking(values: FloatArray, truth: FloatArray, arguments: Index32, threshold: float) -> _Scores:
-    scores = ranking_scores(truth > threshold, values).as_dict()
-    del scores["n"]
-    return scores
+def _ranking(case: _Case) -> _Scores:
+    values, truth = case.pairs()
+    return ranking_scores(truth > case.threshold(), values).as_dict()
 
 
-def _categorical(values: FloatArray, truth: FloatArray, arguments: Index32, threshold: float) -> _Scores:
-    """Whether the best last argument is a true one, for each choice of the others that has a true one."""
-    _, group = np.unique(arguments[:, :-1], axis=0, return_inverse=True)
-    group = group.ravel()
-    right = known = 0
-    order = np.lexsort((-values, group))
+def _categorical(case: _Case) -> _Scores:
+    atoms, p = case.atoms, case.predicate
+    arguments, values = atoms.arguments[p], case.x[atoms.variables(case.evaluation.predicate)]
+    if case.flag("eval.includeobs"):
+        arguments = np.concatenate([arguments, atoms.observed[p].arguments])
+        values = np.concatenate([values, atoms.observed[p].values])
+    n_constants = len(atoms.constants)
+    base = [k for k in range(arguments.shape[1]) if k not in case.category_indexes()]
+    group = row_keys(arguments[:, base], n_constants)
+    order = np.lexsort((-values, group))  # of equal values the first
     best = order[np.unique(group[order], return_index=True)[1]]
-    for k, first in enumerate(best.tolist()):
-        if (truth[group == k] >= threshold).any():
-            known += 1
-            right += bool(truth[first] >= threshold)
-    return {"accuracy": right / known if known else float("nan")}
+    true = atoms.truth_rows[p].arguments[atoms.truth_rows[p].values >= 1.0]
+    keys = row_keys(np.concatenate([arguments[best], true]), n_constants)
+    right = np.isin(keys[len(best) :], keys[: len(best)])
+    return {"accuracy": float(right.mean()) if right.size else math.nan, "n": len(right)}
 
 
-_EVALUATORS: dict[str, Callable[[FloatArray, FloatArray, Index32, float], _Scores]] = {
+_EVALUATORS: dict[str, Callable[[_Case], _Scores]] = {
     "DiscreteEvaluator": _discrete,
     "ContinuousEvaluator": _continuous,
     "RankingEvaluator": _ranking,
     "AUCEvaluator": _ranking,
     "CategoricalEvaluator": _categorical,
 }
+# Options that the evaluators read.
+EVALUATOR_OPTIONS = ("eval.includeobs", "eval.closetruth", "threshold", "categoryindexes")
 
 
 def evaluator_names() -> list[str]:
@@ -75,18 +161,25 @@ def evaluator_names() -> list[str]:
 
 
 def evaluate(evaluations: Iterable[Evaluation], atoms: AtomTable, x: FloatArray) -> dict[str, dict[str, _Scores]]:
-    """Scores by predicate and evaluator, over the variables whose true value is known.
+    """Compute scores by predicate and evaluator, over the targets whose true value is given.
 
-    * `DiscreteEvaluator`: accuracy, and precision, recall and F1 of what is true, at a threshold of 1/2.
-    * `ContinuousEvaluator`: mean absolute and mean squared error.
+    * `DiscreteEvaluator`: accuracy, and precision, recall and F1 of true and of false atoms, at a threshold of 1/2.
+    * `ContinuousEvaluator`: mean absolute error, mean squared error and its root.
     * `RankingEvaluator`, `AUCEvaluator`: areas under the ROC and under both precision-recall curves. (PSL walks the
       negative one from the highest value; here it starts at the lowest, where false atoms are looked for.)
-    * `CategoricalEvaluator`: how often the last argument with the largest value is a true one.
+    * `CategoricalEvaluator`: among atoms that differ in their last argument only, the one with the largest value is
+      predicted (of equal ones the first; PSL tosses a coin). The accuracy is the fraction of the atoms with truth 1
+      that are predicted; true atoms that are no targets count as wrong.
+
+    Without any pair to compare only `n`, which is 0, is returned.
 
     Parameters
     ----------
     evaluations : iterable of Evaluation
-        What to compute; an option whose name ends in "threshold" replaces 1/2.
+        Evaluators and their options, by PSL's names or without the name of the evaluator: `threshold` (replaces 1/2),
+        `categoryindexes` (arguments that name the category, such as "1:2"; by default the last), `eval.includeobs`
+        (observed atoms with a truth count as well), `eval.closetruth` (targets without a truth are false). A second
+        evaluation by one evaluator is listed as "DiscreteEvaluator 2", and so on.
     atoms : AtomTable
         Which atom each variable is, and its true value.
     x : float array (n_variables,)
@@ -98,31 +191,15 @@ def evaluate(evaluations: Iterable[Evaluation], atoms: AtomTable, x: FloatArray)
     >>> program = Program().predicate("P", 1).target("P", ["a", "b"]).truth("P", [("a", 1), ("b", 0)])
     >>> scores = evaluate([Evaluation("P", "ContinuousEvaluator")], ground(program).atoms, np.array([0.5, 0.0]))
     >>> scores["P"]["ContinuousEvaluator"]
-    {'mae': 0.25, 'mse': 0.125, 'n': 2}
+    {'mae': 0.25, 'mse': 0.125, 'rmse': 0.3535533905932738, 'n': 2}
     """
-    found: dict[str, dict[str, _Scores]] = {}
+    scores_of: dict[str, dict[str, _Scores]] = {}
     for evaluation in evaluations:
         check_choice(evaluation.evaluator, _EVALUATORS, "evaluator")
-        p = atoms.predicate_index(evaluation.predicate)
-        part = atoms.variables(evaluation.predicate)
-        truth = atoms.truth[part]
-        known = ~np.isnan(truth)
-        scores: _Scores = {}
-        if known.any():
-            compute = _EVALUATORS[evaluation.evaluator]
-            scores = compute(x[part][known], truth[known], atoms.arguments[p][known], _threshold(evaluation))
-        scores["n"] = int(known.sum())
-        found.setdefault(atoms.predicates[p].name, {})[evaluation.evaluator] = scores
-    return found
-
-
-def _threshold(evaluation: Evaluation) -> float:
-    for name, value in evaluation.options.items():
-        if name.endswith("threshold"):
-            try:
-                return float(value)
-            except (TypeError, ValueError):
-                raise InvalidInputError(
-                    f"{evaluation.evaluator} of {evaluation.predicate}: {name} must be a number, got {value!r:.40}."
-                ) from None
-    return _THRESHOLD
+        case = _Case(evaluation, atoms, x)
+        by_evaluator = scores_of.setdefault(atoms.predicates[case.predicate].name, {})
+        n_before = sum(name.partition(" ")[0] == evaluation.evaluator for name in by_evaluator)
+        name = evaluation.evaluator + (f" {n_before + 1}" if n_before else "")
+        scores = _EVALUATORS[evaluation.evaluator](case)
+        by_evaluator[name] = scores if scores["n"] else {"n": 0}
+    return scores_of

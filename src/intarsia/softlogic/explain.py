@@ -1,22 +1,27 @@
-"""Which rules pull a variable up or down, and how hard."""
+"""Which rules and constraints pull a variable up or down, and how hard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._html import ShownResult
-from intarsia._validation import FloatArray, as_float_array
+from intarsia._validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.explain_groundings import GroundingSources, Source
 from intarsia.softlogic.grounding import Grounding
 from intarsia.softlogic.linear_rows import LinearRows
+from intarsia.softlogic.program import Program
 
 # A hinge this near to its corner is at it, for inference stops within a tolerance.
 _CORNER = 1e-4
+# A value this near to 0 or 1 is at the bound.
+_BOUND = 1e-4
 
 
 @dataclass(frozen=True)
@@ -28,14 +33,34 @@ class TermPull:
     text : str
         Its linear function of the variables; what was observed is in the constant.
     value : float
-        The function's value: a hinge pulls where it is above 0.
+        The function's value: a hinge pulls where it is above 0, an inequality where it is 0.
     pull : float
-        Minus the derivative of its weighted hinge in the atom: above 0 it pulls the atom up.
+        The force on the atom: minus the derivative of the weighted hinge, or minus the multiplier of the constraint
+        times the coefficient. Above 0 it pulls the atom up. NaN where it needs multipliers that were not given.
+    rule : str
+        The rule it was ground from.
+    bindings : dict of str to str
+        The constant of each variable of the rule; empty if no program was given.
+    facts : tuple of (str, float)
+        Observed atoms that went into the constant, with their truth; atoms that are not in the data have truth 0.
     """
 
     text: str
     value: float
     pull: float
+    rule: str = ""
+    bindings: dict[str, str] = field(default_factory=dict)
+    facts: tuple[tuple[str, float], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "text": self.text,
+            "value": self.value,
+            "pull": self.pull,
+            "bindings": self.bindings,
+            "facts": [{"atom": atom, "truth": truth} for atom, truth in self.facts],
+        }
 
 
 @dataclass(frozen=True)
@@ -49,7 +74,8 @@ class RulePull:
     pull : float
         Sum over its terms.
     reserve : float
-        What its terms that are at the corner of a linear hinge can pull besides; there the derivative jumps.
+        How much its terms that are at the corner of a linear hinge can pull at most; there the derivative jumps. With
+        multipliers `pull` holds how much they do pull, without them they count as 0.
     n_terms, n_active : int
         Its terms with this atom, and those of them that pull.
     terms : tuple of TermPull
@@ -66,7 +92,9 @@ class RulePull:
 
 @dataclass(frozen=True)
 class Explanation(ShownResult):
-    """Why an atom has its value: the pulls on it, by rule, and the constraints it stands in.
+    """Why an atom has its value: the forces on it, by rule, and those of the constraints and of the bounds 0 and 1.
+
+    At the optimum all forces add up to 0.
 
     Attributes
     ----------
@@ -77,7 +105,12 @@ class Explanation(ShownResult):
     rules : tuple of RulePull
         Hardest first.
     constraints : tuple of TermPull
-        Hard constraints with this atom, their `pull` unknown (NaN), those that are tight first.
+        Hard constraints with this atom, hardest first.
+    bound : float
+        The force with which the bound 0 holds the atom up, or the bound 1 holds it down; 0 between them.
+    imbalance : float
+        Sum of all forces, that of the bound included: 0 at the optimum, up to the tolerance of inference. NaN where
+        multipliers are needed and were not given.
 
     Examples
     --------
@@ -86,21 +119,28 @@ class Explanation(ShownResult):
     >>> from intarsia.softlogic import Program, ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("3: !P(X) ^2").target("P", ["a"])
     >>> found = explain(ground(program), [0.25], 0)
-    >>> found.atom, found.value, [rule.pull for rule in found.rules]
-    ("P('a')", 0.25, [2.0, -1.5])
+    >>> found.atom, found.value, [rule.pull for rule in found.rules], found.imbalance
+    ("P('a')", 0.25, [2.0, -1.5], 0.5)
     """
 
     atom: str
     value: float
     rules: tuple[RulePull, ...]
     constraints: tuple[TermPull, ...]
+    bound: float
+    imbalance: float
 
     def _facts(self) -> Iterable[tuple[str, Any]]:
         yield self.atom, self.value
         for rule in self.rules:
             yield rule.rule, f"pulls by {rule.pull:+.4g}; {rule.n_active} of {rule.n_terms} terms pull"
-        for one in self.constraints:
-            yield one.text, f"constraint, at {one.value:.4g}"
+        for constraint in self.constraints:
+            yield (
+                f"{constraint.rule}: {constraint.text}",
+                f"constraint, at {constraint.value:.4g}, {_force(constraint)}",
+            )
+        if self.bound:
+            yield f"bound {round(self.value)}", f"holds by {self.bound:+.4g}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -114,19 +154,30 @@ class Explanation(ShownResult):
                     "reserve": rule.reserve,
                     "n_terms": rule.n_terms,
                     "n_active": rule.n_active,
-                    "terms": [{"text": t.text, "value": t.value, "pull": t.pull} for t in rule.terms],
+                    "terms": [term.as_dict() for term in rule.terms],
                 }
                 for rule in self.rules
             ],
-            "constraints": [{"text": c.text, "value": c.value} for c in self.constraints],
+            "constraints": [{"rule": constraint.rule, **constraint.as_dict()} for constraint in self.constraints],
+            "bound": self.bound,
+            "imbalance": self.imbalance,
         }
 
 
-def explain(grounding: Grounding, x: ArrayLike, variable: int, n_terms: int = 3) -> Explanation:
-    """Tell which ground terms pull a variable, and how hard: the derivative of each weighted hinge, by rule.
+def explain(
+    grounding: Grounding,
+    x: ArrayLike,
+    variable: int,
+    n_terms: int = 3,
+    *,
+    multipliers: ArrayLike | None = None,
+    program: Program | None = None,
+) -> Explanation:
+    """Compute which ground terms and constraints pull a variable, and how hard.
 
-    At the minimum the pulls on an atom inside (0, 1) that stands in no tight constraint add up to 0; where linear
-    hinges are at their corner, to something that their `reserve` can balance.
+    The force of a hinge is minus the derivative of its weighted value. A linear hinge at its corner, and a constraint,
+    have the force that their multiplier gives. At the optimum all forces on an atom inside (0, 1) add up to 0; at a
+    bound the bound holds against what remains.
 
     Parameters
     ----------
@@ -138,6 +189,11 @@ def explain(grounding: Grounding, x: ArrayLike, variable: int, n_terms: int = 3)
         The variable; `grounding.atoms.find("Knows", "ann", "bob")`.
     n_terms : int
         How many single terms to list for each rule.
+    multipliers : float array (n_terms + n_constraints,), optional
+        Multipliers of all terms, equalities and inequalities at `x`, such as `result.state.multipliers()`. Without
+        them forces of constraints are NaN.
+    program : Program, optional
+        The program that was ground, to look up the constants of each term's variables and the facts in its constant.
 
     Examples
     --------
@@ -145,55 +201,120 @@ def explain(grounding: Grounding, x: ArrayLike, variable: int, n_terms: int = 3)
 
     >>> from intarsia.softlogic import Program, ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
-    >>> found = explain(ground(program), [0.6], 0)
+    >>> found = explain(ground(program), [0.6], 0, program=program)
     >>> [(rule.rule, round(rule.pull, 4)) for rule in found.rules]
     [('2: P(X) = 1 ^2', 1.6), ('1: !P(X) ^2', -1.2)]
-    >>> found.rules[0].terms[0].text
-    "1 - P('a')"
+    >>> found.rules[0].terms[0].text, found.rules[0].terms[0].bindings
+    ("1 - P('a')", {'X': 'a'})
     """
-    mrf, atoms = grounding.mrf, grounding.atoms
+    mrf = grounding.mrf
     point = as_float_array(x, "explain: x")
     if point.shape != (mrf.n_variables,):
         raise InvalidInputError(f"explain: x has shape {point.shape}, expected ({mrf.n_variables},).")
-    name = atoms.name(variable)
-    rows, coef = _rows_with(mrf.terms, variable)
-    values = _values(mrf.terms, rows, point)
-    power, weight = mrf.power[rows], mrf.weight[rows]
-    corner = (np.abs(values) <= _CORNER) & (power == 1)
-    active = (values > 0.0) & ~corner
-    slope = np.where(power == 2, 2.0 * values, 1.0)
-    pull = np.where(active, -weight * slope * coef, 0.0)
-    group = np.zeros(len(rows), dtype=np.int64) if mrf.term_group is None else mrf.term_group[rows]
-    rules = []
-    for g in np.unique(group).tolist():
-        mine = np.flatnonzero(group == g)
-        hardest = mine[np.argsort(-np.abs(pull[mine]), kind="stable")][:n_terms]
-        rules.append(
-            RulePull(
-                mrf.name_of_group(g),
-                float(pull[mine].sum()),
-                float(np.abs(weight * coef)[mine][corner[mine]].sum()),
-                len(mine),
-                int(active[mine].sum()),
-                tuple(
-                    TermPull(_text(grounding, mrf.terms, int(rows[k])), float(values[k]), float(pull[k]))
-                    for k in hardest
-                ),
+    duals = None if multipliers is None else as_float_array(multipliers, "explain: multipliers")
+    n_rows = mrf.n_terms + mrf.n_constraints
+    if duals is not None and duals.shape != (n_rows,):
+        raise InvalidInputError(f"explain: multipliers has shape {duals.shape}, expected ({n_rows},): one per row.")
+    name = grounding.atoms.name(variable)
+    with ExitStack() as stack:
+        sources = None if program is None else stack.enter_context(GroundingSources(program, grounding))
+        maker = _Forces(grounding, point, duals, variable, sources)
+        rules = maker.rules(n_terms)
+        constraints = maker.constraints()
+    total = sum(rule.pull for rule in rules) + sum(constraint.pull for constraint in constraints)
+    if duals is None and any(rule.reserve for rule in rules):
+        total = float("nan")
+    value = float(point[variable])
+    held = (value <= _BOUND and total < 0.0) or (value >= 1.0 - _BOUND and total > 0.0)
+    return Explanation(name, value, rules, constraints, -total if held else 0.0, 0.0 if held else total)
+
+
+@dataclass(frozen=True)
+class _Forces:
+    """Forces on one variable at a point."""
+
+    grounding: Grounding
+    point: FloatArray
+    multipliers: FloatArray | None
+    variable: int
+    sources: GroundingSources | None
+
+    def rules(self, n_terms: int) -> tuple[RulePull, ...]:
+        mrf = self.grounding.mrf
+        rows, coef = _rows_with(mrf.terms, self.variable)
+        values = _values(mrf.terms, rows, self.point)
+        power, weight = mrf.power[rows], mrf.weight[rows]
+        corner = (np.abs(values) <= _CORNER) & (power == 1)
+        active = (values > 0.0) & ~corner
+        force = np.where(active, weight * np.where(power == 2, 2.0 * values, 1.0), 0.0)
+        if self.multipliers is not None:
+            force = np.where(corner, np.clip(self.multipliers[rows], 0.0, weight), force)
+        pull = -force * coef + 0.0  # no minus zeros
+        group = np.zeros(len(rows), dtype=np.int64) if mrf.term_group is None else mrf.term_group[rows]
+        rules = []
+        for g in np.unique(group).tolist():
+            mine = np.flatnonzero(group == g)
+            hardest = mine[np.argsort(-np.abs(pull[mine]), kind="stable")][:n_terms]
+            rules.append(
+                RulePull(
+                    mrf.name_of_group(g),
+                    float(pull[mine].sum()),
+                    float(np.abs(weight * coef)[mine][corner[mine]].sum()),
+                    len(mine),
+                    int((pull[mine] != 0.0).sum()),
+                    self._pulls(mrf.terms, g, rows[hardest], values[hardest], pull[hardest], ""),
+                )
             )
+        return tuple(sorted(rules, key=lambda rule: (-abs(rule.pull), -rule.reserve)))
+
+    def constraints(self) -> tuple[TermPull, ...]:
+        mrf = self.grounding.mrf
+        first = mrf.n_terms
+        pulls: list[TermPull] = []
+        for constraints, groups, sign in (
+            (mrf.equalities, mrf.equality_group, " = 0"),
+            (mrf.inequalities, mrf.inequality_group, " <= 0"),
+        ):
+            if constraints is None:
+                continue
+            rows, coef = _rows_with(constraints, self.variable)
+            values = _values(constraints, rows, self.point)
+            pull = np.full(len(rows), np.nan)
+            if self.multipliers is not None:
+                force = self.multipliers[first + rows]
+                if sign == " <= 0":
+                    force = np.where(values < -_CORNER, 0.0, np.maximum(force, 0.0))
+                pull = -force * coef + 0.0
+            group = np.zeros(len(rows), dtype=np.int64) if groups is None else groups[rows]
+            for g in np.unique(group).tolist():
+                mine = np.flatnonzero(group == g)
+                pulls += self._pulls(constraints, g, rows[mine], values[mine], pull[mine], sign)
+            first += constraints.n_rows
+        return tuple(
+            sorted(pulls, key=lambda c: (-np.nan_to_num(abs(c.pull)), 0.0 if c.text.endswith(" = 0") else -c.value))
         )
-    rules.sort(key=lambda rule: (-abs(rule.pull), -rule.reserve))
-    return Explanation(name, float(point[variable]), tuple(rules), _constraints(grounding, point, variable))
+
+    def _pulls(
+        self, linear: LinearRows, group: int, rows: IntArray, values: FloatArray, pull: FloatArray, sign: str
+    ) -> tuple[TermPull, ...]:
+        rule = self.grounding.mrf.name_of_group(group)
+        sources = {} if self.sources is None else self.sources.of_rows(group, linear, rows.tolist(), self.variable)
+        nothing = Source({}, ())
+        return tuple(
+            TermPull(
+                _text(self.grounding, linear, row) + sign,
+                float(value),
+                float(force),
+                rule,
+                sources.get(row, nothing).bindings,
+                sources.get(row, nothing).facts,
+            )
+            for row, value, force in zip(rows.tolist(), values, pull, strict=True)
+        )
 
 
-def _constraints(grounding: Grounding, point: FloatArray, variable: int) -> tuple[TermPull, ...]:
-    found = []
-    for given, sign in ((grounding.mrf.equalities, "="), (grounding.mrf.inequalities, "<=")):
-        if given is None:
-            continue
-        rows, _ = _rows_with(given, variable)
-        for row, value in zip(rows.tolist(), _values(given, rows, point).tolist(), strict=True):
-            found.append(TermPull(f"{_text(grounding, given, row)} {sign} 0", value, float("nan")))
-    return tuple(sorted(found, key=lambda constraint: -constraint.value if constraint.text.endswith("<= 0") else 0.0))
+def _force(constraint: TermPull) -> str:
+    return "force unknown" if np.isnan(constraint.pull) else f"holds by {constraint.pull:+.4g}"
 
 
 def _rows_with(rows: LinearRows, variable: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], FloatArray]:

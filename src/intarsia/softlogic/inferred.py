@@ -14,10 +14,11 @@ from intarsia._atomic_file import replaced_file
 from intarsia._html import ShownResult
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
+from intarsia.inference.result import Status
 from intarsia.softlogic.evaluation import evaluate
 from intarsia.softlogic.explain import Explanation, explain
 from intarsia.softlogic.grounding import Grounding
-from intarsia.softlogic.program import Evaluation
+from intarsia.softlogic.program import Evaluation, Program
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +33,8 @@ class InferredAtoms(ShownResult):
         What inference tells of its run.
     backend
         The kind of data frame for tables; None for dicts of columns.
+    program : Program, optional
+        The program that was ground, so that explanations can name the data behind each term.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class InferredAtoms(ShownResult):
     result: Any
     evaluations: tuple[Evaluation, ...] = ()
     backend: Any = field(default=None)
+    program: Program | None = None
 
     @property
     def x(self) -> FloatArray:
@@ -86,8 +90,11 @@ class InferredAtoms(ShownResult):
         return evaluate(self.evaluations if evaluations is None else evaluations, self.grounding.atoms, self.x)
 
     def explain(self, predicate: str, *arguments: Any, n_terms: int = 3) -> Explanation:
-        """Which terms pull an atom, and how hard (see `explain`)."""
-        return explain(self.grounding, self.x, self.grounding.atoms.find(predicate, *arguments), n_terms)
+        """Which terms and constraints pull an atom, how hard, and from which data (see `explain`)."""
+        variable = self.grounding.atoms.find(predicate, *arguments)
+        # Where constraints contradict each other there is nothing that their multipliers could tend to.
+        multipliers = None if self.result.status is Status.INFEASIBLE else self.result.state.multipliers()
+        return explain(self.grounding, self.x, variable, n_terms, multipliers=multipliers, program=self.program)
 
     def write(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write the atoms as PSL does: a file for each predicate, named like it in capitals; arguments, tab, value.

@@ -188,7 +188,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
             grounding = replace(grounding, mrf=grounding.mrf.with_weights(weights))
         inference = ConsensusADMM() if self.inference is None else self.inference
         result = inference.solve(grounding.mrf, time_limit=time_limit)
-        return InferredAtoms(grounding, result, tuple(chosen.evaluations), chosen.backend)
+        return InferredAtoms(grounding, result, tuple(chosen.evaluations), chosen.backend, chosen)
 
     def predict(self, predicate: str | None = None, *, program: Program | None = None) -> Any:
         """Tables of atoms with their values: of one predicate, or a dict of all that have targets or latent atoms.

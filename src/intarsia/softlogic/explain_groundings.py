@@ -1,0 +1,276 @@
+"""Where single ground terms come from: the constants for a rule's variables, and the observed atoms in its constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from intarsia._validation import FloatArray
+from intarsia.softlogic.grounding import Grounding
+from intarsia.softlogic.grounding_database import GroundingDatabase
+from intarsia.softlogic.grounding_joins import has_sums, pattern_of
+from intarsia.softlogic.grounding_query import JoinQuery, Terms
+from intarsia.softlogic.grounding_sums import RuleSums
+from intarsia.softlogic.linear_rows import LinearRows
+from intarsia.softlogic.program import Program
+from intarsia.softlogic.syntax import (
+    ArithmeticRule,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Rule,
+    SumVariable,
+    Term,
+    Variable,
+)
+
+# Groundings with one atom that are looked through for a rule with sums, each at the price of a few queries.
+_MOST_SUMS = 200
+_SAME = 1e-9
+_Entries = dict[int, float]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The grounding that a term or a constraint was made from.
+
+    Attributes
+    ----------
+    bindings : dict of str to str
+        The constant of each variable of the rule.
+    facts : tuple of (str, float)
+        Its atoms that are no variables, with their truth.
+
+    Examples
+    --------
+    >>> Source({"A": "ann"}, (("Likes('ann')", 0.8),)).bindings["A"]
+    'ann'
+    """
+
+    bindings: dict[str, str]
+    facts: tuple[tuple[str, float], ...]
+
+
+class GroundingSources:
+    """The groundings behind rows of a ground model, found by joining the program's data again for one atom.
+
+    Use it in a `with` block. Nothing is found for a program whose atoms have changed since it was ground.
+
+    Parameters
+    ----------
+    program : Program
+        The program that was ground.
+    grounding : Grounding
+        Its ground model.
+
+    Examples
+    --------
+    >>> from intarsia.softlogic import ground
+    >>> program = Program().predicate("Friend", 2).predicate("Nice", 1).rule("1: Friend(A, B) -> Nice(B)")
+    >>> program = program.observe("Friend", [("ann", "bob", 0.8)]).target("Nice", ["bob"])
+    >>> grounding = ground(program)
+    >>> with GroundingSources(program, grounding) as sources:
+    ...     sources.of_rows(0, grounding.mrf.terms, [0], 0)[0]
+    Source(bindings={'A': 'ann', 'B': 'bob'}, facts=(("Friend('ann', 'bob')", 0.8),))
+    """
+
+    def __init__(self, program: Program, grounding: Grounding) -> None:
+        self._program = program
+        self._database = GroundingDatabase(program)
+        mine, theirs = self._database.atoms, grounding.atoms
+        self._usable = mine.start == theirs.start and all(
+            np.array_equal(a, b) for a, b in zip(mine.arguments, theirs.arguments, strict=True)
+        )
+
+    def __enter__(self) -> GroundingSources:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._database.__exit__(*error)
+
+    def of_rows(self, rule_number: int, rows: LinearRows, which: Sequence[int], variable: int) -> dict[int, Source]:
+        """Sources of some rows that a rule was ground to and that have a variable in common.
+
+        Returns
+        -------
+        dict of int to Source
+            For each row; without those whose grounding was not found.
+        """
+        missing = dict.fromkeys(which)
+        sources: dict[int, Source] = {}
+        if not self._usable or rule_number >= len(self._program.rules):
+            return sources
+        rule = self._program.rules[rule_number]
+        if isinstance(rule, ArithmeticRule) and has_sums(rule):
+            candidates = self._of_sums(rule, variable)
+        else:
+            candidates = self._of_join(rule, variable)
+        # What must not exceed 0: the linear function, minus it, or each of both.
+        relation = rule.relation if isinstance(rule, ArithmeticRule) else "<="
+        signs = {"<=": (1.0,), ">=": (-1.0,), "=": (1.0, -1.0)}[relation]
+        for entries, constant, source in candidates:
+            for sign in signs:
+                row = next((row for row in missing if _is_row(rows, row, entries, constant, sign)), None)
+                if row is not None:
+                    sources[row] = source
+                    del missing[row]
+            if not missing:
+                break
+        return sources
+
+    # ---------------------------------------------------------------- rules without sums
+
+    def _of_join(self, rule: Rule, variable: int) -> Iterator[tuple[_Entries, float, Source]]:
+        database, pattern = self._database, pattern_of(rule)
+        query = JoinQuery(database)
+        joined = [(coef, atom, query.join(atom)) for coef, atom in pattern.joined]
+        aliased = joined + [(coef, atom, query.look_up(atom)) for coef, atom in pattern.looked_up]
+        for comparison in pattern.comparisons:
+            query.compare(comparison)
+        for values, bindings in self._assignments(query, [(atom, alias) for _, atom, alias in aliased], variable):
+            entries: _Entries = {}
+            constant, facts = pattern.constant, []
+            for (coef, atom, _), number in zip(aliased, values, strict=True):
+                if 0 <= number < database.n_variables:
+                    entries[number] = entries.get(number, 0.0) + coef
+                else:
+                    truth = self._truth(number)
+                    constant += coef * truth
+                    facts.append((str(_bound_atom(atom, bindings)), truth))
+            yield entries, constant, Source(bindings, tuple(dict.fromkeys(facts)))
+
+    def _assignments(
+        self, query: JoinQuery, aliased: list[tuple[Atom, str]], variable: int
+    ) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
+        """Numbers of the atoms (-1: not in the data) and constants of the variables, for groundings with an atom."""
+        names = list(query.place)
+        chosen = [f"coalesce({alias}.atom, -1) AS x{k}" for k, (_, alias) in enumerate(aliased)]
+        chosen += [f"{query.place[name]} AS v{k}" for k, name in enumerate(names)]
+        columns = [f"x{k}" for k in range(len(aliased))] + [f"v{k}" for k in range(len(names))]
+        predicate = self._database.atoms.atom(variable).predicate.upper()
+        seen = set()
+        constants = self._program.constants.names
+        for atom, alias in aliased:
+            if atom.predicate.upper() != predicate:
+                continue
+            table = self._database.fetch(
+                f"SELECT {', '.join(chosen)} {query.source} AND {alias}.atom = $variable ORDER BY ALL",
+                {**query.bound, "variable": variable},
+            )
+            for row in zip(*(table[column].tolist() for column in columns), strict=True):
+                if row not in seen:
+                    seen.add(row)
+                    numbers = row[len(aliased) :]
+                    yield (
+                        row[: len(aliased)],
+                        {name: constants[number] for name, number in zip(names, numbers, strict=True)},
+                    )
+
+    def _truth(self, number: int) -> float:
+        return 0.0 if number < 0 else float(self._database.values[number - self._database.n_variables])
+
+    # ---------------------------------------------------------------- rules with sums
+
+    def _of_sums(self, rule: ArithmeticRule, variable: int) -> Iterator[tuple[_Entries, float, Source]]:
+        query = JoinQuery(self._database)
+        atoms = [_with_variables(atom) for _, atom in rule.terms if isinstance(atom, Atom)]
+        aliased = [(atom, query.join(atom)) for atom in atoms]
+        for _, comparison in rule.terms:
+            if isinstance(comparison, Comparison):
+                query.compare(comparison)
+        summed = set(rule.sum_variables)
+        seen = set()
+        for _, all_bindings in self._assignments(query, aliased, variable):
+            bindings = {name: constant for name, constant in all_bindings.items() if name not in summed}
+            key = tuple(bindings.items())
+            if key in seen:
+                continue
+            seen.add(key)
+            if len(seen) > _MOST_SUMS:
+                return
+            bound = _bound_rule(rule, bindings)
+            for rows in list(RuleSums(self._database, bound).rows()):
+                for row in range(rows.n_rows):
+                    yield _entries(rows, row), float(rows.const[row]), Source(bindings, self._facts_of_sums(bound))
+
+    def _facts_of_sums(self, rule: ArithmeticRule) -> tuple[tuple[str, float], ...]:
+        """Observed atoms in the sums of a rule whose other variables are bound."""
+        facts: dict[str, float] = {}
+        for _, atom in rule.terms:
+            if not isinstance(atom, Atom):
+                continue
+            terms = Terms(self._database)
+            conditions = terms.matches("s", _with_variables(atom))
+            for term in atom.arguments:
+                if isinstance(term, SumVariable) and term.name in rule.filters:
+                    conditions.append(terms.condition(rule.filters[term.name]))
+            names = [f"a{k}" for k in range(len(atom.arguments))]
+            table = self._database.fetch(
+                f"SELECT s.atom AS atom, {', '.join(f's.{name} AS {name}' for name in names)} "
+                f"FROM {self._database.table(atom.predicate)} AS s "
+                f"WHERE {' AND '.join(['NOT s.free', *conditions])} ORDER BY atom",
+                terms.bound,
+            )
+            for number, *arguments in zip(*(table[name].tolist() for name in ("atom", *names)), strict=True):
+                constants = tuple(Constant(self._program.constants.names[n]) for n in arguments)
+                facts[str(Atom(atom.predicate, constants))] = self._truth(number)
+        return tuple(facts.items())
+
+
+def _is_row(rows: LinearRows, row: int, entries: _Entries, constant: float, sign: float) -> bool:
+    """Whether a row is the linear function of a grounding, times the sign."""
+    listed = _entries(rows, row)
+    nonzero = {variable: coef for variable, coef in entries.items() if abs(coef) > _SAME}
+    if set(listed) != set(nonzero):
+        return False
+    order = list(listed)
+    one: FloatArray = np.array([*(listed[v] for v in order), float(rows.const[row])])
+    other: FloatArray = np.array([*(nonzero[v] for v in order), constant])
+    return bool(np.allclose(one, sign * other, atol=_SAME))
+
+
+def _entries(rows: LinearRows, row: int) -> _Entries:
+    part = slice(int(rows.ptr[row]), int(rows.ptr[row + 1]))
+    return dict(zip(rows.idx[part].tolist(), rows.coef[part].tolist(), strict=True))
+
+
+# ---------------------------------------------------------------- constants in place of variables
+
+
+def _with_variables(atom: Atom) -> Atom:
+    """The atom with plain variables in place of those that are summed over."""
+    return Atom(atom.predicate, tuple(Variable(t.name) if isinstance(t, SumVariable) else t for t in atom.arguments))
+
+
+def _bound_term(term: Term, bindings: dict[str, str]) -> Term:
+    return Constant(bindings[term.name]) if isinstance(term, Variable) and term.name in bindings else term
+
+
+def _bound_atom(atom: Atom, bindings: dict[str, str]) -> Atom:
+    return Atom(atom.predicate, tuple(_bound_term(term, bindings) for term in atom.arguments))
+
+
+def _bound(part: Atom | Comparison, bindings: dict[str, str]) -> Atom | Comparison:
+    if isinstance(part, Atom):
+        return _bound_atom(part, bindings)
+    return Comparison(part.operator, _bound_term(part.left, bindings), _bound_term(part.right, bindings))
+
+
+def _bound_condition(condition: Condition | Literal, bindings: dict[str, str]) -> Condition | Literal:
+    if isinstance(condition, Literal):
+        return Literal(_bound(condition.atom, bindings), condition.negated)
+    return Condition(condition.operator, tuple(_bound_condition(part, bindings) for part in condition.parts))
+
+
+def _bound_rule(rule: ArithmeticRule, bindings: dict[str, str]) -> ArithmeticRule:
+    filters = {name: _bound_condition(condition, bindings) for name, condition in rule.filters.items()}
+    return replace(
+        rule,
+        terms=tuple((coefficient, _bound(part, bindings)) for coefficient, part in rule.terms),
+        filters={name: condition for name, condition in filters.items() if isinstance(condition, Condition)},
+    )
