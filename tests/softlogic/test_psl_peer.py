@@ -113,6 +113,8 @@ RELAXED = """{
 }"""
 
 
+LIGHT = RELAXED.replace('"2:', '"0.2:').replace('"1:', '"0.1:')
+
 INT_IDS = """{
     "options": {OPTIONS, "runtime.db.intids": true},
     "rules": ["1: P(A, B) -> Q(A, B) ^2", "1: !Q(A, B) ^2"],
@@ -151,6 +153,8 @@ def folder(tmp_path):
         ("relaxed.json", RELAXED.replace("MULTIPLIER", "3").replace("SQUARED", "true")),
         ("relaxed.json", RELAXED.replace("MULTIPLIER", "0.3").replace("SQUARED", "true")),
         ("relaxed.json", RELAXED.replace("MULTIPLIER", "0.3").replace("SQUARED", '"false"')),
+        ("relaxed.json", LIGHT.replace("MULTIPLIER", "3").replace("SQUARED", "true")),
+        ("relaxed.json", LIGHT.replace("MULTIPLIER", "3").replace("SQUARED", 'true, "inference.normalize": false')),
         ("intids.json", INT_IDS),
         ("texts.json", TEXTS),
     ],

@@ -90,8 +90,9 @@ def notes_on_options(options: Mapping[str, Any], phase: str, where: str) -> list
 def relaxed(texts: Sequence[str], options: Mapping[str, Any], where: str) -> list[str]:
     """Texts of rules of which the hard ones are weighted, where the option `inference.relax` asks for it.
 
-    PSL gives a hard rule `inference.relax.multiplier` times the largest weight, at least 1, and squares it unless
-    `inference.relax.squared` is false.
+    PSL divides the weights by the largest (unless `inference.normalize` is false), then gives hard rules
+    `inference.relax.multiplier` times the largest weight, at least 1, and squares them unless
+    `inference.relax.squared` is false. Here the weights stay as they are, and those of hard rules follow them.
 
     Examples
     --------
@@ -108,7 +109,9 @@ def relaxed(texts: Sequence[str], options: Mapping[str, Any], where: str) -> lis
         multiplier = math.nan
     if not 0.0 <= multiplier < math.inf:
         raise FileFormatError(f"{where}: {key} must be a number of at least 0, got {options[key]!r:.40}.")
-    weight = max(1.0, multiplier * max((rule.weight for rule in rules if rule.weight is not None), default=0.0))
+    largest = max((rule.weight for rule in rules if rule.weight is not None), default=0.0)
+    unit = largest if flag(options, "inference.normalize", True, where) and largest > 0.0 else 1.0
+    weight = unit * max(1.0, multiplier * largest / unit)
     power = " ^2" if flag(options, "inference.relax.squared", True, where) else ""
     return [
         f"{weight:.17g}: {rule.text.rstrip().removesuffix('.').rstrip()}{power}" if rule.weight is None else rule.text
