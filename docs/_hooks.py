@@ -223,15 +223,23 @@ def results(name: str, to_root: str = "../") -> str:
 
 
 def bench(name: str) -> str:
-    """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`."""
+    """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`; unequal stopping rules in italics."""
+    from intarsia.experiments.measurement import check_row, ratio_text
+
     path = DOCS / "results" / f"bench_{name}.json"
     if not path.exists():
         return f"*Not measured yet.* Measure it: `intarsia bench {name}`."
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    table = ["| workload | ours, s | peer | peer, s | ratio | wanted | quality: ours | peer |", "|---|" + "---|" * 7]
+    for row in rows:
+        check_row(row)
+    table = [
+        "| workload | ours, s | peer | peer, s | ratio | each stops | wanted | quality: ours | peer |",
+        "|---|" + "---|" * 8,
+    ]
     for row in rows:
         cells = [row["workload"], _short(row["ours_seconds"]), row["peer"] or "–", _short(row["peer_seconds"])]
-        cells += [_short(row["ratio"]), row.get("wanted", "–")]
+        stops = row["stopping"] or "–"
+        cells += [ratio_text(row), f"*{stops}*" if row["comparison"] == "own rules" else stops, row.get("wanted", "–")]
         cells += [_short(row["ours_quality"], 9), _short(row["peer_quality"], 9)]
         table.append(f"| {' | '.join(cells)} |")
     told = sorted({row["quality_is"] for row in rows if "quality_is" in row})

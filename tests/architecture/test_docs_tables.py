@@ -94,13 +94,25 @@ def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):
     assert "Not measured yet" in hooks.bench("made")
     (tmp_path / "results").mkdir()
     rows = [
-        bench_row("a grid", 0.5, "somebody", 2.0, wanted="ratio >= 3", ours_quality=1.0, quality_is="error"),
+        bench_row(
+            "a grid",
+            0.5,
+            "somebody",
+            2.0,
+            comparison="same rule",
+            stopping="50 sweeps",
+            wanted="ratio >= 3",
+            ours_quality=1.0,
+            quality_is="error",
+        ),
+        bench_row("a stop", 0.5, "somebody", 2.0, comparison="own rules", stopping="ours", peer_finished=False),
         bench_row("another", 0.25),
     ]
     (tmp_path / "results" / "bench_made.json").write_text(json.dumps({"name": "made", "rows": rows}))
     text = hooks.bench("made")
-    assert "| a grid | 0.5 | somebody | 2 | 4 | ratio >= 3 | 1 | – |" in text
-    assert "| another | 0.25 | – | – | – | – | – | – |" in text
+    assert "| a grid | 0.5 | somebody | 2 | 4 | 50 sweeps | ratio >= 3 | 1 | – |" in text
+    assert "| a stop | 0.5 | somebody | 2 | > 4 x (stopped) | *ours* | – | – | – |" in text
+    assert "| another | 0.25 | – | – | – | – | – | – | – |" in text
     assert "Quality: error." in text
 
 

@@ -13,8 +13,19 @@ CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_q
 def rows(monkeypatch):
     """Two made-up rows: what the command does with them is tested here, what is measured elsewhere."""
     made_up = [
-        bench_row("a model", 0.5, "somebody", 2.0, ours_quality=1e-9, peer_quality=float("inf"), quality_is="error"),
-        bench_row("another", 0.25, "nobody"),
+        bench_row(
+            "a model",
+            0.5,
+            "somebody",
+            2.0,
+            comparison="same rule",
+            stopping="50 sweeps",
+            peer_finished=False,
+            ours_quality=1e-9,
+            peer_quality=float("inf"),
+            quality_is="error",
+        ),
+        bench_row("another", 0.25, "nobody", comparison="quoted", stopping="unknown"),
     ]
 
     def measure(repeats, *, report, rows):
@@ -50,6 +61,7 @@ def test_table(rows, capsys):
     assert run("inference") == 0
     out = capsys.readouterr().out
     assert "somebody" in out
+    assert "> 4 x (stopped)" in out
     assert "In brackets: error." in out
 
 

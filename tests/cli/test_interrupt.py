@@ -189,7 +189,7 @@ def test_diagnose():
 
 def test_bench_shows_and_writes_the_rows_it_has(monkeypatch, capsys, tmp_path):
     def measure(repeats, *, report, rows):
-        rows.append(bench_row("a model", 0.5, "somebody", 2.0))
+        rows.append(bench_row("a model", 0.5, "somebody", 2.0, comparison="same rule", stopping="50 sweeps"))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench_inference, "bench_inference", measure)

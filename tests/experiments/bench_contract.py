@@ -2,12 +2,15 @@
 
 import pytest
 
+from intarsia.experiments.measurement import check_row
+
 CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_quality", "peer_quality"}
 
 
 def check(rows):
     for row in rows:
         assert row.keys() >= CONTRACT
+        check_row(row)
         assert row["ours_seconds"] > 0
         if row["peer_seconds"] is None:
             assert row["ratio"] is None

@@ -71,6 +71,8 @@ def bench_command(
 def _show(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
+    from intarsia.experiments.measurement import ratio_text
+
     table = Table("workload", show_lines=True)
     for heading in ("ours, s", "peer, s", "ratio"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -81,7 +83,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
             f"{row['workload']}{beside}",
             _figures(row["ours_seconds"], row["ours_quality"]),
             _figures(row["peer_seconds"], row["peer_quality"]),
-            number(row["ratio"], digits=3),
+            ratio_text(row),
             row.get("wanted", "-"),
         )
     console().print(table)

@@ -111,7 +111,6 @@ def _beside_interior_point(made: Migration, repeats: int, limit: float) -> Row:
     if theirs is not None:
         more = {
             "peer_quality": theirs["objective"],
-            "peer_finished": theirs["finished"],
             "peer_wall_seconds": theirs["seconds"],
             "time_limit": limit,
         }
@@ -120,6 +119,9 @@ def _beside_interior_point(made: Migration, repeats: int, limit: float) -> Row:
         ours,
         "Clarabel through cvxpy",
         None if theirs is None else theirs["processor_seconds"],
+        comparison="own rules",
+        stopping=f"ours at a relative gap of {_TOL:g}, the solver at its own tolerance",
+        peer_finished=None if theirs is None else theirs["finished"],
         wanted="ratio >= 100",
         ours_quality=comparable(result.objective, made),
         quality_is=_OBJECTIVE,
@@ -166,6 +168,8 @@ def _beside_mbi(made: NoisyMarginals, repeats: int) -> Row:
         best["ours"],
         "mbi's mirror descent, single precision",
         best.get("peer"),
+        comparison="same rule",
+        stopping=f"{_ITERATIONS} iterations each",
         wanted="ratio >= 5 and quality < peer",
         ours_quality=_descend(made, _ITERATIONS)[1],
         quality_is=f"half the squared errors over sigma^2 after {_ITERATIONS} iterations",

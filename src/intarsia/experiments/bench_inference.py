@@ -55,8 +55,9 @@ def bench_inference(repeats: int = 5, *, report: Report | None = None, rows: lis
     """Rows of `intarsia bench inference`; takes a few minutes.
 
     Every row has the keys of the contract (`workload`, `ours_seconds`, `peer`, `peer_seconds`, `ratio` = peer / ours,
-    `ours_quality`, `peer_quality`), what the qualities are (`quality_is`), the goal (`wanted`) and, where it applies,
-    sweeps and compile seconds. What needs a peer that is not installed is None.
+    `ours_quality`, `peer_quality`; `comparison`, `stopping` and `peer_finished`, see `bench_row`), what the qualities
+    are (`quality_is`), the goal (`wanted`) and, where it applies, sweeps and compile seconds. What needs a peer that is
+    not installed is None.
 
     Parameters
     ----------
@@ -123,6 +124,8 @@ def _fifty_sweeps(
         best["ours"],
         "PGMax",
         best.get("peer"),
+        comparison="same rule",
+        stopping=f"{SWEEPS} sweeps each",
         wanted=f"ratio >= {quoted.wanted_sweeps:g}",
         ours_quality=_error(_variable_marginals(result), fixed_point),
         quality_is=_MARGINAL_ERROR,
@@ -166,6 +169,8 @@ def _to_residual(
         best["ours"],
         "PGMax",
         best.get("peer"),
+        comparison="same rule",
+        stopping="PGMax at the residual, ours at marginals at least as close to the fixed point",
         wanted="ratio >= 8",
         ours_quality=_error(_variable_marginals(result), fixed_point),
         peer_quality=None if peer is None else peer_error,
@@ -233,6 +238,8 @@ def _mean_field(
             best["ours"],
             "libDAI (quoted, scaled)",
             None if pgmax is None else quoted.libdai_mean_field * pgmax / quoted.pgmax_sweeps,
+            comparison="quoted",
+            stopping="ours as the row says, libDAI by its own rule on another machine",
             wanted="ratio >= 50",
             ours_quality=result.log_partition,
             quality_is="lower bound on log Z",
@@ -272,6 +279,8 @@ def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: 
         per_sweep["tree_reweighted"],
         "Intarsia belief_propagation, one sweep",
         per_sweep["belief_propagation"],
+        comparison="ourselves",
+        stopping="one sweep each",
         wanted="ratio >= 0.625",
     )
 

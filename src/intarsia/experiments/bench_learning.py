@@ -151,6 +151,8 @@ def _beside_author(repeats: int) -> Row:
         best["ours"],
         "Domke's C++ program (quoted, not measured in this run)",
         _AUTHOR_SECONDS,
+        comparison="quoted",
+        stopping=f"ours after {SWEEPS} sweeps; another machine",
         wanted="ratio >= 10",
         ours_quality=problem.error_of(
             problem.gradient("tree_reweighted").gradient, "tree_reweighted", "forward_backward"
@@ -181,6 +183,8 @@ def _beside_pgmax(n_states: int, repeats: int, tell: Report) -> list[Row]:
         best["ours"],
         "PGMax differentiated by JAX",
         best.get("peer"),
+        comparison="same rule",
+        stopping=f"{SWEEPS} sweeps each",
         wanted=f"ratio >= {_WANTED[n_states]:g}",
         ours_quality=problem.error_of(
             problem.gradient("belief_propagation").gradient, "belief_propagation", "forward_backward"
@@ -245,6 +249,8 @@ def _way_back(shape: _Shape, method: str, repeats: int) -> Row:
         best["pull"] + best["back"] + best["finish"],
         "the way forward",
         best["prepare"] + best["forward"] + best["marginals"],
+        comparison="ourselves",
+        stopping=f"{n_iter} sweeps each",
         wanted="ratio >= 0.333",
         sweeps_ratio=best["forward"] / best["back"],
     )
@@ -326,6 +332,8 @@ def _memory(height: int, width: int, n_states: int, n_iter: int, *, wanted: str)
         ours["seconds"] or 0.0,
         "PGMax differentiated by JAX",
         theirs.get("seconds"),
+        comparison="same rule",
+        stopping=f"{n_iter} sweeps each",
         wanted=wanted,
         ours_quality=ours["first"],
         peer_quality=theirs.get("first"),
@@ -394,6 +402,8 @@ def _two_workers(repeats: int) -> Row:
         found["two"],
         "Intarsia, n_jobs=1",
         found["one"],
+        comparison="ourselves",
+        stopping="one gradient each",
         wanted="ratio >= 1.7",
         ours_quality=found["difference"],
         quality_is="largest difference between the two gradients",

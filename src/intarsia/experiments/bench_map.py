@@ -189,10 +189,11 @@ def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
     for within, wanted in _WANTED.items():
         quality = (float(bounds[sweeps[within] - 1]) - optimum) / abs(optimum)
         tol = loosest.get(within)
-        for name, seconds, other in (
-            ("HiGHS, simplex", best["HiGHS"], 0.0),
-            (usual, best.get(f"PDLP {_USUAL}"), reached.get(_USUAL)),
-            (equal, best.get(f"PDLP {tol}"), None if tol is None else reached[tol]),
+        arrived = tol is not None and reached[tol] <= within
+        for name, seconds, other, rule in (
+            ("HiGHS, simplex", best["HiGHS"], 0.0, "HiGHS at the optimum"),
+            (usual, best.get(f"PDLP {_USUAL}"), reached.get(_USUAL), f"PDLP at its tolerance of {_USUAL:g}"),
+            (equal, best.get(f"PDLP {tol}"), None if tol is None else reached[tol], "PDLP at such a bound as well"),
         ):
             rows.append(
                 bench_row(
@@ -200,6 +201,9 @@ def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
                     best[f"ours {within}"],
                     name,
                     seconds,
+                    comparison="same rule" if name == equal and (arrived or peer is None) else "own rules",
+                    stopping=f"ours at a bound within {within:g} of the optimum, {rule}",
+                    peer_finished=None if seconds is None else arrived or name != equal,
                     wanted=f"ratio >= {wanted:g}",
                     ours_quality=quality,
                     peer_quality=other,
@@ -216,6 +220,8 @@ def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
             best["relaxed"],
             "HiGHS, simplex",
             best["HiGHS"],
+            comparison="same rule",
+            stopping="the optimum of the relaxation",
             ours_quality=(infer(graph, theta, "lp_relaxation", "map").upper_bound - optimum) / abs(optimum),
             peer_quality=0.0,
             quality_is=_DISTANCE,
@@ -246,13 +252,15 @@ def _large(workload: GridWorkload, repeats: int) -> Row:
         best["ours"],
         "HiGHS, simplex",
         seconds,
+        comparison="own rules",
+        stopping=f"ours at a bound within {_LARGE_WITHIN:g} of the optimum, HiGHS at the optimum",
+        peer_finished=finished,
         wanted=f"ratio >= {_LARGE_WANTED:g}",
         ours_quality=(float(bounds[sweeps - 1]) - optimum) / abs(optimum),
         peer_quality=0.0 if finished else None,
         quality_is=_DISTANCE,
         ours_sweeps=sweeps,
         ours_seconds_of_the_bound_alone=best["bound"],
-        peer_finished=finished,
         optimum_is="by HiGHS" if finished else f"our bound at a residual of {close.residual:.1e}",
     )
 
@@ -325,6 +333,8 @@ def _beside_maxflow(repeats: int) -> Row:
         best["ours"],
         "PyMaxflow, network and flow",
         best.get("peer"),
+        comparison="same rule",
+        stopping="the minimum cut",
         wanted="ratio >= 0.333",
         ours_quality=infer(graph, theta, "graph_cut", "map").score,
         quality_is="score of the labelling",
@@ -360,6 +370,8 @@ def _memory() -> Row:
         large["seconds"],
         f"the same, {_MEMORY_SIDES[0]}x{_MEMORY_SIDES[0]}",
         small["seconds"],
+        comparison="ourselves",
+        stopping="4 sweeps each",
         wanted="quality <= 1.25 peer",
         ours_quality=large["share"],
         peer_quality=small["share"],

@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 
-from intarsia.exceptions import IntarsiaError
+from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 Row = dict[str, Any]
 Report = Callable[[str], None]
@@ -167,15 +167,58 @@ def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) ->
     return answer
 
 
+COMPARISONS = {
+    "same rule": "another program in the same run, with the same input and the same stopping rule",
+    "own rules": "another program in the same run, but with another stopping rule, tolerance or input",
+    "quoted": "another program, whose seconds were not measured in this run",
+    "ourselves": "another part, size or setting of this library",
+}
+"""Kinds of comparison that a row of `intarsia bench` can make, and their meaning."""
+
+Comparison = Literal["same rule", "own rules", "quoted", "ourselves"]
+
+
 def bench_row(
-    workload: str, ours: float, peer: str | None = None, peer_seconds: float | None = None, **more: Any
+    workload: str,
+    ours: float,
+    peer: str | None = None,
+    peer_seconds: float | None = None,
+    *,
+    comparison: Comparison | None = None,
+    stopping: str | None = None,
+    peer_finished: bool | None = None,
+    **more: Any,
 ) -> Row:
-    """One row of `intarsia bench`: the keys of the contract, `ratio` = peer / ours, and what else is told.
+    """Return one row of `intarsia bench`, with `ratio` = peer / ours, and check that it says how the two compare.
+
+    Parameters
+    ----------
+    workload : str
+        Name of the row.
+    ours, peer_seconds : float
+        Seconds of both sides; `peer_seconds` is None when the peer is not installed.
+    peer : str, optional
+        Name of the other side.
+    comparison : str, optional
+        One of `COMPARISONS`; required with `peer`.
+    stopping : str, optional
+        When each side stops, in a few words; required with `peer`.
+    peer_finished : bool, optional
+        False when the peer was stopped before it reached its target: `ratio` is then a lower bound. True by default
+        when there are seconds of a peer.
+    **more
+        Further fields.
+
+    Raises
+    ------
+    InvalidInputError
+        A row with a peer does not say how the two compare and stop.
 
     Examples
     --------
-    >>> bench_row("a grid", 0.5, "somebody", 2.0, wanted="ratio >= 3")["ratio"]
-    4.0
+    >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="same rule", stopping="50 sweeps")
+    >>> row["ratio"], is_fair(row)
+    (4.0, True)
     """
     row: Row = {
         "workload": workload,
@@ -183,7 +226,68 @@ def bench_row(
         "peer": peer,
         "peer_seconds": peer_seconds,
         "ratio": None if peer_seconds is None else peer_seconds / ours,
+        "comparison": comparison,
+        "stopping": stopping,
+        "peer_finished": None if peer_seconds is None else peer_finished is not False,
         "ours_quality": None,
         "peer_quality": None,
     }
+    check_row(row)
     return row | more
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Check that a row of `intarsia bench` says how its two sides compare; rows of files are checked as well.
+
+    Raises
+    ------
+    InvalidInputError
+        `comparison`, `stopping` or `peer_finished` is missing or contradicts the other fields.
+    """
+    where = f"bench: row {row.get('workload')!r}"
+    missing = [key for key in ("comparison", "stopping", "peer_finished") if key not in row]
+    if missing:
+        raise InvalidInputError(f"{where} has no field {missing[0]!r}. Make rows with bench_row.")
+    if row["peer"] is None:
+        if row["comparison"] is not None or row["stopping"] is not None:
+            raise InvalidInputError(f"{where} has a comparison but no peer. Name the peer, or drop the comparison.")
+    elif row["comparison"] not in COMPARISONS or not row["stopping"]:
+        raise InvalidInputError(
+            f"{where} compares with {row['peer']!r}: expected comparison to be one of {', '.join(COMPARISONS)} and "
+            f"stopping to say when each side stops, got {row['comparison']!r} and {row['stopping']!r}."
+        )
+    if (row["peer_seconds"] is None) != (row["peer_finished"] is None):
+        raise InvalidInputError(
+            f"{where}: expected peer_finished to be True or False with seconds of a peer and None without, "
+            f"got {row['peer_finished']!r}."
+        )
+
+
+def is_fair(row: Mapping[str, Any]) -> bool:
+    """Return whether the ratio of a row is a claim: a peer that finished, in the same run, by the same stopping rule.
+
+    Examples
+    --------
+    >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="quoted", stopping="50 sweeps")
+    >>> is_fair(row)
+    False
+    """
+    check_row(row)
+    return row["comparison"] == "same rule" and bool(row["peer_finished"])
+
+
+def ratio_text(row: Mapping[str, Any], digits: int = 3) -> str:
+    """Return the ratio of a row as text: a lower bound where the peer was stopped, marked where it is quoted.
+
+    Examples
+    --------
+    >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="same rule", stopping="50", peer_finished=False)
+    >>> ratio_text(row)
+    '> 4 x (stopped)'
+    """
+    if row["ratio"] is None:
+        return "–"
+    ratio = f"{row['ratio']:,.0f}" if row["ratio"] >= 100 else f"{row['ratio']:.{digits}g}"
+    if not row["peer_finished"]:
+        return f"> {ratio} x (stopped)"
+    return f"{ratio} (quoted)" if row["comparison"] == "quoted" else ratio

@@ -173,6 +173,8 @@ def _iterations(task: TrainingTask, peer: Peer | None, repeats: int, n_jobs: int
         best["ours"],
         _PEER,
         best.get("peer"),
+        comparison="same rule",
+        stopping=f"{_STEPS} iterations each",
         wanted=f"ratio >= {wanted:g}",
         ours_evaluations=evaluations["ours"] / (_STEPS - 1),
         peer_evaluations=evaluations["peer"] / (_STEPS - 1) if "peer" in evaluations else None,
@@ -192,30 +194,34 @@ def _to_the_end(task: TrainingTask, peer: Peer | None) -> Row:
     lowest = min(losses.min(), min(theirs["losses"]) if theirs is not None else np.inf)
     mine = _arrival(losses, lowest)
     weights = layout.unpack(ours.point)
-    row = bench_row(
+    more: Row = {}
+    seconds = arrived = None
+    if peer is not None and theirs is not None:
+        at = _arrival(np.array(theirs["losses"]), lowest)
+        feature, label, weight = peer.fetch("weights").T
+        states = np.zeros((layout.n_features, layout.n_labels))
+        states[feature.astype(int), label.astype(int)] = weight
+        seconds, arrived = theirs["seconds"][at], bool(theirs["losses"][at] <= lowest * (1.0 + CLOSE))
+        more = {
+            "peer_quality": task.objective(states, peer.fetch("transitions")),
+            "peer_iterations": at + 1,
+            "peer_excess": theirs["losses"][at] / lowest - 1.0,
+        }
+    return bench_row(
         f"{task.name}: to the lowest objective within {CLOSE:g}",
         float(ours.history["seconds"][mine]),
         _PEER,
-        None,
+        seconds,
+        comparison="same rule",
+        stopping=f"objective within {CLOSE:g} of the lowest of both",
+        peer_finished=arrived,
         wanted=f"ratio >= {task.wanted:g}",
         ours_quality=task.objective(layout.state_matrix(ours.point), weights.transitions),
         quality_is=_OBJECTIVE_IS,
         ours_iterations=mine,
         ours_excess=losses[mine] / lowest - 1.0,
+        **more,
     )
-    if peer is None or theirs is None:
-        return row
-    at = _arrival(np.array(theirs["losses"]), lowest)
-    feature, label, weight = peer.fetch("weights").T
-    states = np.zeros((layout.n_features, layout.n_labels))
-    states[feature.astype(int), label.astype(int)] = weight
-    return row | {
-        "peer_seconds": theirs["seconds"][at],
-        "ratio": theirs["seconds"][at] / row["ours_seconds"],
-        "peer_quality": task.objective(states, peer.fetch("transitions")),
-        "peer_iterations": at + 1,
-        "peer_excess": theirs["losses"][at] / lowest - 1.0,
-    }
 
 
 def _arrival(losses: FloatArray, lowest: float) -> int:
