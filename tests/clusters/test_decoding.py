@@ -21,6 +21,7 @@ from intarsia.clusters import (
 )
 from intarsia.clusters import world as world_module
 from intarsia.exceptions import InvalidInputError
+from intarsia.learning import RankingWorld, SampleRank
 
 KINDS = {
     "random": SplitMerge(along_pairs=0.5),
@@ -233,3 +234,27 @@ def test_bad_sampling():
         sample_coreference(world, weights, temperature=0.0)
     with pytest.raises(InvalidInputError, match="n_samples"):
         sample_coreference(world, weights, n_samples=0)
+
+
+class _OwnWorld(RankingWorld):
+    """A world whose states are no clusterings."""
+
+    n_weights = n_sites = 1
+
+    def restart(self, rng):
+        raise NotImplementedError
+
+    propose = feature_change = performance_change = apply = undo = performance = restart
+
+
+@pytest.mark.parametrize("function", [decode, sample_coreference])
+@pytest.mark.parametrize("world", [_OwnWorld(), None, [1, 2]], ids=["own", "none", "list"])
+def test_world_that_is_no_clustering_is_refused(function, world):
+    with pytest.raises(InvalidInputError, match=r"expected a ClusterWorld, got a \w+, which has no 'labels'") as raised:
+        function(world, [1.0])
+    assert "world.propose(rng, weights)" in str(raised.value)
+
+
+def test_sample_rank_refuses_what_is_no_world():
+    with pytest.raises(InvalidInputError, match="world 0 is a list, expected a RankingWorld"):
+        SampleRank().fit_worlds([[1, 2]])

@@ -15,8 +15,10 @@ from intarsia.diagnostics import algorithmically_separable, mistake_bound, separ
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.max_margin import shortest_weights
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.learning import ChainCRF, example
+from intarsia.graph import chain_graph
+from intarsia.learning import ChainCRF, StructuredPerceptron, example
 from intarsia.learning.margin_example import MarginExample
+from intarsia.models import MatrixScores
 
 
 def differences(data):
@@ -206,3 +208,103 @@ def test_refusals():
         separable([], [], "crf")
     with pytest.raises(InvalidInputError, match="no example has a label"):
         separable([example(one.scores, [-1] * 3) for one in random_triangles(1)])
+
+
+def _one_node(row, label=1, *, fixed=(0.0, 0.0), weight=1.0):
+    scores = MatrixScores(chain_graph(1, 2), [[0.0] * len(row), row], fixed=list(fixed))
+    return example(scores, [label], weight=weight)
+
+
+def _mistakes(data, max_epochs=20_000):
+    learner = StructuredPerceptron(average=False, path="none", max_epochs=max_epochs)
+    return learner.minimize(data, "brute_force").history["mistakes"].sum()
+
+
+def test_bound_with_fixed_scores():
+    # A step adds 0.1 to the weight times 0.1, which must outgrow 5: 500 steps, where R^2 / gamma^2 would be 36.
+    data = [_one_node([0.1], fixed=(0.0, -5.0))]
+    found = mistake_bound(data, inference="brute_force")
+    assert found.mistakes == 500 > 2 * (found.separability.radius / found.separability.gamma_at_least) ** 2
+    # Weights u = (m + 5) / 0.1 have the margin m: |u|^2 / (2 m - R^2) is least at m = 5 + R^2.
+    least = min(((m + 5.0) / 0.1) ** 2 / (2.0 * m - 0.01) for m in np.linspace(0.01, 50.0, 100_000))
+    assert found.mistakes <= found.bound == pytest.approx(least, rel=1e-2)
+    assert least <= found.bound * (1.0 + 1e-6)
+    assert f"at most {found.bound:.4g}" in str(found)
+
+
+@pytest.mark.parametrize("inference", ["brute_force", "lp_relaxation"])
+def test_perceptron_keeps_its_bound_with_fixed_scores(inference):
+    n_bounded = 0
+    for seed in range(20):
+        rng, graph = np.random.default_rng(seed), chain_graph(2, 2)
+        data = []
+        for _ in range(2):
+            matrix, fixed = rng.normal(size=(graph.n_theta, 3)), 3.0 * rng.normal(size=graph.n_theta)
+            data.append(example(MatrixScores(graph, matrix, fixed), rng.integers(0, 2, 2)))
+        if not algorithmically_separable(data, inference=inference).separable:
+            continue
+        found = mistake_bound(data, inference=inference, max_epochs=5000 if inference == "brute_force" else 100)
+        if found.bound is None:  # steps may be too long for the little margin that fixed scores leave
+            continue
+        n_bounded += 1
+        assert found.converged or inference != "brute_force"
+        assert found.mistakes <= found.bound_met * (1.0 + 1e-6) <= found.bound * (1.0 + 1e-2)
+    assert n_bounded > 3
+
+
+def test_fixed_scores_that_do_not_matter_leave_theorem_1():
+    # Couplings that no answer breaks: the bound is that of the two labellings in which all nodes agree.
+    found = mistake_bound(diamond_examples(), inference="brute_force")
+    separability = found.separability
+    assert found.bound == pytest.approx((separability.radius / separability.gamma_at_least) ** 2, rel=1e-3)
+
+
+def test_no_bound_with_fixed_scores_and_weights():
+    with pytest.raises(NotSupportedError, match="fixed scores and the weight 2"):
+        mistake_bound([_one_node([0.1], fixed=(0.0, -5.0), weight=2.0)], inference="brute_force")
+
+
+def test_fixed_scores_with_a_feature_of_their_own_are_bounded():
+    data = [_one_node([0.1, -5.0])]
+    found = mistake_bound(data, inference="brute_force")
+    assert found.mistakes <= found.bound * (1.0 + 1e-9)
+
+
+def test_scores_of_minus_infinity_are_bounded():
+    three = MatrixScores(chain_graph(1, 3), [[0.0], [1.0], [9.0]], fixed=[0.0, 0.0, -np.inf])
+    found = mistake_bound([example(three, [1])], inference="brute_force")
+    assert 0 < found.mistakes <= found.bound_met * (1.0 + 1e-9) <= found.bound * (1.0 + 2e-9)
+
+
+def test_no_bound_with_examples_of_different_weights():
+    data = [_one_node([-1.0, 0.3]), _one_node([1.0, 0.0], weight=0.01)]
+    found = algorithmically_separable(data, inference="brute_force")
+    assert _mistakes(data) > 2 * (found.radius / found.gamma_at_least) ** 2
+    assert found.mistake_bound is None
+    with pytest.raises(NotSupportedError, match=r"example 1 has the weight 0\.01 and example 0 has 1"):
+        mistake_bound(data, inference="brute_force")
+
+
+def test_weights_that_are_all_equal_change_nothing():
+    found = [
+        mistake_bound([_one_node([-1.0, 0.3], weight=w), _one_node([1.0, 0.0], weight=w)], inference="brute_force")
+        for w in (1.0, 0.25)
+    ]
+    assert found[0].mistakes == found[1].mistakes <= found[1].bound_met * (1.0 + 1e-9)
+    assert found[0].bound_met == pytest.approx(found[1].bound_met)
+
+
+def test_no_bound_with_hidden_labels():
+    # Steps go towards the best completion of the moment: this set, found by a search, makes more mistakes than allowed.
+    rng, graph = np.random.default_rng(0), chain_graph(2, 2)
+    for _ in range(98):
+        data = []
+        for _ in range(3):
+            first = rng.normal(size=(graph.n_theta, 2))
+            first[4:] = rng.normal(size=(4, 2))
+            data.append(example(MatrixScores(graph, first), [int(rng.integers(2)), -1]))
+    found = algorithmically_separable(data, inference="brute_force")
+    assert _mistakes(data, 2000) > (found.radius / found.gamma_at_least) ** 2
+    assert found.mistake_bound is None
+    with pytest.raises(NotSupportedError, match="example 0 has hidden labels"):
+        mistake_bound(data, inference="brute_force")

@@ -9,7 +9,7 @@ from scipy.sparse import coo_array, csr_array, triu
 from intarsia._validation import as_generator, check_number
 from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder
 from intarsia.clusters.proposers import SplitMerge
-from intarsia.clusters.world import ClusterWorld
+from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 
 def sample_coreference(
@@ -65,6 +65,7 @@ def sample_coreference(
     True
     """
     here = "sample_coreference"
+    check_cluster_world(world, here)
     check_number(n_samples, f"{here}: n_samples", low=1, integer=True)
     for name, value in (("thinning", thinning), ("burn_in", burn_in)):
         check_number(value, f"{here}: {name}", low=0.0, high=np.inf, open_high=True)

@@ -16,7 +16,7 @@ from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia._registry import Registry
 from intarsia._validation import FloatArray, IntArray, as_generator, check_number
 from intarsia.clusters.proposers import SplitMerge
-from intarsia.clusters.world import ClusterWorld
+from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 CHUNK = 10_000  # proposals at a time, so that Ctrl-C and time limits are kept
 
@@ -275,6 +275,11 @@ def decode(
     **settings
         Further settings of the decoder.
 
+    Raises
+    ------
+    InvalidInputError
+        `world` is not a `ClusterWorld`: a world of your own has no clustering that could be returned.
+
     Examples
     --------
     >>> from intarsia.clusters import ClusterModel, ClusterWorld, pair_features
@@ -282,6 +287,7 @@ def decode(
     >>> decode(world, [1.0], n_chains=2).labels.tolist()
     [0, 0, 1, 1]
     """
+    check_cluster_world(world, "decode")
     check_number(n_chains, "decode: n_chains", low=1, integer=True)
     chosen, theta = DECODERS.resolve(decoder, settings), world.check_weights(weights)
     begun, rng = time.perf_counter(), as_generator(random_state)

@@ -414,6 +414,25 @@ class ClusterWorld(RankingWorld):
         return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((2, 4)))
 
 
+def check_cluster_world(world: object, where: str) -> None:
+    """Raise for a world whose states are not clusterings, with the loop to use in its place.
+
+    Examples
+    --------
+    >>> from intarsia.clusters import pair_features
+    >>> check_cluster_world(ClusterWorld(pair_features(2, [[0, 1]], [1.0])), "decode")
+    """
+    if isinstance(world, ClusterWorld):
+        return
+    needed = ("labels", "reset", "score", "search", "agglomerate", "proposing")
+    missing = [name for name in needed if not hasattr(type(world), name)]
+    lacks = f", which has no {missing[0]!r}" if missing else ""
+    raise InvalidInputError(
+        f"{where}: expected a ClusterWorld, got a {type(world).__name__}{lacks}. To search a world of your own, draw "
+        f"moves by world.propose(rng, weights) and apply those whose world.score_change(move, weights) is above 0."
+    )
+
+
 def _dense_codes(codes: IntArray) -> IntArray:
     """Codes 0, 1, ... for the values from 0 on; -1 for the rest."""
     found = np.full(codes.size, -1, dtype=np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from intarsia._validation import FloatArray, IntArray
 from intarsia.diagnostics.max_margin import shortest_weights
@@ -25,6 +26,8 @@ _SLACK = 1e-6
 # Margins asked for in turn where fixed scores keep weights from being scaled.
 _MARGINS = (1.0, 1e-3, 1e-6)
 _MOST_ROUNDS = 2000
+# Logarithms of the margins, in units of the squared radius, among which the best bound on mistakes is looked for.
+_LOG_FACTORS = (float(np.log(0.51)), float(np.log(1e8)))
 
 Met = list[list[Features]]
 Oracle = Callable[[MarginExample, FloatArray, float], Features | None]
@@ -106,8 +109,7 @@ class MarginSearch:
         self.met: Met = [[] for _ in ready]
         self.points: Met = [[] for _ in ready]
         self.n_rounds = 0
-        zero = np.zeros(ready[0].given.scores.n_weights)
-        self.has_fixed = any(bool(one.theta(zero)[np.isfinite(one.theta(zero))].any()) for one in ready)
+        self.has_fixed = any(has_fixed_scores(one) for one in ready)
 
     def run(self, truths: list[Features]) -> Found:
         """Weights for these truths."""
@@ -126,6 +128,41 @@ class MarginSearch:
             if found.weights is not None:
                 break
         return found
+
+    def most_mistakes(self, truths: list[Features], radius: float) -> float | None:
+        r"""Return a bound on the perceptron's mistakes that also holds with fixed scores; None where there is none.
+
+        With :math:`d` the features of the truth less those of an answer and :math:`b` the same of the fixed scores, a
+        mistake means :math:`w \cdot d + b \le 0`. After k of them, by the steps :math:`w \leftarrow w + d`,
+        :math:`\lVert w \rVert^2 \le k R^2 - 2B` with :math:`B = \sum b`. Weights u with
+        :math:`u \cdot d + b \ge m` for all wrong answers give :math:`u \cdot w \ge k m - B`. Both together, with
+        :math:`t^2 = k R^2 - 2B`, are :math:`k (2m - R^2) \le 2 \lVert u \rVert t - t^2 \le \lVert u \rVert^2`, so
+
+        .. math:: k \le \frac{\lVert u \rVert^2}{2m - R^2} \quad\text{for every } m > R^2 / 2.
+
+        Without fixed scores the best m is :math:`R^2`, and the bound is :math:`R^2 / \gamma^2` of Theorem 1. The
+        fraction is quasi-convex in m, since the norm of the shortest u is convex in it; any m gives a valid bound.
+        """
+        if radius <= 0.0:
+            return 0.0  # the separating weights do not matter: no step can change any score
+        oracle, met = (_best_point, self.points) if self.relaxed else (_best_labelling, self.met)
+
+        def bound(log_factor: float) -> float:
+            found = self._generate(truths, float(np.exp(log_factor)) * radius**2, met, oracle)
+            if found.weights is None:
+                return np.inf
+            margins = []
+            for one, truth in zip(self.ready, truths, strict=True):
+                answer = oracle(one, found.weights, 0.0)
+                if answer is not None:
+                    ahead = float(found.weights @ (truth.of_weights - answer.of_weights))
+                    margins.append(ahead + truth.fixed - answer.fixed)
+            room = 2.0 * min(margins, default=np.inf) - radius**2  # of the margin that the weights really have
+            return float(found.weights @ found.weights) / room if room > 0.0 else np.inf
+
+        searched = minimize_scalar(bound, bounds=_LOG_FACTORS, method="bounded", options={"xatol": 0.05})
+        best = min(bound(0.0), float(searched.fun))
+        return best if np.isfinite(best) else None
 
     def _generate(
         self, truths: list[Features], margin: float, met: Met, oracle: Oracle, *, by_distance: bool = False
@@ -180,6 +217,53 @@ def _misses(truth: Features, answer: Features, weights: FloatArray, margin: floa
     side = _target(truth, answer, margin, by_distance)
     # Fixed scores may be large, and both sides then differ by rounding.
     return side - ahead > _SLACK * margin + 1e-12 * (abs(ahead) + abs(truth.fixed) + abs(answer.fixed))
+
+
+def has_fixed_scores(one: MarginExample) -> bool:
+    """Return whether some finite score of an example is not 0 under weights of 0; -inf only rules answers out.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.learning import example
+    >>> from intarsia.models import MatrixScores
+    >>> [
+    ...     has_fixed_scores(MarginExample(example(MatrixScores(chain_graph(1, 2), [[0], [1]], fixed=fixed), [0])))
+    ...     for fixed in ([0.0, 0.0], [0.0, 0.5], [0.0, -np.inf])
+    ... ]
+    [False, True, False]
+    """
+    theta = one.theta(np.zeros(one.given.scores.n_weights))
+    return bool(theta[np.isfinite(theta)].any())
+
+
+def why_no_mistake_bound(ready: list[MarginExample]) -> str:
+    """Return why no bound on the perceptron's mistakes holds for examples and what to do; empty where one holds.
+
+    Examples
+    --------
+    >>> from intarsia.datasets.counterexamples import diamond_examples
+    >>> why_no_mistake_bound([MarginExample(one) for one in diamond_examples()])
+    ''
+    """
+    for one in ready:
+        if not one.complete and len(completions(one, 1)) > 1:
+            return (
+                f"example {one.number} has hidden labels whose completions differ in their features, but Theorem 1 of "
+                f"Kulesza2007 is for one truth: a step towards another completion may lead away. Give all labels."
+            )
+        if has_fixed_scores(one) and one.weight != 1.0:
+            return (
+                f"example {one.number} has fixed scores and the weight {one.weight:g}; the bound with fixed scores is "
+                f"for weights of 1. Give all examples the weight 1."
+            )
+        if one.weight == 0.0 or one.weight != ready[0].weight:
+            return (
+                f"example {one.number} has the weight {one.weight:g} and example {ready[0].number} has "
+                f"{ready[0].weight:g}, but Theorem 1 of Kulesza2007 is for equal steps. Give all examples one weight "
+                f"above 0."
+            )
+    return ""
 
 
 def completions(one: MarginExample, most: int) -> list[Features]:

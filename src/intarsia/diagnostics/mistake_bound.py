@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from intarsia._validation import FloatArray, check_number
-from intarsia.diagnostics.labelled_data import as_examples
+from intarsia.diagnostics.labelled_data import as_examples, labelled
+from intarsia.diagnostics.margin_search import why_no_mistake_bound
 from intarsia.diagnostics.separability import Separability, algorithmically_separable
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.structured_perceptron import StructuredPerceptron
 
@@ -28,7 +29,8 @@ class MistakeBound:
     bound : float or None
         Most mistakes by Theorem 1, from the certain margin and the upper bound on the radius; None without such.
     bound_met : float or None
-        The same with the longest step that was made as radius, which is all that the proof needs for this run.
+        The same with the longest step that was made as radius, which is all that the proof needs for this run; 0 if
+        no step was made.
     separability : Separability
         Where the margin and the radius come from.
     weights : float array
@@ -84,6 +86,21 @@ def mistake_bound(
     ------
     InvalidInputError
         If the data are not separable: then there is no margin and no bound.
+    NotSupportedError
+        If an example has hidden labels whose completions differ in their features, or if the weights of examples
+        differ: the theorem does not hold then, see the notes.
+
+    Notes
+    -----
+    The proof needs that a mistake means :math:`w \cdot d \le 0`, with :math:`d` the features of the truth less those of
+    the answer. With fixed scores (finite ones that no weight multiplies, such as a given coupling) it means
+    :math:`w \cdot d + b \le 0` only, so that :math:`R^2 / \gamma^2` bounds nothing. The same two sums still give
+    :math:`\lVert u \rVert^2 / (2m - R^2)` for any weights u that separate with a margin :math:`m > R^2 / 2`, norm and
+    margin as they are; the smallest of these is taken. Without fixed scores it is :math:`R^2 / \gamma^2`.
+
+    With hidden labels a step goes towards the best completion under the present weights, which need not be the one that
+    the margin is of. Examples of different weights make steps of different lengths, for which the proof has no single
+    :math:`R` and :math:`\gamma`.
 
     References
     ----------
@@ -103,16 +120,19 @@ def mistake_bound(
         raise InvalidInputError(
             f"mistake_bound: the examples are {found} Without a margin there is no bound on the mistakes."
         )
+    ready = labelled(examples)
+    reason = why_no_mistake_bound(ready)
+    if reason:
+        raise NotSupportedError(f"mistake_bound: {reason}")
     learner = StructuredPerceptron(average=False, path="steps", max_epochs=max_epochs, random_state=random_state)
     run = learner.minimize(examples, inference)
     steps = np.diff(run.history["path"], axis=0)
     longest = float(np.linalg.norm(steps, axis=1).max(initial=0.0))
-    margin = found.gamma_at_least
     return MistakeBound(
         mistakes=int(run.history["mistakes"].sum()),
         converged=run.status is Status.CONVERGED,
         bound=found.mistake_bound,
-        bound_met=None if not margin else (longest / margin) ** 2,
+        bound_met=found.most_mistakes(longest / ready[0].weight),
         separability=found,
         weights=run.point,
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from intarsia._validation import FloatArray, check_number
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.labelled_data import as_examples, labelled
-from intarsia.diagnostics.margin_search import Certificate, MarginSearch, completions
+from intarsia.diagnostics.margin_search import Certificate, MarginSearch, completions, why_no_mistake_bound
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
 from intarsia.inference.registry import resolve_method
@@ -72,11 +74,20 @@ class Separability:
     n_constraints: int = 0
     n_rounds: int = 0
     note: str = ""
+    _bound: Callable[[float], float | None] | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def mistake_bound(self) -> float | None:
-        """Most mistakes that the perceptron can make (Kulesza2007, Theorem 1); None where no margin is certain."""
-        return None if not self.gamma_at_least else (self.radius / self.gamma_at_least) ** 2
+        """Most mistakes that the perceptron can make (Kulesza2007, Theorem 1).
+
+        None where no margin is certain, and with hidden labels or examples of different weights, for which the
+        theorem does not hold.
+        """
+        return self.most_mistakes(self.radius)
+
+    def most_mistakes(self, radius: float) -> float | None:
+        """Most mistakes of a perceptron none of whose steps is longer than `radius`; None as for `mistake_bound`."""
+        return self._bound(radius) if self.gamma_at_least and self._bound is not None else None
 
     def __str__(self) -> str:
         if self.separable is None:
@@ -193,11 +204,11 @@ def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> 
         raise InvalidInputError("separability: the model forbids every labelling that agrees with an example's labels.")
     tight = all(one.given.form.graph.is_forest for one in ready)  # vertices of a forest's polytope are labellings
     search = MarginSearch(ready, relaxed and not tight)
-    best = last = None
+    best = last = chosen = None
     for truths in itertools.islice(itertools.product(*choices), max_completions):
         last = search.run(list(truths))
         if last.weights is not None and (best is None or last.gamma > best.gamma):
-            best = last
+            best, chosen = last, list(truths)
     complete = n_ways <= max_completions
     found = Separability(
         separable=best is not None or (False if complete else None),
@@ -211,12 +222,20 @@ def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> 
         length = 1.0 if search.has_fixed else float(np.linalg.norm(best.weights))
         note = "" if complete else "Some completions of hidden labels were not tried; the margin may be larger."
         certain = best.at_least if not search.relaxed or _vertices_are_far(ready) else None
-        return replace(found, weights=best.weights / length, gamma=best.gamma, gamma_at_least=certain, note=note)
+        bound: Callable[[float], float | None] | None = None
+        if certain and chosen is not None and not why_no_mistake_bound(ready):
+            bound = partial(search.most_mistakes, chosen) if search.has_fixed else partial(_by_theorem, certain)
+        weights = best.weights / length
+        return replace(found, weights=weights, gamma=best.gamma, gamma_at_least=certain, note=note, _bound=bound)
     if not complete:
         note = f"{max_completions} completions of hidden labels were tried, and there are more: raise max_completions."
         return replace(found, note=note)
     note = "" if n_ways == 1 else f"This proof is for the last of {n_ways:.0f} completions of hidden labels."
     return replace(found, certificate=last.certificate, note=note)  # type: ignore[union-attr]
+
+
+def _by_theorem(gamma: float, radius: float) -> float:
+    return (radius / gamma) ** 2  # Kulesza2007 Theorem 1
 
 
 def _vertices_are_far(ready: list[MarginExample]) -> bool:

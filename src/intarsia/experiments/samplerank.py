@@ -13,8 +13,19 @@ from scipy.stats import t as student
 
 from intarsia._kernels import partition as kernels
 from intarsia._validation import FloatArray
-from intarsia.clusters import AdaptiveSplitMerge, ClusterModel, ClusterWorld, Move, PairFeatures, decode, pair_features
+from intarsia.clusters import (
+    AdaptiveSplitMerge,
+    ClusterModel,
+    ClusterWorld,
+    JumpProposer,
+    Move,
+    PairFeatures,
+    SplitMerge,
+    decode,
+    pair_features,
+)
 from intarsia.exceptions import InvalidInputError
+from intarsia.experiments.measurement import processor_seconds
 from intarsia.experiments.mention_features import MOST, Passage, cut_passages
 from intarsia.experiments.ranking_bounds import ranking_bound, separable_bound
 from intarsia.experiments.reproduction import Experiment, Finding, Task, load_findings
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ADAPTIVE, UNIFORM, FEWER, LOW, HIGH = "adaptive", "uniform", "fewer", "fewer, low", "fewer, high"
+STANDARD, LESS, LESS_LOW, LESS_HIGH = "split-merge", "fewer than split-merge", "than that, low", "than that, high"
+COST = "adaptive / uniform, processor seconds"
 RANKED, ERRORS, THEOREM_1, THEOREM_2 = "pairs ranked", "errors", "Theorem 1", "Theorem 2"
 PAIRWISE, B_CUBED = "pairwise F1", "B-cubed F1"
 # Jumps per document in Table 1, by the number of samples between two learning steps.
@@ -72,7 +85,10 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
         printed = {ADAPTIVE: paper[0], UNIFORM: paper[1], FEWER: 1.0 - paper[0] / paper[1], LOW: None, HIGH: None}
         label = f"jumps, {n_draws} samples, mean of seeds"
         mean = Task(f"jumps{n_draws}-mean", label, printed, _UNIT, partial(_mean, seeds), significant=4)
-        tasks += [*seeds, mean]
+        compared = dict.fromkeys((STANDARD, LESS, LESS_LOW, LESS_HIGH, COST))
+        label = f"jumps, {n_draws} samples, standard split-merge"
+        run = partial(_beside_standard, n_draws, seeds, passages)
+        tasks += [*seeds, mean, Task(f"jumps{n_draws}-standard", label, compared, _UNIT, run, significant=4)]
     for key, label, figures in (
         ("errors-adaptive", "first pass, adaptive", (RANKED, ERRORS, THEOREM_2)),
         ("errors-uniform", "first pass, uniform", (RANKED, ERRORS, THEOREM_2)),
@@ -138,9 +154,46 @@ class _Recorded(ClusterWorld):
         return move
 
 
-def walk_passages(
-    passages: Sequence[Passage], proposer: AdaptiveSplitMerge, seed: int, metric: str = "pairwise_f1"
-) -> Walk:
+class BestSplitMerge(JumpProposer):
+    """The best by F of many draws of the standard `SplitMerge`: two mentions, whose clusters are split or merged.
+
+    It draws as many moves as the adaptive proposer: `n_learning` at every `learn_every`-th jump, else `n_draws`.
+
+    Examples
+    --------
+    >>> from intarsia.clusters import dense_pair_features
+    >>> passage = Passage("a", dense_pair_features(np.ones((2, 2, 1))), np.zeros(2, dtype=np.int64))
+    >>> walk_passages([passage], BestSplitMerge(), 0).jumps.tolist()
+    [1.0]
+    """
+
+    def __init__(self, *, n_draws: int = 5, n_learning: int = 1000, learn_every: int = 5) -> None:
+        self.n_draws = n_draws
+        self.n_learning = n_learning
+        self.learn_every = learn_every
+
+    def propose(
+        self,
+        world: ClusterWorld,
+        rng: np.random.Generator,
+        score: FloatArray | None = None,
+        model: FloatArray | None = None,
+    ) -> tuple[Move | None, float]:
+        """Return the best move drawn, and the change of F."""
+        jumps = world.memory.get(id(self), 0)
+        world.memory[id(self)] = jumps + 1
+        weights = np.zeros(world.n_weights) if model is None else model
+        best, best_value = None, -np.inf
+        with world.proposing(SplitMerge()):
+            for _ in range(self.n_draws if jumps % self.learn_every else self.n_learning):
+                move = ClusterWorld.propose(world, rng, weights)  # not the recorded one: only the best is proposed
+                value = -np.inf if move is None else world.performance_change(move)
+                if value > best_value:
+                    best, best_value = move, value
+        return best, best_value
+
+
+def walk_passages(passages: Sequence[Passage], proposer: JumpProposer, seed: int, metric: str = "pairwise_f1") -> Walk:
     """Algorithm 1 with the perceptron's steps, one pass: each passage from single mentions to near the truth.
 
     Examples
@@ -194,10 +247,7 @@ def _compare(n_draws: int, seed: int, passages: Passages, _: Path) -> Finding:
 
 def _mean(seeds: Sequence[Task], checkpoint: Path) -> Finding:
     """Means over the seeds run before, with a 95 % interval of the share saved."""
-    found = load_findings(seeds, checkpoint.parent)
-    left = [task.key for task in seeds if task.key not in found]
-    if left:
-        raise InvalidInputError(f"reproduce samplerank: {left[0]} has not been run. Run all seeds before their mean.")
+    found = _all_seeds(seeds, checkpoint)
     values = {name: np.array([one.values[name] for one in found.values()]) for name in (ADAPTIVE, UNIFORM, FEWER)}
     low, high = mean_interval(values[FEWER])
     means = {name: float(each.mean()) for name, each in values.items()}
@@ -205,6 +255,39 @@ def _mean(seeds: Sequence[Task], checkpoint: Path) -> Finding:
     curves = {f"{name} curve": np.mean([one.arrays[f"{name} curve"] for one in found.values()], axis=0)
               for name in (ADAPTIVE, UNIFORM)}  # fmt: skip
     return Finding({**means, LOW: low, HIGH: high}, n, curves, {"seeds": len(found), "interval": "95 %, t"})
+
+
+def _beside_standard(n_draws: int, seeds: Sequence[Task], passages: Passages, checkpoint: Path) -> Finding:
+    """Jumps of the standard split-merge with the same budget, beside the adaptive ones of the seeds run before.
+
+    Seconds are those of the processor for the adaptive and the uniform walks of the first seed, made again: both draw
+    in compiled loops, which `BestSplitMerge` does not.
+    """
+    found = _all_seeds(seeds, checkpoint)
+    chosen = passages()[0]
+    n_learning = int(_BUDGET["n_samples"]) * int(_BUDGET["max_iter"])
+    standard = BestSplitMerge(n_draws=n_draws, n_learning=n_learning, learn_every=int(_BUDGET["learn_every"]))
+    means = [float(walk_passages(chosen, standard, seed).jumps.mean()) for seed in range(len(found))]
+    shares = [1.0 - one.values[ADAPTIVE] / mean for one, mean in zip(found.values(), means, strict=True)]
+    low, high = mean_interval(np.array(shares))
+    values = {STANDARD: float(np.mean(means)), LESS: float(np.mean(shares)), LESS_LOW: low, LESS_HIGH: high}
+    seconds = {}
+    for name in (ADAPTIVE, UNIFORM):
+        walk = partial(walk_passages, proposer=_proposer(name == ADAPTIVE, n_draws), seed=0)
+        walk(chosen[:1])  # compiles
+        seconds[name] = processor_seconds(partial(walk, chosen))
+    values[COST] = seconds[ADAPTIVE] / seconds[UNIFORM]
+    settings = {"n_draws": n_draws, "n_learning": n_learning, "jumps by seed": means, "processor seconds": seconds}
+    return Finding(values, len(chosen) * len(means), settings=settings)
+
+
+def _all_seeds(seeds: Sequence[Task], checkpoint: Path) -> dict[str, Finding]:
+    """Return the findings of all seeds; raises where one was not run."""
+    found = load_findings(seeds, checkpoint.parent)
+    left = [task.key for task in seeds if task.key not in found]
+    if left:
+        raise InvalidInputError(f"reproduce samplerank: {left[0]} has not been run. Run all seeds before their mean.")
+    return found
 
 
 def mean_interval(values: FloatArray) -> tuple[float, float]:

@@ -208,6 +208,12 @@ class SampleRank(Learner):
     def _begin(self, worlds: Sequence[RankingWorld], start: FloatArray | None) -> RankingState:
         if not worlds:
             raise InvalidInputError("SampleRank: no worlds. Give at least one.")
+        wrong = next((i for i, world in enumerate(worlds) if not isinstance(world, RankingWorld)), None)
+        if wrong is not None:
+            raise InvalidInputError(
+                f"SampleRank: world {wrong} is a {type(worlds[wrong]).__name__}, expected a RankingWorld. Derive your "
+                f"world from intarsia.learning.RankingWorld."
+            )
         n_weights = worlds[0].n_weights
         odd = next((i for i, world in enumerate(worlds) if world.n_weights != n_weights), None)
         if odd is not None:
