@@ -15,7 +15,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
 run: $(VENV)/.with-records ## the tour: five systems at work, a table and a page with pictures
-	@$(BIN)/intarsia tour
+	@$(BIN)/intarsia tour --output report
 
 test: $(VENV)/.with-test ## all tests, docstring examples and doc pages included
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

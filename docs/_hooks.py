@@ -218,7 +218,8 @@ def results(name: str, to_root: str = "../") -> str:
         f"![{experiment.title}: {path.stem.replace('_', ' ')}]({to_root}results/{name}/{path.name})"
         for path in sorted(folder.glob("*.png"))
     ]
-    about = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `intarsia reproduce {name}`."
+    command = f"intarsia reproduce {name} --output FOLDER"
+    about = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
     return "\n\n".join([about, "\n".join(table), *pictures])
 
 

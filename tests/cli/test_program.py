@@ -93,3 +93,14 @@ def test_tour_refuses_a_file_as_folder(capsys, tmp_path):
     code, _, err = call(capsys, "tour", "--output", str(tmp_path / "taken"))
     assert code == 2
     assert err.count("\n") == 1
+
+
+def test_tour_writes_nothing_without_output(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("intarsia.experiments.tour.run_tour", lambda seed, report: iter(()))
+    code, out, _ = call(capsys, "tour")
+    assert code == 0
+    assert "Nothing was written; --output FOLDER" in out
+    code, out, _ = call(capsys, "tour", "--json")
+    assert json.loads(out)["page"] is None
+    assert list(tmp_path.iterdir()) == []

@@ -159,3 +159,33 @@ def test_ctrl_c_leaves_the_page_of_what_is_done(made, tmp_path, capsys, monkeypa
 def test_one_name_or_all(made, arguments, capsys):
     assert run(*arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_nothing_is_written_without_output(made, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("made") == 0
+    out = capsys.readouterr().out
+    assert "0.25" in out
+    assert "Rows: not kept; --output FOLDER" in out
+    assert "Picture:" not in out
+    assert run("made", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["ours"] == 0.25
+    assert list(tmp_path.iterdir()) == []
+    assert made == ["a", "a"]
+
+
+def test_report_alone_has_the_pictures(made, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("made", "--report", "page") == 0
+    assert "<img " in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_output_says_where(made, tmp_path, capsys):
+    assert run("made", "--output", str(tmp_path / "out")) == 0
+    assert f"Rows: {tmp_path / 'out'}" in capsys.readouterr().out
+
+
+def test_draw_needs_the_folder_of_an_earlier_run(made, capsys):
+    assert run("made", "--draw") == 2
+    assert "--output" in capsys.readouterr().err

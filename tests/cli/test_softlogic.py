@@ -199,11 +199,13 @@ def learning(tmp_path):
 
 @pytest.mark.parametrize("learner", ["paired_dual", "perceptron"])
 def test_learn_writes_the_program_with_its_weights(run, learning, learner):
-    code, out, err = run("learn", learning, "--learner", learner, "--set", "max_iter=50", "--json")
+    file = learning.with_name("learned.json")
+    code, out, err = run("learn", learning, "--learner", learner, "--set", "max_iter=50", "--json", "--output", file)
     assert code == 0, err
     document = json.loads(out)
     assert document["n"] == 2
     assert document["n_updates"] <= 50
+    assert document["file"] == str(file)
     written = json.loads(Path(document["file"]).read_text(encoding="utf-8"))
     assert written["rules"] + written["learn"]["rules"] == document["rules"]
     up, equal, down = document["rules"]
@@ -237,3 +239,22 @@ def test_learn_refuses_in_one_line(run, learning, arguments, message):
     assert code == 2
     assert message in err
     assert out == ""
+
+
+@pytest.mark.parametrize("command", ["infer", "learn"])
+def test_nothing_is_written_without_output(run, model, tmp_path, monkeypatch, command):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    before = sorted(tmp_path.rglob("*"))
+    code, out, _ = run(command, model)
+    assert code == 0
+    assert "Nothing was written; --output" in out
+    code, out, _ = run(command, model, "--json")
+    assert code == 0
+    assert json.loads(out)["atoms_file" if command == "infer" else "file"] is None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_atoms_are_shown_without_output(run, model):
+    _, out, _ = run("infer", model)
+    assert "Knows('ann', 'bob') = 0.66" in out

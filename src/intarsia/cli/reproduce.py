@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +24,8 @@ def reproduce_command(
     quick: Annotated[bool, typer.Option("--quick", help="A small version, within two minutes.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; by default $INTARSIA_DATA.")] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for results; by default reproduce/NAME or reproduce/NAME-quick.")
+        Path | None,
+        typer.Option(help="Folder that keeps rows and pictures, to go on from; by default nothing is kept."),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only tasks whose key or label contains this text.")] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Run nothing; rows and figures of what is there.")] = False,
@@ -32,11 +35,12 @@ def reproduce_command(
     """A table or figure of a paper beside ours.
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
-    separability, margin, chunking, citations, ocr, groups, trust, faces, entities, samplerank, wrong-cluster. Each row
-    is kept as soon as it is done. Ctrl-C ends the run with the rows and the page of what is done; the same command goes
-    on from there.
+    separability, margin, chunking, citations, ocr, groups, trust, faces, entities, samplerank, wrong-cluster. With
+    `--output` each row is kept as soon as it is done, and the same command goes on from there; with `--all` each name
+    has a folder inside. Without it rows are only shown, and lie in a temporary folder while the command runs. Ctrl-C
+    ends the run with the rows and the page of what is done.
 
-    Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --quick --report report`
+    Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`
     """
     from intarsia.experiments.reproduction import EXPERIMENTS
 
@@ -44,12 +48,46 @@ def reproduce_command(
         raise InvalidInputError("reproduce: give the name of one table or figure, or --all.")
     if everything and only is not None:
         raise InvalidInputError("reproduce: --only chooses among the tasks of one name; leave out --all or --only.")
+    if draw and output is None:
+        raise InvalidInputError("reproduce: --draw shows what an earlier run kept. Name its folder with --output.")
     check_folder(report)
+    check_folder(output)
+    with TemporaryDirectory() as temporary:
+        place = Path(temporary) if output is None else output
+        done, left_out = _run_all(EXPERIMENTS if name is None else [name], place, everything, quick, data, only, draw)
+        page = None if report is None else _write_report(report, done, left_out, quick)
+    if json:
+        documents = [each.document for each in done]
+        write_json(documents[0] if not everything else {"name": "all", "experiments": documents, "left_out": left_out})
+    else:
+        for each in done:
+            _show(each.experiment.title, each.document["rows"], each.experiment.data)
+            for picture in each.pictures if output is not None else ():
+                typer.echo(f"Picture: {picture}")
+        kept = (
+            "not kept; --output FOLDER keeps them, and a second run goes on from there." if output is None else output
+        )
+        typer.echo(f"Rows: {kept}")
+        if page is not None:
+            typer.echo(f"Report: {page}")
+    if done and done[-1].ended:
+        raise typer.Exit(130)
+
+
+def _run_all(
+    names: Sequence[str],
+    place: Path,
+    everything: bool,
+    quick: bool,
+    data: Path | None,
+    only: str | None,
+    draw: bool,
+) -> tuple[list[_Done], dict[str, str]]:
+    """Run experiments until one is interrupted; with the reasons of those whose data are missing."""
     done: list[_Done] = []
-    left_out = {}
-    for one in EXPERIMENTS if name is None else [name]:
-        beside = one + ("-quick" if quick else "")
-        folder = Path("reproduce") / beside if output is None else output / beside if everything else output
+    left_out: dict[str, str] = {}
+    for one in names:
+        folder = place / (one + ("-quick" if quick else "")) if everything else place
         try:
             done.append(_run(one, quick, data, folder, only, draw))
         except MissingDataError as missing:
@@ -61,19 +99,7 @@ def reproduce_command(
                 folder.rmdir()
         if done and done[-1].ended:
             break
-    page = None if report is None else _write_report(report, done, left_out, quick)
-    if json:
-        documents = [each.document for each in done]
-        write_json(documents[0] if not everything else {"name": "all", "experiments": documents, "left_out": left_out})
-    else:
-        for each in done:
-            _show(each.experiment.title, each.document["rows"], each.experiment.data)
-            for picture in each.pictures:
-                typer.echo(f"Picture: {picture}")
-        if page is not None:
-            typer.echo(f"Report: {page}")
-    if done and done[-1].ended:
-        raise typer.Exit(130)
+    return done, left_out
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from intarsia.softlogic.hinge_learner import HingeLearner
     from intarsia.softlogic.inferred import InferredAtoms
 
+_MOST_ATOMS = 20  # shown of a predicate
+
 _Program = Annotated[
     Path, typer.Argument(help="PSL program: JSON or YAML of PSL 3, or rules of PSL 2 (.psl).", show_default=False)
 ]
@@ -41,22 +43,30 @@ _MOST_FACTS = 5
 def infer_command(
     program: _Program,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the inferred atoms, a file for each predicate.")
-    ] = Path("inferred-predicates"),
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for the inferred atoms, a file for each predicate; by default none is written.",
+        ),
+    ] = None,
     data: _Data = None,
     missing: _Missing = "error",
     setting: _Setting = None,
     time_limit: _TimeLimit = None,
     json: _Json = False,
 ) -> None:
-    """Infer the targets of a PSL program; atoms are written as PSL writes them: arguments and value, by tabs.
+    """Infer the targets of a PSL program.
 
-    Example: `intarsia softlogic infer simple-acquaintances.json --json`
+    With `--output` the atoms are written as PSL writes them: arguments and value, by tabs. Without it nothing is
+    written, and the first atoms are shown.
+
+    Example: `intarsia softlogic infer simple-acquaintances.json --output inferred-predicates`
     """
     check_folder(output)
     found = _inferred(program, data, missing, setting, time_limit)
     scores = found.evaluate()
-    files = found.write(output)
+    files = [] if output is None else found.write(output)
     result, grounding = found.result, found.grounding
     document = {
         "objective": result.objective,
@@ -69,18 +79,22 @@ def infer_command(
         "n_iter": result.n_iter,
         "ground_seconds": grounding.seconds,
         "solve_seconds": result.seconds,
-        # With several predicates the folder, in which each has its file.
-        "atoms_file": str(files[0] if len(files) == 1 else output),
+        # With several predicates the folder, in which each has its file; null without --output.
+        "atoms_file": None if output is None else str(files[0] if len(files) == 1 else output),
     }
     if json:
         write_json(document)
     else:
-        _show_inferred(found, document, scores, files)
+        _show_inferred(found, document, scores)
+        for file in files:
+            typer.echo(f"Atoms: {file}")
+        if output is None:
+            _show_atoms(found)
     if result.status.name == "INTERRUPTED":
         raise typer.Exit(130)
 
 
-def _show_inferred(found: InferredAtoms, document: dict[str, Any], scores: Any, files: list[Path]) -> None:
+def _show_inferred(found: InferredAtoms, document: dict[str, Any], scores: Any) -> None:
     result, grounding = found.result, found.grounding
     _show_rules(found)
     typer.echo(
@@ -92,15 +106,28 @@ def _show_inferred(found: InferredAtoms, document: dict[str, Any], scores: Any, 
         for evaluator, values in by_evaluator.items():
             told = ", ".join(f"{name} {number(value, 4)}" for name, value in values.items())
             typer.echo(f"{predicate}, {evaluator}: {told}")
-    for file in files:
-        typer.echo(f"Atoms: {file}")
+
+
+def _show_atoms(found: InferredAtoms) -> None:
+    """Print the first atoms of each predicate, and how to write all of them."""
+    atoms = found.grounding.atoms
+    for name in found.predicates:
+        values = found.x[atoms.variables(name)]
+        for k in range(min(_MOST_ATOMS, values.size)):
+            constants = ", ".join(repr(str(column[k])) for column in atoms.columns(name))
+            typer.echo(f"{name}({constants}) = {number(float(values[k]), 4)}")
+        if values.size > _MOST_ATOMS:
+            typer.echo(f"... and {values.size - _MOST_ATOMS} more atoms of {name}")
+    typer.echo("Nothing was written; --output FOLDER writes all atoms.")
 
 
 def learn_command(
     program: _Program,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The program with learned weights; by default NAME-learned.json beside."),
+        typer.Option(
+            "--output", "-o", help="File for the program with learned weights; by default none, weights are only shown."
+        ),
     ] = None,
     learner: Annotated[str, typer.Option(help="Name of the learner.")] = "paired_dual",
     data: _Data = None,
@@ -117,7 +144,7 @@ def learn_command(
 ) -> None:
     """Learn the weights of a PSL program's rules from its truth, with the data of its learning phase.
 
-    Example: `intarsia softlogic learn simple-acquaintances.json --learner pseudo_likelihood`
+    Example: `intarsia softlogic learn simple-acquaintances.json --learner pseudo_likelihood --output learned.json`
     """
     import time
 
@@ -126,20 +153,20 @@ def learn_command(
 
     begun = time.perf_counter()
     chosen = _learner(learner, parse_settings(setting or []))
-    file = program.with_name(f"{program.stem}-learned.json") if output is None else output
-    check_folder_of(file)
+    check_folder_of(output)
     _check_data(data)
     loaded = read_psl(program, phase="learn", data=data)
     with warnings_on_stderr():
         model = SoftLogic(loaded, learner=chosen, missing=missing).fit()
     for line in loaded.notes:
         note(line)
-    write_learned(program, model.rules_, file, data)
-    if file.resolve().parent != program.resolve().parent:
-        note(f"{file.name}: paths of data files are relative to {program.parent}. Name their folder with --data.")
+    if output is not None:
+        write_learned(program, model.rules_, output, data)
+        if output.resolve().parent != program.resolve().parent:
+            note(f"{output.name}: paths of data files are relative to {program.parent}. Name their folder with --data.")
     learned = model.learned_
     document = {
-        "file": str(file),
+        "file": None if output is None else str(output),
         "n": int(sum(rule.weight is not None for rule in loaded.rules)),
         "seconds": time.perf_counter() - begun,
         "learner": learner,
@@ -155,7 +182,8 @@ def learn_command(
             typer.echo(rule)
         typer.echo(
             f"\n{learned.status.name} after {learned.n_iter} updates, {learned.n_admm_iter} iterations of inference, "
-            f"{document['seconds']:.2f} s. Program: {file}"
+            f"{document['seconds']:.2f} s. "
+            + ("Nothing was written; --output FILE writes the program." if output is None else f"Program: {output}")
         )
     if learned.status.name == "INTERRUPTED":
         raise typer.Exit(130)

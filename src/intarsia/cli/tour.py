@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 
 def tour_command(
-    output: Annotated[Path, typer.Option(help="Folder for the page; made if it is not there.")] = Path("report"),
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for a page with pictures; by default none is written.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """See the five systems work: a table here, a page with pictures on disk.
+    """See the five systems work: a table here, and with `--output` a page with pictures on disk.
 
     Ctrl-C ends the tour; table and page then hold the stops that were made.
 
@@ -29,8 +31,7 @@ def tour_command(
     from intarsia.experiments.tour import run_tour
 
     check_folder(output)
-    output.mkdir(parents=True, exist_ok=True)
-    page = output / "index.html"
+    page = None if output is None else output / "index.html"
     stops: list[Stop] = []
     ended = False
     try:
@@ -43,17 +44,19 @@ def tour_command(
         if not stops:
             raise
         ended = True
-    _write(page, stops)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        _write(page, stops)
     if json:
         rows = [
             {"stop": stop.key, "label": row.label, "value": row.value, "unit": row.unit, "seconds": stop.seconds}
             for stop in stops
             for row in stop.rows
         ]
-        write_json({"name": "tour", "rows": rows, "seed": seed, "page": str(page)})
+        write_json({"name": "tour", "rows": rows, "seed": seed, "page": None if page is None else str(page)})
     else:
         _show(stops)
-        typer.echo(f"Report: {page}")
+        typer.echo("Nothing was written; --output FOLDER writes a page." if page is None else f"Report: {page}")
     if ended:
         raise typer.Exit(130)
 
