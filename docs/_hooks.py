@@ -210,7 +210,8 @@ def results(name: str, to_root: str = "../") -> str:
             last = row or last
             cells += [_figure(task.paper.get(figure), task.significant)] if printed else []
             missing = "–" if figure not in task.paper or task.key in found else "*not run*"
-            cells.append(missing if row is None else _figure(row["ours"], task.significant))
+            at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
+            cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
         about = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
         told = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
         table.append(f"| {' | '.join([task.label + told, *cells, *about])} |")

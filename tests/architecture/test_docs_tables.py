@@ -79,13 +79,17 @@ def test_what_was_run_stands_beside_the_paper(hooks, tmp_path, monkeypatch):
 def test_figures_of_some_rows_only_and_notes(hooks, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "DOCS", tmp_path)
     for name, key, finding in (
-        ("collective", "s10k", Finding({"ours": 0.5, "ratio": 400.0}, 1, settings={"note": "stopped"})),
+        (
+            "collective",
+            "s10k",
+            Finding({"ours": 0.5, "ratio": 400.0}, 1, settings={"note": "stopped", "lower_bounds": ["ratio"]}),
+        ),
         ("birds", "flows", Finding({"misfit": 0.25}, 52)),
     ):
         (tmp_path / "results" / name).mkdir(parents=True)
         save_finding(key, finding, tmp_path / "results" / name)
     text = hooks.results("collective")
-    assert "| s = 10k (stopped) | 2.700 | 0.500 | 93.000 | – | 34.444 | 400.000 | – | – | 1 | 0 s |" in text
+    assert "| s = 10k (stopped) | 2.700 | 0.500 | 93.000 | – | 34.444 | > 400.000 | – | – | 1 | 0 s |" in text
     assert "| collective model, all weeks seen | – | – | 0.250 | 52 | 0 s |" in hooks.results("birds")
 
 

@@ -58,7 +58,8 @@ class Finding:
     arrays : dict of arrays
         What the figures are drawn from.
     settings : dict
-        All that is needed to repeat it; JSON types only. A "note" among them becomes the status of its rows.
+        All that is needed to repeat it; JSON types only. A "note" among them becomes the status of its rows, and
+        "lower_bounds" names values that are lower bounds, since what was timed did not finish.
     seconds : float
         How long it took; set by whoever runs the task.
     """

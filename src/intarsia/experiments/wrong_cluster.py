@@ -56,7 +56,7 @@ def wrong_cluster(quick: bool = False, data: Path | None = None) -> Experiment:
     seeds = range(_QUICK_SEEDS if quick else _SEEDS)
     tasks = []
     for key, (label, by_truth, allocation) in _WAYS.items():
-        paper = _PAPER if key == "truth-sequential" else dict.fromkeys(_PAPER)
+        paper = dict(_PAPER)  # it does not say which of these it is
         run = partial(_run, seeds, by_truth, allocation, prepared)
         tasks.append(Task(key, label, paper, "share of choices", run))
     return Experiment(

@@ -35,7 +35,8 @@ class BetheRDA(DescentProjection):
         "tree", "junction_tree", "brute_force", or "tree_reweighted", whose entropy stands for H on loopy graphs;
         "auto" takes the first that fits.
     beta : float
-        At least 0; more is more cautious at first.
+        At least 0; more is more cautious at first. With energies of unbounded slope, such as Poisson counts, 0 can put
+        all mass where the first slope points and stick there; about a tenth of the largest slope at the start is safe.
     max_iter : int
         Largest number of iterations.
     tol : float

@@ -34,7 +34,8 @@ class SampleRank(Learner):
     it where marginals and best states are out of reach, as for partitions of records
     (`intarsia.clusters.ClusterWorld`), or for loopy graphs. If some weights rank all pairs of states met with margin
     :math:`\delta`, the perceptron makes at most :math:`R^2 / \delta^2` errors, R being the longest difference (Theorem
-    1), whatever the proposer.
+    1), whatever the proposer. An error is a compared pair that is ranked wrongly, which is what the proof bounds; the
+    paper's Definition 5 also counts worse states that were never compared.
 
     As `learner=` of an estimator it learns from graphs, with the share of right labels as F; `fit_worlds` takes any
     `RankingWorld`.
