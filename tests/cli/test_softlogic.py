@@ -87,7 +87,7 @@ def test_explain_prints_one_document(run, model):
     code, out, err = run("explain", model, "KNOWS(ann, bob)", "--json", "--terms", 1, "--set", "tol=1e-8")
     assert (code, err, out.count("\n")) == (0, "", 1)
     document = json.loads(out)
-    assert list(document) == ["atom", "value", "rules", "constraints"]
+    assert list(document) == ["atom", "value", "rules", "constraints", "bound", "imbalance"]
     assert sorted(round(rule["pull"], 3) for rule in document["rules"]) == pytest.approx([-4 / 3, 4 / 3], abs=0.01)
 
 
@@ -162,7 +162,7 @@ def test_bad_data_give_one_line(run, model, tmp_path, likes, message):
         (["explain", "MODEL", "Knows(,)"], "expected a constant, got ','"),
         (["infer", "MODEL", "--set", "tolerance=1"], "Did you mean 'tol'"),
         (["infer", "MODEL", "--missing", "ignore"], "missing='ignore' is not known"),
-        (["infer", "MODEL", "--data", "nowhere"], "--data nowhere is not a folder"),
+        (["infer", "MODEL", "--data", "nowhere"], "--data nowhere is neither a folder nor a .data file"),
         (["infer", "nothing.json"], "nothing.json: No such file or directory"),
     ],
 )
@@ -231,7 +231,7 @@ def test_learn_in_words_to_another_folder(run, learning, tmp_path):
         (["--set", "n_admm=0"], "n_admm must be a whole number"),
         (["--set", "speed=3"], "setting='speed' is not known"),
         (["--learner", "pseudo_likelihood", "--set", "step_size=3"], "setting='step_size' is not known"),
-        (["--data", "nowhere"], "is not a folder"),
+        (["--data", "nowhere"], "is neither a folder nor a .data file"),
     ],
 )
 def test_learn_refuses_in_one_line(run, learning, arguments, message):

@@ -379,7 +379,8 @@ def test_names_are_never_part_of_a_query():
 @pytest.mark.data
 def test_simple_acquaintances_as_conformance_has_it(data, conformance):
     expected = json.loads((conformance / "softlogic" / "simple_acquaintances.json").read_text())
-    found = ground(read_psl(data / "simple_acquaintances" / "model.json"))
+    folder = data / "simple_acquaintances"
+    found = ground(read_psl(folder / "model.json", data=folder))
     soft = [r for r in found.reports if not r.is_hard]
     counts = [v for k, v in expected["ground_terms"].items() if k != "columns"]
     assert [[r.n_groundings, r.n_terms] for r in soft] == counts

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, root_mean_squared_error
 from tests.oracles.paired_objective import exact_objective
 
 from intarsia.exceptions import InvalidInputError
@@ -44,7 +45,8 @@ def likes_and_knows():
 @pytest.mark.data
 def test_simple_acquaintances_has_the_optimum_of_an_independent_solver(data, conformance):
     expected = json.loads((conformance / "softlogic" / "simple_acquaintances.json").read_text())
-    program = read_psl(data / "simple_acquaintances" / "model.json")
+    folder = data / "simple_acquaintances"
+    program = read_psl(folder / "model.json", data=folder)
     found = SoftLogic(program).infer()
     assert found.result.converged
     assert found.result.objective == pytest.approx(expected["objective"], rel=1e-5)
@@ -158,6 +160,96 @@ def test_pulls_balance_at_the_optimum():
         found.explain("Knows", "ann", "ann")
 
 
+def random_program(seed):
+    rng = np.random.default_rng(seed)
+    names = [f"n{i}" for i in range(10)]
+    program = Program().predicate("F", 2).predicate("P", 1).predicate("S", 1).target("P", names)
+    program.observe("F", [(a, b, float(rng.random())) for a in names for b in names if a != b and rng.random() < 0.3])
+    program.observe("S", [(name, float(rng.random())) for name in names[:6]])
+    for rule in ("2: F(A, B) & P(A) -> P(B) ^2", "1.5: F(A, B) & P(A) -> P(B)", "1: !P(A) ^2", "3: S(A) -> P(A)",
+                 "2: P(+A) + S(+B) = 3", "P(+A) <= 4 .", "F(A, B) & P(A) -> P(B) .", "0.5: P(A) >= 0.2 ^2",
+                 "F(A, +B) + P(A) >= 0.3 . {B: S(B)}", "0.1: P(A) = P(B)"):  # fmt: skip
+        program.rule(rule)
+    return program, names
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_forces_on_an_atom_balance_at_the_optimum(seed):
+    program, names = random_program(seed)
+    found = SoftLogic(program, inference=ConsensusADMM(tol=1e-8)).infer()
+    at_bound = held = 0
+    for name in names:
+        why = found.explain("P", name)
+        at_bound += bool(why.bound)
+        held += any(abs(c.pull) > 1e-3 for c in why.constraints)
+        total = sum(rule.pull for rule in why.rules) + sum(c.pull for c in why.constraints) + why.bound
+        assert total == pytest.approx(why.imbalance, abs=1e-12)
+        assert why.imbalance == pytest.approx(0.0, abs=1e-4)
+        assert why.bound >= 0.0 if why.value < 0.5 else why.bound <= 0.0
+        if 1e-3 < why.value < 1 - 1e-3:
+            assert why.bound == 0.0
+        for c in why.constraints:  # an inequality with room holds nothing
+            assert c.text.endswith(" = 0") or c.value > -1e-3 or c.pull == 0.0
+    assert at_bound + held > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_bindings_and_facts_give_every_term_back(seed):
+    """The rule with its variables filled in, and the facts as numbers, must be the term's linear function."""
+    program, names = random_program(seed)
+    found = SoftLogic(program).infer()
+    truth = {f"{p}({', '.join(map(repr, c))})": v for p in ("F", "S") for *c, v in
+             zip(*columns_of(found.grounding.atoms, p), strict=True)}  # fmt: skip
+    for name in names[:4]:
+        why = found.explain("P", name, n_terms=1000)
+        assert sum(len(rule.terms) for rule in why.rules) == sum(rule.n_terms for rule in why.rules)
+        for term in [term for rule in why.rules for term in rule.terms] + list(why.constraints):
+            assert dict(term.facts).items() <= truth.items()
+            body = term.rule.partition(":")[2] if term.rule[0].isdigit() else term.rule
+            assert set(term.bindings) == set(re.findall(r"(?<![+\w{])[AB]\b", body.partition("{")[0])), term
+            if "->" in body and "F(" in body:
+                a, b = term.bindings["A"], term.bindings["B"]
+                assert term.facts == ((f"F('{a}', '{b}')", truth[f"F('{a}', '{b}')"]),)
+                x = {n: found.value("P", n) for n in names}
+                assert term.value == pytest.approx(term.facts[0][1] + x[a] - x[b] - 1)
+            elif "S(+B)" in body:
+                assert len(term.facts) == 6
+            elif "S(B)" in term.rule:
+                a = term.bindings["A"]
+                assert {f for f, _ in term.facts} == {
+                    f for f in truth if f.startswith(f"F('{a}'") and f[-4:-2] in names[:6]
+                }
+
+
+def columns_of(atoms, predicate):
+    p = atoms.predicate_index(predicate)
+    names = atoms.constants.names
+    return [
+        *([names[n] for n in column] for column in atoms.observed[p].arguments.T),
+        atoms.observed[p].values.tolist(),
+    ]
+
+
+def test_missing_atoms_are_facts_of_truth_0_and_changed_programs_have_none():
+    program = Program().predicate("Q", 1).predicate("P", 1).rule("1: P(X) -> Q(X)").target("P", ["a"])
+    found = SoftLogic(program.observe("Q", ["b"])).infer()
+    term = found.explain("P", "a").rules[0].terms[0]
+    assert (term.bindings, term.facts) == ({"X": "a"}, (("Q('a')", 0.0),))
+    program.target("P", ["0"])
+    assert found.explain("P", "a").rules[0].terms[0].bindings == {}
+
+
+def test_forces_of_constraints_need_multipliers():
+    grounding = pulled()
+    why = explain(grounding, [0.9, 0.0], 0)
+    assert np.isnan([why.constraints[0].pull, why.imbalance]).all()
+    n_rows = grounding.mrf.n_terms + grounding.mrf.n_constraints
+    held = explain(grounding, [0.9, 0.0], 0, multipliers=np.ones(n_rows))
+    assert (held.constraints[0].pull, held.constraints[0].rule) == (-1.0, "P(X) <= 0.9 .")
+    with pytest.raises(InvalidInputError, match=rf"multipliers has shape \(1,\), expected \({n_rows},\)"):
+        explain(grounding, [0.9, 0.0], 0, multipliers=[1.0])
+
+
 def test_explain_refuses_other_points():
     with pytest.raises(InvalidInputError, match=r"x has shape \(3,\), expected \(2,\)"):
         explain(pulled(), [0.0, 0.0, 0.0], 0)
@@ -183,9 +275,61 @@ def test_evaluators_agree_with_scikit_learn():
     assert scores["DiscreteEvaluator"]["f1"] == pytest.approx(f1_score(truth, predicted))
     assert scores["ContinuousEvaluator"]["mse"] == pytest.approx(((x[:45] - truth) ** 2).mean())
     assert scores["AUCEvaluator"] == scores["RankingEvaluator"]
-    right = [bool(truth[3 * i + np.argmax(x[3 * i : 3 * i + 3])]) for i in range(15) if truth[3 * i : 3 * i + 3].any()]
-    assert scores["CategoricalEvaluator"]["accuracy"] == pytest.approx(np.mean(right))
+    assert scores["DiscreteEvaluator"]["precision_negative"] == pytest.approx(precision_score(~truth, ~predicted))
+    assert scores["DiscreteEvaluator"]["recall_negative"] == pytest.approx(recall_score(~truth, ~predicted))
+    assert scores["DiscreteEvaluator"]["f1_negative"] == pytest.approx(f1_score(~truth, ~predicted))
+    assert scores["ContinuousEvaluator"]["rmse"] == pytest.approx(root_mean_squared_error(truth, x[:45]))
+    right = [bool(truth[3 * i + np.argmax(x[3 * i : 3 * i + 3])]) for i in range(15)]
+    categorical = scores.pop("CategoricalEvaluator")
+    assert categorical == {"accuracy": pytest.approx(sum(right) / truth.sum()), "n": truth.sum()}
     assert {value["n"] for value in scores.values()} == {45}
+
+
+def test_the_best_category_is_sought_among_all_targets():
+    """Truth lists only what is true; a true atom that is no target is wrong, an observed one takes part on request."""
+    program = (
+        Program().predicate("Is", 2).truth("Is", [("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("d", "y", 0.9)])
+    )
+    program.target("Is", [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]).observe(
+        "Is", [("c", "x", 0.3), ("c", "y", 0.2)]
+    )
+    atoms, x = ground(program).atoms, np.array([0.9, 0.1, 0.3, 0.8])
+
+    def accuracy(**options):
+        options = {key.replace("_", "."): value for key, value in options.items()}
+        return evaluate([Evaluation("Is", "CategoricalEvaluator", options)], atoms, x)["Is"]["CategoricalEvaluator"]
+
+    assert accuracy() == {"accuracy": 0.25, "n": 4}
+    assert accuracy(eval_includeobs="true")["accuracy"] == 0.5
+    # By the first argument: of the x's a, of the y's b.
+    assert accuracy(categoricalevaluator_categoryindexes=0)["accuracy"] == 0.25
+    assert accuracy(categoryindexes="0:-1")["accuracy"] == 0.25
+    for bad in ("2", "x", "", "-3"):
+        with pytest.raises(InvalidInputError, match="categoryindexes must be places from -2 to 1"):
+            accuracy(categoryindexes=bad)
+
+
+def test_observed_atoms_and_targets_without_truth_count_on_request():
+    program = Program().predicate("P", 1).target("P", ["a", "b"]).observe("P", [("c", 0.25), ("d", 1.0)])
+    atoms, x = ground(program.truth("P", [("a", 1.0), ("c", 0.75), ("e", 1.0)])).atoms, np.array([0.5, 0.125])
+
+    def mae(**options):
+        evaluation = Evaluation("P", "ContinuousEvaluator", {f"eval.{key}": value for key, value in options.items()})
+        return evaluate([evaluation], atoms, x)["P"]["ContinuousEvaluator"]["mae"]
+
+    assert mae() == 0.5
+    assert mae(includeobs=True) == (0.5 + 0.5) / 2
+    assert mae(closetruth=True) == (0.5 + 0.125) / 2
+    assert mae(closetruth=True, includeobs=True) == (0.5 + 0.125 + 0.5) / 3
+    with pytest.raises(InvalidInputError, match=r"eval.includeobs must be true or false, got 'yes'"):
+        mae(includeobs="yes")
+
+
+def test_one_evaluator_with_two_thresholds():
+    atoms, x, _ = labelled()
+    scores = evaluate([Evaluation("Is", "DiscreteEvaluator", {"threshold": t}) for t in (0.2, 0.8)], atoms, x)["Is"]
+    assert list(scores) == ["DiscreteEvaluator", "DiscreteEvaluator 2"]
+    assert scores["DiscreteEvaluator"]["recall"] > scores["DiscreteEvaluator 2"]["recall"]
 
 
 def test_thresholds_are_options():

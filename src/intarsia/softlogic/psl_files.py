@@ -331,7 +331,7 @@ def _rules_of(listed: Any, path: Path, where: str) -> Iterator[tuple[str, str]]:
         place = f"{path.name}: {where}, number {number}"
         if isinstance(item, dict) and "rule" not in item:
             raise FileFormatError(
-                f"{place}: expected a string, got an object {item!r:.60}. Put quotes around the rule."
+                f"{place}: expected a string, got an object {item!r:.60}. Put the rule in quotes."
             )
         yield place, typed(item["rule"] if isinstance(item, dict) else item, str, place)
 
