@@ -14,13 +14,17 @@ from tests.fuzz.valid_files import (
     FEBRL,
     GRAPHS,
     JSON_PIECES,
+    LENIENT_PSL,
     LITBANK,
     NUMBERS,
     PSL,
+    PSL_2,
+    PSL_YAML,
     RULE_PIECES,
     RULES,
     TABLE,
     UAI,
+    YAML_PIECES,
 )
 
 from intarsia import datasets
@@ -49,6 +53,11 @@ class Reader(NamedTuple):
     pieces: Sequence[bytes] = ()
 
 
+def _psl_2(path):
+    path.with_suffix(".psl").write_text("1: Likes(A, X) -> Knows(A, X)")
+    return read_psl(path.with_suffix(".psl"), data=path)
+
+
 def _list(read):
     return lambda path: list(read(path))
 
@@ -72,7 +81,9 @@ READERS = {
     "ground atom": Reader(
         lambda path: read_ground_atom(text_of(path)), "atom", [b"Knows(0, 'Ann \\'B.')"], RULE_PIECES
     ),
-    "psl": Reader(read_psl, "model.json", [PSL], JSON_PIECES),
+    "psl": Reader(read_psl, "model.json", [PSL, LENIENT_PSL], JSON_PIECES),
+    "psl in yaml": Reader(read_psl, "model.yaml", [PSL_YAML], YAML_PIECES),
+    "psl 2": Reader(_psl_2, "model.data", [PSL_2], YAML_PIECES),
     "atoms": Reader(
         lambda path: read_atom_file(path, 2, ConstantTable()),
         "likes.txt",

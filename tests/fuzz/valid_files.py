@@ -18,6 +18,33 @@ PSL = (
     b'"evaluations": ["DiscreteEvaluator", {"evaluator": "AUCEvaluator", "options": {"threshold": 0.5}}]}},\n'
     b'"options": {"runtime.log.level": "info"}, "infer": {"rules": []}}\n'
 )
+LENIENT_PSL = (
+    b"{'rules': ['1: !Knows(A, B)',], # a list\n"
+    b"'predicates': {'Knows': {'arity': +02, \"targets\": [['it\\'s', 007,],],},}, /* end */}"
+)
+PSL_YAML = (
+    b"rules:\n  - '1: Likes(A, X) -> Knows(A, X)'  # one\noptions: {inference.relax: true}\npredicates:\n"
+    b"  Likes: {arity: 2, observations: [likes.txt]}\n  Knows/2:\n    targets:\n      infer: [[ann, no], &a [b, 01]]\n"
+    b"      learn: [*a]\n"
+)
+PSL_2 = (
+    b"predicates:\n  Likes/2: closed\n  Knows:\n    - open\n    - types: [String, String]\n"
+    b"observations:\n  Likes: likes.txt\ntargets:\n  Knows: [likes.txt]\n"
+)
+YAML_PIECES = [
+    b"&a ",
+    b"*a",
+    b"- ",
+    b": ",
+    b"\n  ",
+    b"[",
+    b"{",
+    b"!!python/object:os.system ",
+    b"|\n",
+    b"'",
+    b"---\n",
+    b"? ",
+]
 CSV = b'name,town,person\n"Lee, Ann",York,1\nBob,,2\n"a ""quoted"" one",Leeds,1\n'
 GRAPHS = (
     b'[{"node_features": [[1, 0.5], [0, 1]], "edges": [[0, 1]], "labels": [0, 1]},\n'

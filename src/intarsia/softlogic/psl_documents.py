@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from intarsia.softlogic.lenient_json import read_lenient_json
 PHASES = ("infer", "learn", "validation")
 PARTITIONS = ("observations", "targets", "truth")
 _MOST_BYTES = 100_000_000
+_DEEPEST = 100
 # PSL 2 keeps the phases in files of their own; these are the endings that its examples have.
 _ENDINGS = {"infer": "-eval", "learn": "-learn", "validation": "-validation"}
 
@@ -83,6 +86,10 @@ def _read_yaml(text: str, name: str) -> Any:
         raise MissingDependencyError(
             f"{name} needs PyYAML to be read. Install it with: pip install 'intarsia[psl]'"
         ) from None
+    # The time that PyYAML takes grows with the square of the brackets that are open at once.
+    depths = accumulate((1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", text)), initial=0)
+    if max(depths) > _DEEPEST:
+        raise FileFormatError(f"{name}: too many brackets inside each other. Check them.")
     try:
         return yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:

@@ -330,9 +330,7 @@ def _rules_of(listed: Any, path: Path, where: str) -> Iterator[tuple[str, str]]:
     for number, item in enumerate(typed(listed or [], list, f"{path.name}: {where}"), 1):
         place = f"{path.name}: {where}, number {number}"
         if isinstance(item, dict) and "rule" not in item:
-            raise FileFormatError(
-                f"{place}: expected a string, got an object {item!r:.60}. Put the rule in quotes."
-            )
+            raise FileFormatError(f"{place}: expected a string, got an object {item!r:.60}. Put the rule in quotes.")
         yield place, typed(item["rule"] if isinstance(item, dict) else item, str, place)
 
 
