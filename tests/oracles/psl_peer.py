@@ -6,6 +6,7 @@ line on stdin is a JSON request with a key "do", each line on stdout its JSON an
     {"do": "parse", "predicates": {"P": 1}, "texts": [...]}   rules of each text in a normal form, or why it is refused
     {"do": "ground", "predicates": ..., "rules": text}        ground rules, from a rule file with that text
     {"do": "infer", "predicates": ..., "rules": text}         values of the targets
+    {"do": "run", "program": path}                            atoms and evaluations of a whole program, or why not
 
 For "ground" and "infer" predicates are as in PSL's JSON.
 """
@@ -148,6 +149,23 @@ def from_rule_file(method, predicates, rules):
             return method(config, folder)
         except jpype.JException as error:
             return {"refused": reason(error)}
+
+
+def run(program):
+    configuration = jpype.JClass("org.linqs.psl.runtime.RuntimeConfig")
+    clear_predicates()
+    try:
+        config = configuration.fromFile(program)
+        for key, value in {"runtime.log.level": "ERROR", "runtime.inference.output.results": "false"}.items():
+            config.options.put(key, value)
+        result = json.loads(str(jpype.JClass("org.linqs.psl.runtime.Runtime")().run(config, True).toJSON()))
+    except jpype.JException as error:
+        messages = []
+        while error is not None:
+            messages.append(str(error))
+            error = error.getCause()
+        return {"failed": messages}
+    return {"atoms": result["atoms"], "evaluations": result["evaluations"]}
 
 
 if __name__ == "__main__":

@@ -186,7 +186,8 @@ def test_rules_in_a_file_of_their_own(model):
     head, _, tail = MODEL.partition('"rules": [')
     model.write_text(head + '"rules": "rules.psl"' + tail.partition("    ],")[2].replace("\n", ",\n", 1))
     assert [rule.weight for rule in read_psl(model).rules] == [1.0, 0.5]
-    write_learned(model, ["3: !Trusts(A, B)"] * 3, folder / "learned.json")
+    learned = [f"3: !Trusts(A, '{constant}')" for constant in "abc"]
+    write_learned(model, learned, folder / "learned.json")
     assert [rule.weight for rule in read_psl(folder / "learned.json").rules] == [3.0, 3.0]
     assert len(read_psl(folder / "learned.json", phase="learn").rules) == 3
     (folder / "rules.psl").write_text("1: KNOWS(A, B)\n  -> TRUSTS(A B)")
@@ -212,7 +213,7 @@ def test_options_that_change_a_result_in_psl_are_used_or_noted(tmp_path):
                     "discreteevaluator.representative": "F1",
                     "some.thing": 1,
                 },
-                "infer": {"options": {"discreteevaluator.threshold": 0.7}, "rules": ["2: !P(A)"]},
+                "infer": {"options": {"discreteevaluator.threshold": 0.7}, "rules": ["2: P(A)"]},
                 "rules": ["1: !P(A)"],
                 "predicates": {
                     "P/1": {"evaluations": [{"evaluator": "DiscreteEvaluator", "options": {"eval.includeobs": False}}]}

@@ -26,7 +26,7 @@ PRECISE = '"admmreasoner.epsilonabs": 1e-9, "admmreasoner.epsilonrel": 1e-9, "ra
 def psl():
     if not PYTHON.exists():
         pytest.skip("needs PSL in an environment of its own: benchmarks/setup_peers.py psl")
-    with Peer("psl", PYTHON, Path(__file__).with_name("psl_peer.py")) as peer:
+    with Peer("psl", PYTHON, Path(__file__).parents[1] / "oracles" / "psl_peer.py") as peer:
         yield peer
 
 

@@ -13,13 +13,10 @@ from typing import IO
 import numpy as np
 
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.softlogic.constants import ConstantTable
+from intarsia.softlogic.constants import ARGUMENT_TYPES, ConstantTable
 from intarsia.softlogic.tables import AtomRows, rows_of_columns
 
 LONGEST_LINE = 1_000_000
-_INTEGER_TYPES = ("UniqueIntID", "Integer", "Long")
-# Types that PSL's programs give to arguments; those that are no integers are compared as they are written.
-ARGUMENT_TYPES = (*_INTEGER_TYPES, "UniqueStringID", "String", "Double", "DeferredFunctionalUniqueID")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _BLANK = "".join(map(chr, range(33)))  # what Java removes from both ends of a line
 _BLOCK = 1 << 20
@@ -151,7 +148,7 @@ def typed_names(column: list[str], kind: str, where: str, first_row: int = 1, un
     >>> typed_names(["07", "+1"], "UniqueIntID", "knows.txt"), typed_names(["07"], "UniqueStringID", "knows.txt")
     (['7', '1'], ['07'])
     """
-    if kind not in _INTEGER_TYPES:
+    if not ARGUMENT_TYPES[kind]:
         return column
     names = []
     for row, name in enumerate(column, first_row):

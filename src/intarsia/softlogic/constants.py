@@ -14,6 +14,16 @@ from intarsia._validation import IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.linear_rows import Index32
 
+# PSL's names of the types of arguments, and whether constants of a type are read and ordered as integers.
+ARGUMENT_TYPES = {
+    "UniqueIntID": True,
+    "UniqueStringID": False,
+    "Integer": True,
+    "Long": True,
+    "Double": False,
+    "String": False,
+    "DeferredFunctionalUniqueID": False,
+}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # Python refuses to read integers of more than 4300 digits, and nobody means one by such a name.
 _LONGEST_INTEGER = 1000

@@ -182,7 +182,7 @@ class GroundingSources:
         aliased = [(atom, query.join(atom)) for atom in atoms]
         for _, comparison in rule.terms:
             if isinstance(comparison, Comparison):
-                query.compare(comparison)
+                query.compare(Literal(comparison))
         summed = set(rule.sum_variables)
         seen = set()
         for _, all_bindings in self._assignments(query, aliased, variable):
@@ -194,7 +194,7 @@ class GroundingSources:
             if len(seen) > _MOST_SUMS:
                 return
             bound = _bound_rule(rule, bindings)
-            for rows in list(RuleSums(self._database, bound).rows()):
+            for rows, _ in list(RuleSums(self._database, bound).rows()):
                 for row in range(rows.n_rows):
                     yield _entries(rows, row), float(rows.const[row]), Source(bindings, self._facts_of_sums(bound))
 

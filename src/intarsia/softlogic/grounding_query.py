@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from intarsia.softlogic.constants import ARGUMENT_TYPES
 from intarsia.softlogic.grounding_database import GroundingDatabase
-from intarsia.softlogic.program import TYPES
 from intarsia.softlogic.syntax import Atom, Comparison, Condition, Constant, Literal, Term
 
 _SIGNS = {"==": "=", "!=": "<>"}
@@ -63,7 +63,7 @@ class Terms:
             if not isinstance(term, Constant) and term.name not in self.place:
                 self.place[term.name] = column
                 if types is not None:
-                    self.by_number[term.name] = TYPES[types[k]]
+                    self.by_number[term.name] = ARGUMENT_TYPES[types[k]]
             else:
                 conditions.append(f"{column} = {self.column(term)}")
         return conditions

@@ -12,7 +12,7 @@ from typing import Any
 
 from intarsia._validation import check_choice, check_number
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.softlogic.constants import ConstantTable
+from intarsia.softlogic.constants import ARGUMENT_TYPES, ConstantTable
 from intarsia.softlogic.rule_forms import rule_key, split_filters
 from intarsia.softlogic.rules import read_rule, read_rules
 from intarsia.softlogic.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
@@ -21,8 +21,6 @@ from intarsia.softlogic.tables import AtomRows, backend_of, read_table
 # What data say of an atom.
 OBSERVED, TARGET, LATENT, TRUTH = "observed", "target", "latent", "truth"
 ROLES = (OBSERVED, TARGET, LATENT, TRUTH)
-# PSL's names of types of arguments, and whether constants of a type are ordered as integers.
-TYPES = {"UniqueIntID": True, "UniqueStringID": False, "Integer": True, "Long": True, "Double": False, "String": False}
 _NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
 
 
@@ -362,4 +360,4 @@ def _check_types(types: Sequence[str] | None, name: str, n_arguments: int) -> tu
         raise InvalidInputError(
             f"predicate {name}: types={types!r:.80}, expected {n_arguments} names of types, one for each argument."
         )
-    return tuple(check_choice(each, TYPES, f"predicate {name}: type") for each in types)
+    return tuple(check_choice(each, ARGUMENT_TYPES, f"predicate {name}: type") for each in types)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from intarsia._validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError
-from intarsia.softlogic.atom_files import ARGUMENT_TYPES, read_atom_file, typed_names
+from intarsia.softlogic.atom_files import read_atom_file, typed_names
+from intarsia.softlogic.constants import ARGUMENT_TYPES
 from intarsia.softlogic.evaluation import EVALUATOR_OPTIONS
 from intarsia.softlogic.program import LATENT, OBSERVED, TARGET, TRUTH, Evaluation, Program
 from intarsia.softlogic.psl_documents import PHASES, read_document, read_text, typed
@@ -70,7 +72,7 @@ def read_psl(path: str | os.PathLike[str], phase: str = "infer", data: str | os.
     ...     }''')
     ...     program = read_psl(Path(folder, "model.json"))
     >>> program
-    Program(1 predicates, 1 rules, 0 observed atoms, 1 targets)
+    Program(1 predicates, 1 rules, 0 observed atoms, 1 targets, dialect='psl')
     """
     check_choice(phase, PHASES, "phase")
     where, folder = Path(path), None if data is None else Path(data)
@@ -112,16 +114,18 @@ def write_learned(
     where = Path(path)
     document = read_document(where, "learn", _data_file_of_psl2(None if data is None else Path(data)))
     remaining = list(rules)
+    scratch = _Loader(document, where, "learn", None).declared()
     for part in (document, document.get("learn", {})):
-        n = len(list(_rules_of(part.get("rules", []), where, "rules")))
-        if n:
+        texts = list(_rules_of(part.get("rules", []), where, "rules"))
+        before = len(scratch.rules)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # repeated rules, of which the reader warned
+            for place, text in texts:
+                scratch.rule(text, place)
+        n = len(scratch.rules) - before  # equal rules count once, a filter with alternatives as several
+        if texts:
             part["rules"], remaining = remaining[:n], remaining[n:]
     Path(output).write_text(json.dumps(document, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _new_program() -> Program:
-    """The empty program that a file is read into."""
-    return Program()
 
 
 def _data_file_of_psl2(data: Path | None) -> Path | None:
@@ -134,8 +138,19 @@ class _Loader:
         self._path = path
         self._phase = phase
         self._data = data
-        self._program = _new_program()
+        self._program = Program(dialect="psl")
         self._types: dict[str, list[str]] = {}
+
+    def declared(self) -> Program:
+        """The predicates alone, without rules and data."""
+        self._program.options = self._options()
+        for key, entry in self._entries().items():
+            self._declare(str(key), entry)
+        return self._program
+
+    def _entries(self) -> dict[str, Any]:
+        entries: dict[str, Any] = typed(self._document.get("predicates", {}), dict, f"{self._path.name}: predicates")
+        return entries
 
     def program(self) -> Program:
         program, name = self._program, self._path.name
@@ -145,7 +160,7 @@ class _Loader:
         program.options = self._options()
         where = f"{name}: options"
         program.notes += notes_on_options(program.options, self._phase, where)
-        entries = typed(self._document.get("predicates", {}), dict, f"{name}: predicates")
+        entries = self._entries()
         declared = {key: self._declare(str(key), entry) for key, entry in entries.items()}
         for key, predicate in declared.items():
             self._fill(predicate, entries[key], f"{name}: predicates, {key}")
@@ -225,7 +240,7 @@ class _Loader:
             check_choice(item, ARGUMENT_TYPES, f"{where}, types")
         self._types[name.upper()] = types or [default] * n_arguments
         try:
-            self._program.predicate(name, n_arguments, self._closed(entry, where))
+            self._program.predicate(name, n_arguments, self._closed(entry, where), self._types[name.upper()])
         except InvalidInputError as error:
             raise FileFormatError(f"{self._path.name}: {error}") from None
         return name
@@ -324,7 +339,7 @@ def _rules_of(listed: Any, path: Path, where: str) -> Iterator[tuple[str, str]]:
             raise InvalidInputError(
                 f"{path.name}: {where}: the rule file {file} does not exist. Correct the path, or list the rules."
             )
-        for number, rule in enumerate(read_rules(read_text(file), file.name), 1):
+        for number, rule in enumerate(read_rules(read_text(file), file.name, "psl"), 1):
             yield f"{file.name}, rule {number}", rule.text
         return
     for number, item in enumerate(typed(listed or [], list, f"{path.name}: {where}"), 1):

@@ -101,7 +101,7 @@ def relaxed(texts: Sequence[str], options: Mapping[str, Any], where: str) -> lis
     """
     if not flag(options, "inference.relax", False, where):
         return list(texts)
-    rules = [read_rule(text) for text in texts]
+    rules = [read_rule(text, dialect="psl") for text in texts]
     key = "inference.relax.multiplier"
     try:
         multiplier = float(options.get(key, 100.0))
