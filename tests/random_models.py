@@ -1,4 +1,4 @@
-"""Hypothesis strategies for small random models: ragged states, any scope, zeros, ties, loose ends."""
+"""Small random models: Hypothesis strategies (ragged states, any scope, zeros, ties) and seeded ones under stress."""
 
 from __future__ import annotations
 
@@ -74,4 +74,55 @@ def random_models(
         allowed = np.ones(graph.n_theta, dtype=bool)
         allowed[graph.table_ptr[:-1][graph.table_kind >= 2]] = False  # truncated weights stay finite
         theta[allowed & (rng.random(graph.n_theta) < draw(st.sampled_from([0.05, 0.3])))] = -np.inf
+    return graph, theta
+
+
+def stress_model(seed: int, *, max_variables: int = 8, max_assignments: int = 600):
+    """Model (graph, theta) of one seed with the scores that break methods.
+
+    20 to 50 % of the entries are hard zeros, in tables and sometimes at variables; the finite scores reach +-1000, are
+    tied, or both; scopes have up to 3 variables, state counts are ragged or equal (which the fast paths need). About a
+    third of the models are binary and pairwise; some are forests, some infeasible.
+    """
+    rng = np.random.default_rng(seed)
+    shape = rng.choice(["ragged", "equal", "binary"])
+    n = int(rng.integers(2, max_variables + 1))
+    n_states: list[int] = []
+    for _ in range(n):
+        most = max(1, min(4, max_assignments // int(np.prod(n_states, dtype=np.int64))))
+        n_states.append(int(rng.integers(1, most + 1)) if shape == "ragged" else 2)
+    if shape == "equal":
+        k = int(rng.integers(2, 4))
+        n_states = [k] * min(n, int(np.log(max_assignments) / np.log(k)))
+    n = len(n_states)
+    widest = 2 if shape != "ragged" else 3
+    scopes: list[tuple[int, ...]] = []
+    group = list(range(n))
+    forest = rng.random() < 0.2
+    for _ in range(int(rng.integers(n // 2 + 1, 5 * n // 2 + 2))):
+        scope = rng.permutation(n)[: int(rng.integers(2, widest + 1))].tolist()
+        if forest:
+            scope = [v for i, v in enumerate(scope) if group[v] not in {group[u] for u in scope[:i]}]
+            merged = {group[v] for v in scope}
+            group = [min(merged) if g in merged else g for g in group]
+        scopes.append(tuple(scope))
+    graph = FactorGraph(
+        n_states, np.concatenate([[0], np.cumsum([len(s) for s in scopes])]).astype(int), np.concatenate(scopes)
+    )
+    size = float(rng.choice([1.0, 10.0, 100.0, 1000.0]))
+    style = rng.choice(["uniform", "two values", "three values", "mixed"])
+    theta = {
+        "uniform": lambda: rng.uniform(-size, size, graph.n_theta),
+        "two values": lambda: rng.choice([-size, size], graph.n_theta),
+        "three values": lambda: rng.choice([-size, 0.0, size], graph.n_theta),
+        "mixed": lambda: np.where(rng.random(graph.n_theta) < 0.3, size, 1.0) * rng.standard_normal(graph.n_theta),
+    }[style]()
+    share = rng.uniform(0.2, 0.5) if rng.random() < 0.85 else 0.0
+    zero = rng.random(graph.n_theta) < share
+    if rng.random() < 0.6:
+        zero[: graph.variable_ptr[-1]] = False
+    if rng.random() < 0.8 and share:  # keep one labelling possible
+        planted = graph.statistics(np.array([int(rng.integers(k)) for k in n_states]))
+        zero[planted > 0] = False
+    theta[zero] = -np.inf
     return graph, theta

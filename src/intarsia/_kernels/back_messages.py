@@ -150,7 +150,7 @@ def back_sweep_messages(
         _raw_linear(exp_tables, exp_ptr[c], sizes, n_axes, size, target, weights, digits, raw)
         linear = True
         for x in range(n):  # a message of -inf is a true 0, anything else may be an underflow
-            linear = linear and (raw[x] > TINY or (damping == 0.0 and messages[message_ptr[p] + x] == -np.inf))
+            linear = linear and (raw[x] > TINY or messages[message_ptr[p] + x] == -np.inf)
         if not linear:
             _raw_logs(theta, table_start[c], 1.0 / rho[c], sizes, n_axes, size, target, logs, digits, raw, shift)
         top = -np.inf

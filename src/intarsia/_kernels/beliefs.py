@@ -11,6 +11,7 @@ import numpy as np
 from intarsia._jit import kernel
 
 TINY = 1e-250  # below this a factor's normaliser is computed again in the log domain
+DIVERGED = 1e6  # logarithms of messages beyond this lose digits that the bounds must allow for
 
 
 @kernel
@@ -28,8 +29,8 @@ def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu, log_norm):
             total += np.exp(log_mu[a] - top)
         log_norm[v] = top + np.log(total)
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
+            mu[a] = np.exp(log_mu[a] - top) / total  # sums to one however large the logarithms are
             log_mu[a] -= log_norm[v]
-            mu[a] = np.exp(log_mu[a])
     return True
 
 
@@ -61,14 +62,19 @@ def factor_beliefs(
     point). `checks[1]` becomes an upper bound on log Z that holds for any messages if rho is a mean of forests: the
     beliefs reparametrise the model as K + sum_T rho(T) log p_T(x) over forests T, so that log Z is at most
     K + sum_T rho(T) log sum_x p_T(x) by Hoelder's inequality, and eliminating leaves shows that sum_x p_T(x) is at most
-    the product over c in T of max_{i, x_i} mu_c(x_i) / mu_i(x_i), which is 1 where the marginals agree.
+    the product over c in T of max_{i, x_i} mu_c(x_i) / mu_i(x_i), which is 1 where the marginals agree. `checks[2]`
+    becomes the same sum with minima: on a forest with rho = 1, where log Z is K + log sum_x p(x), a lower bound.
+    `checks[3]` becomes the sum of the sizes of all terms of K, to which their rounding is proportional; messages that
+    diverge count too, since marginals are differences of them.
 
     Returns NaN if a factor has no possible joint state.
     """
     objective = 0.0
-    checks[0] = checks[1] = 0.0
+    checks[:] = 0.0
     for v in range(log_norm.shape[0]):
         checks[1] += log_norm[v]
+        checks[2] += log_norm[v]
+        checks[3] += abs(log_norm[v])
     for a in range(log_mu.shape[0]):
         if mu[a] > 0.0:
             objective += mu[a] * (theta[a] - log_mu[a])
@@ -76,6 +82,7 @@ def factor_beliefs(
         first = scope_ptr[c]
         n_axes = scope_ptr[c + 1] - first
         size = 1
+        largest = 0.0
         for a in range(n_axes):  # cavities relative to the marginals: mu_j / m_c
             v = scope_idx[first + a]
             sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
@@ -86,6 +93,7 @@ def factor_beliefs(
                 logs[a, x] = log_mu[variable_ptr[v] + x]
                 if logs[a, x] > -np.inf:
                     logs[a, x] -= messages[message_ptr[first + a] + x]
+                    largest = max(largest, abs(log_mu[variable_ptr[v] + x]), abs(logs[a, x]))
         top = -np.inf
         for e in range(size):
             value = theta[table_start[c] + e] / rho[c]
@@ -107,20 +115,25 @@ def factor_beliefs(
                 marginal[a, digits[a]] += joint[e]
             _advance(digits, sizes, n_axes)
         log_total = top + np.log(total)
-        worst = -np.inf
+        highest, lowest = -np.inf, np.inf
         for a in range(n_axes):
             start = variable_ptr[scope_idx[first + a]]
             for x in range(sizes[a]):
                 if marginal[a, x] > 0.0:
                     objective -= rho[c] * marginal[a, x] * (logs[a, x] - log_mu[start + x])
                 checks[0] = max(checks[0], abs(marginal[a, x] - mu[start + x]))
-                if mu[start + x] > TINY:
-                    worst = max(worst, np.log(marginal[a, x] / mu[start + x]))
-                elif n_impossible[start + x] == 0:  # the ratio of two underflowing numbers
-                    score = _log_marginal(theta, table_start[c], rho[c], sizes, n_axes, size, logs, digits, a, x)
-                    worst = max(worst, score - log_total - log_mu[start + x])
+                if n_impossible[start + x]:
+                    continue
+                if mu[start + x] > TINY and marginal[a, x] > TINY:
+                    ratio = np.log(marginal[a, x] / mu[start + x])
+                else:  # of two underflowing numbers
+                    ratio = _log_marginal(theta, table_start[c], rho[c], sizes, n_axes, size, logs, digits, a, x)
+                    ratio -= log_total + log_mu[start + x]
+                highest, lowest = max(highest, ratio), min(lowest, ratio)
         objective += rho[c] * log_total
-        checks[1] += rho[c] * (log_total + worst)
+        checks[1] += rho[c] * (log_total + highest)
+        checks[2] += rho[c] * (log_total + lowest)
+        checks[3] += rho[c] * abs(log_total) + (largest if largest > DIVERGED else 0.0)
     return objective
 
 

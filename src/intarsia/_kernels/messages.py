@@ -23,6 +23,7 @@ import numpy as np
 from intarsia._jit import kernel
 
 TINY = 1e-250  # below this a linear-domain result is computed again in the log domain
+LOWEST = -1e100  # messages that diverge stop here, long before their sums overflow and look like a hard zero
 PRODUCT, MAXIMUM, EXPONENTIALS = 0, 1, 2  # what `_contract` does with the entries
 
 
@@ -146,29 +147,30 @@ def _compute(
             total += np.exp(out[x] - top)
         top += np.log(total)
     for x in range(n):
-        out[x] -= top
+        out[x] = max(out[x] - top, LOWEST) if out[x] > -np.inf else -np.inf
     return True
 
 
 @kernel
-def _settle(p, maximise, strict, damping, message_ptr, messages, out):
+def _settle(p, maximise, damping, message_ptr, messages, out):
     """Damp the message in `out` and return how much it differs from the old one.
 
-    Damping mixes probabilities, or scores for max-product. The change is that of probabilities; of logarithms for
-    max-product and if `strict`, where a state that becomes impossible counts 1.
+    Damping mixes probabilities, or scores for max-product. The change is that of probabilities, or of logarithms for
+    max-product, where a state that becomes impossible counts 1. Damping keeps no state alive that the update rules
+    out: a hard zero is certain at once, and half a zero would be left for ever.
     """
     change = 0.0
     for x in range(message_ptr[p + 1] - message_ptr[p]):
         old, new = messages[message_ptr[p] + x], out[x]
         if damping > 0.0 and maximise:
             new = (1.0 - damping) * new + damping * old
-        elif damping > 0.0 and max(old, new) > -np.inf:
+        elif damping > 0.0 and new > -np.inf:
             top = max(old, new)
             new = top + np.log((1.0 - damping) * np.exp(new - top) + damping * np.exp(old - top))
         out[x] = new
         if new == old:
             continue
-        if not (maximise or strict):
+        if not maximise:
             change = max(change, abs(np.exp(new) - np.exp(old)))
         elif new == -np.inf or old == -np.inf:
             change = max(change, 1.0)
@@ -196,7 +198,7 @@ def _store(p, v, weight, variable_ptr, message_ptr, messages, source, start, fin
 
 @kernel
 def sweep_messages(
-    order, in_place, strict, damping, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr,
+    order, in_place, damping, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr,
     scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
     spare,
 ):  # fmt: skip
@@ -214,7 +216,7 @@ def sweep_messages(
         )  # fmt: skip
         if not possible:
             return np.nan
-        residual = max(residual, _settle(p, maximise, strict, damping, message_ptr, messages, out))
+        residual = max(residual, _settle(p, maximise, damping, message_ptr, messages, out))
         if in_place:
             weight = rho[factor_of_pair[p]]
             _store(p, scope_idx[p], weight, variable_ptr, message_ptr, messages, out, 0, finite, n_impossible)
@@ -291,7 +293,7 @@ def sweep_residual(
             )  # fmt: skip
             if not possible:
                 return np.nan
-            priority[p] = _settle(p, maximise, False, damping, message_ptr, messages, out)
+            priority[p] = _settle(p, maximise, damping, message_ptr, messages, out)
             for x in range(message_ptr[p + 1] - message_ptr[p]):
                 spare[message_ptr[p] + x] = out[x]
             _sift(heap, place, priority, place[p])

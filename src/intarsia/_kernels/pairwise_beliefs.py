@@ -4,7 +4,7 @@ With cavities mu_j / m_c the objective of `beliefs.factor_beliefs` becomes
 
     sum_i mu_i (theta_i - log mu_i) + sum_c rho (log Z_c + sum_j sum_x mu_c(x_j) log m_c(x_j)),
 
-and `checks` are those described there: the largest inconsistency, and the bound on log Z.
+and `checks` are those described there: the largest inconsistency, the bounds on log Z, and the size of their terms.
 """
 
 from __future__ import annotations
@@ -59,14 +59,17 @@ def variable_marginals(
     """Marginals by rank (`beliefs`) and in the layout of theta (`mu`); returns their part of the objective, or NaN."""
     n, k = unary.shape
     objective = 0.0
-    checks[0] = checks[1] = 0.0
+    checks[:] = 0.0
     for i in range(n):
         belief = beliefs[i]
         total = _belief(i, slot_ptr, unary, rho, messages, belief)
         if total == 0.0:
             return np.nan
         start = variable_ptr[variable_of_rank[i]]
-        checks[1] += np.log(total) + unary_top[i]
+        log_norm = np.log(total) + unary_top[i]
+        checks[1] += log_norm
+        checks[2] += log_norm
+        checks[3] += abs(log_norm)
         for x in range(k):
             belief[x] /= total
             mu[start + x] = belief[x]
@@ -112,9 +115,13 @@ def binary_edge_marginals(
                 objective += rho * two * log_messages[o, x] if two > 0.0 else 0.0
             checks[0] = max(checks[0], abs(first - a0), abs(second - b0))
             # mu_c(x_i) / mu_i(x_i) exceeds 1 for one state of a variable if it falls short of it for the other.
-            worst = max(first / a0 if a0 > 0.0 else 0.0, (j10 + j11) / a1 if a1 > 0.0 else 0.0)
-            worst = max(worst, second / b0 if b0 > 0.0 else 0.0, (j01 + j11) / b1 if b1 > 0.0 else 0.0)
-            checks[1] += log_total + rho * (np.log(worst) if abs(worst - 1.0) > 1e-9 else worst - 1.0)
+            r0, r1 = first / a0 if a0 > 0.0 else 1.0, (j10 + j11) / a1 if a1 > 0.0 else 1.0
+            s0, s1 = second / b0 if b0 > 0.0 else 1.0, (j01 + j11) / b1 if b1 > 0.0 else 1.0
+            highest, lowest = max(r0, r1, s0, s1), min(r0, r1, s0, s1)
+            near = highest - lowest <= 1e-9
+            checks[1] += log_total + rho * (highest - 1.0 if near else np.log(highest))
+            checks[2] += log_total + rho * (lowest - 1.0 if near else np.log(lowest))
+            checks[3] += abs(log_total)
     return objective
 
 
@@ -161,15 +168,17 @@ def edge_marginals(
                     target[e] += joint[e] * inverse
             log_total = rho * np.log(total) + table_top[t]
             objective += log_total
-            worst = 0.0
+            highest, lowest = 0.0, np.inf
             for x in range(k):
                 one, two = first_sum[x] * inverse, second_sum[x] * inverse
                 if one > 0.0:
                     objective += rho * one * log_messages[q, x]
-                    worst = max(worst, one / first[x])
+                    highest, lowest = max(highest, one / first[x]), min(lowest, one / first[x])
                 if two > 0.0:
                     objective += rho * two * log_messages[o, x]
-                    worst = max(worst, two / second[x])
+                    highest, lowest = max(highest, two / second[x]), min(lowest, two / second[x])
                 checks[0] = max(checks[0], abs(one - first[x]), abs(two - second[x]))
-            checks[1] += log_total + rho * np.log(worst)
+            checks[1] += log_total + rho * np.log(highest)
+            checks[2] += log_total + rho * np.log(lowest)
+            checks[3] += abs(log_total)
     return objective

@@ -13,6 +13,10 @@ from intarsia.graph import FactorGraph
 from intarsia.graph.expansion import expand_tables
 
 
+# Relative error of a sum of logarithms, each of them a result of some operations.
+ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+
+
 @dataclass
 class Beliefs:
     """What the messages say.
@@ -26,13 +30,23 @@ class Beliefs:
     inconsistency : float
         Largest difference between a variable's marginal and that of a factor at it; 0 at a fixed point.
     upper_bound : float
-        Bound on log Z for these messages, converged or not, if rho is a mean of forests.
+        Bound on log Z for these messages, converged or not, if rho is a mean of forests. Rounding is allowed for, which
+        matters where messages diverge.
+    lower_bound : float
+        Bound on log Z for these messages, converged or not, if the graph is a forest and rho is 1.
     """
 
     mu: FloatArray
     objective: float
     inconsistency: float
     upper_bound: float
+    lower_bound: float
+
+    @staticmethod
+    def of(mu: FloatArray, objective: float, checks: FloatArray) -> Beliefs:
+        """Beliefs from what the kernels return: see `factor_beliefs` for `checks`."""
+        rounding = ROUNDING * float(checks[3])
+        return Beliefs(mu, float(objective), float(checks[0]), float(checks[1]) + rounding, float(checks[2]) - rounding)
 
 
 class GeneralMessages:
@@ -64,11 +78,8 @@ class GeneralMessages:
         self._logs, self._weights = np.empty((scope, k)), np.empty((scope, k))
         self._rows = np.empty(k), np.empty(k)
 
-    def sweep(self, schedule: str, damping: float, strict: bool = False) -> float:
-        """Update every message once; returns the residual, NaN when the model is infeasible.
-
-        `strict` measures the change of logarithms, so that states of tiny probability count too.
-        """
+    def sweep(self, schedule: str, damping: float) -> float:
+        """Update every message once; returns the residual, NaN when the model is infeasible."""
         graph = self.graph
         self._gather()
         if schedule == "forward_backward":
@@ -91,10 +102,10 @@ class GeneralMessages:
             pair_ptr, pair_idx = graph.pairs_by_variable
             return sweep_residual(fresh, pair_ptr, pair_idx, *self._heap, *arguments)
         if schedule == "parallel":
-            residual = sweep_messages(np.arange(graph.scope_idx.size), False, strict, *arguments)
+            residual = sweep_messages(np.arange(graph.scope_idx.size), False, *arguments)
             self.messages, self._spare = spare, self.messages
             return residual
-        return sweep_messages(sweep_order(graph), True, strict, *arguments)
+        return sweep_messages(sweep_order(graph), True, *arguments)
 
     def _gather(self) -> None:
         graph = self.graph
@@ -111,7 +122,7 @@ class GeneralMessages:
         log_mu, log_norm = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables)
         if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu, log_norm):
             return None
-        joint, checks = np.empty(int(np.diff(graph.table_ptr).max(initial=1))), np.zeros(2)
+        joint, checks = np.empty(int(np.diff(graph.table_ptr).max(initial=1))), np.zeros(4)
         objective = factor_beliefs(
             self.theta, self.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
             self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, log_norm, mu, *self._counters,
@@ -119,7 +130,7 @@ class GeneralMessages:
         )  # fmt: skip
         if np.isnan(objective):
             return None
-        return Beliefs(self.expansion.raise_mu(mu), float(objective), float(checks[0]), float(checks[1]))
+        return Beliefs.of(self.expansion.raise_mu(mu), objective, checks)
 
     def log_messages(self) -> FloatArray:
         """The messages."""

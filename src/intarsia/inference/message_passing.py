@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,14 +19,21 @@ from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.pairwise_max import PairwiseMaxMessages
 from intarsia.inference.pairwise_messages import PairwiseMessages, fits_pairwise, is_uniform_pairwise
 from intarsia.inference.result import Status
+from intarsia.inference.rounding import largest_score, reaches
 
-# Marginals of factors and variables that differ by more are no fixed point, however still the messages stand.
-CONSISTENT = 1e-6
-# Relative slack within which a converged run on a forest is called exact.
-EXACT = 1e-10
+# An upper bound that exceeds the objective by a larger share shows that the messages have not arrived.
+GAP = 1e-6
+# Differences between marginals below this are rounding, whatever the tolerance.
+ROUNDING = 1e-11
+# Share within which the bounds on log Z of a forest must meet before its value is called exact, and that at which
+# sweeping on gains no more.
+EXACT, RIGHT = 1e-10, 1e-13
+# Change of a message, relative to its size, that is rounding.
+LAST_DIGITS = 16.0 * float(np.finfo(np.float64).eps)
 # Search nodes spent on a feasible labelling before messages are passed.
 MAX_NODES = 20_000
 _SCHEDULES = ("forward_backward", "parallel", "residual")
+Messages = GeneralMessages | PairwiseMessages | PairwiseMaxMessages
 
 
 @dataclass(frozen=True)
@@ -88,41 +96,49 @@ class MessagePassing(InferenceMethod):
         maximise = problem.task == "map"
         start = None if problem.start_messages is None else problem.start_messages.copy()
         state = self._state(graph, theta, appearance.rho, maximise, start)
-        # Damping shortens every step; what counts is how far the messages still have to go.
-        reach = 1.0 - self.damping
-        loop = iterate(
-            lambda: state.sweep(self.schedule, self.damping) / reach,
-            self.max_iter,
-            self.tol,
-            problem.clock,
-            problem.report,
-        )
+        sweeps = _Sweeps(self, state, appearance, maximise)
+        loop = iterate(sweeps.sweep, self.max_iter, self.tol, problem.clock, problem.report)
         if graph.n_factors == 0:
             loop.status, loop.residual = Status.CONVERGED, 0.0
         if loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
+        forest = graph.is_forest and bool((appearance.rho == 1.0).all())
+        error = np.inf
+        if forest and loop.status is Status.CONVERGED:
+            error = self._arrive(problem, state, loop, sweeps.labelling_error if maximise else sweeps.bound_gap)
         if maximise or isinstance(state, PairwiseMaxMessages):
-            return self._label(problem, state.general(), loop, feasible)
-        beliefs = state.beliefs()
-        if loop.status is Status.CONVERGED and self._disagree(beliefs, appearance):
-            state = state.general()
-            loop = self._sweep_on(state, loop, problem)
-            beliefs = state.beliefs()
-        if beliefs is None or loop.status is Status.INFEASIBLE:
-            return Answer(Status.INFEASIBLE)
-        return self._conclude(problem, state.finish(), loop, beliefs, appearance)
-
-    def _disagree(self, beliefs: Beliefs | None, appearance: Appearance) -> bool:
-        """Whether beliefs belie that the messages have arrived: marginals differ, or the bound is above the value."""
+            return self._label(problem, state.general(), loop, feasible, error)
+        beliefs = sweeps.beliefs or state.beliefs()
         if beliefs is None:
-            return False
-        gap = beliefs.upper_bound - beliefs.objective if appearance.is_mixture else 0.0
-        slack = max(CONSISTENT, 100 * self.tol)
-        return beliefs.inconsistency > slack or gap > slack * (1.0 + abs(beliefs.objective))
+            return Answer(Status.INFEASIBLE)
+        answer = self._conclude(state.finish(), loop, beliefs, appearance)
+        if forest:
+            answer.lower_bound, answer.upper_bound = beliefs.lower_bound, beliefs.upper_bound
+        if error <= EXACT and loop.status is Status.CONVERGED:
+            value = 0.5 * (beliefs.lower_bound + beliefs.upper_bound)
+            answer.log_partition = answer.lower_bound = answer.upper_bound = value
+            answer.log_partition_is = "exact"
+        return answer
+
+    def _arrive(self, problem: Problem, state: Messages, loop: Iteration, measure: Callable[[], float]) -> float:
+        """Sweep on a forest until its messages are right to the last digits, mostly at once; return the error left.
+
+        A tolerance stops messages early, and damping keeps a share of the old ones for ever.
+        """
+        changes = loop.residuals.tolist()
+        error, before = measure(), np.inf
+        while RIGHT < error < 0.5 * before and len(changes) < self.max_iter and not problem.clock.expired:
+            changes.append(state.sweep("forward_backward", 0.0))
+            error, before = measure(), error
+        if len(changes) > loop.n_iter:
+            loop.n_iter, loop.residual, loop.residuals = len(changes), changes[-1], np.array(changes)
+            if loop.residual > self.tol:
+                loop.status = Status.MAX_ITER
+        return error
 
     def _state(
         self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None
-    ) -> GeneralMessages | PairwiseMessages | PairwiseMaxMessages:
+    ) -> Messages:
         """The fastest state of messages that fits."""
         if self.schedule != "residual":
             if maximise and is_uniform_pairwise(graph, rho):
@@ -131,7 +147,9 @@ class MessagePassing(InferenceMethod):
                 return PairwiseMessages(graph, theta, float(rho[0]), start)
         return GeneralMessages(graph, theta, rho, maximise, start)
 
-    def _label(self, problem: Problem, state: GeneralMessages, loop: Iteration, feasible: IntArray | None) -> Answer:
+    def _label(
+        self, problem: Problem, state: GeneralMessages, loop: Iteration, feasible: IntArray | None, error: float
+    ) -> Answer:
         """Labelling from the max-marginals, polished; the feasible one instead where they suggest the impossible."""
         graph, theta = problem.graph, problem.theta
         answer = _outcome(loop, state.log_messages())
@@ -141,14 +159,14 @@ class MessagePassing(InferenceMethod):
                 answer.assignment = feasible
                 answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
             climb(graph, theta, answer.assignment)
-        exact = graph.is_forest and self.decode == "sequential" and bool((state.rho == 1.0).all())
-        if exact and loop.status is Status.CONVERGED:
-            answer.upper_bound = float(graph.score(theta, answer.assignment))
+        if self.decode == "sequential" and loop.status is Status.CONVERGED:
+            score, largest = float(graph.score(theta, answer.assignment)), largest_score(theta)
+            answer.upper_bound = score + error
+            if reaches(score, answer.upper_bound, largest):
+                answer.status, answer.upper_bound = Status.EXACT, score
         return answer
 
-    def _conclude(
-        self, problem: Problem, messages: FloatArray, loop: Iteration, beliefs: Beliefs, appearance: Appearance
-    ) -> Answer:
+    def _conclude(self, messages: FloatArray, loop: Iteration, beliefs: Beliefs, appearance: Appearance) -> Answer:
         """Marginals, and log Z with what this run guarantees of it."""
         answer = _outcome(loop, messages)
         value, bound = beliefs.objective, beliefs.upper_bound
@@ -157,32 +175,83 @@ class MessagePassing(InferenceMethod):
             answer.upper_bound = bound
         if loop.status is not Status.CONVERGED:
             return answer
-        exact = problem.graph.is_forest and bool((appearance.rho == 1.0).all())
-        if exact and abs(bound - value) <= EXACT * (1.0 + abs(value)):
-            answer.log_partition_is = "exact"
-            answer.lower_bound = answer.upper_bound = value
-        elif appearance.is_valid and bound - value <= max(CONSISTENT, 100 * self.tol) * (1.0 + abs(value)):
+        if appearance.is_valid and bound - value <= max(GAP, 100 * self.tol) * (1.0 + abs(value)):
             # The two are one number at the optimum; this side of it is the bound.
             answer.log_partition_is = "upper bound"
             answer.log_partition = answer.upper_bound = max(bound, value)
         return answer
 
-    def _sweep_on(self, state: GeneralMessages, loop: Iteration, problem: Problem) -> Iteration:
-        """Messages stand still but the marginals disagree: states of tiny probability still move, so watch those."""
-        schedule = "forward_backward" if self.schedule == "residual" else self.schedule
-        more = iterate(
-            lambda: state.sweep(schedule, self.damping, strict=True) / (1.0 - self.damping),
-            self.max_iter - loop.n_iter,
-            self.tol,
-            problem.clock,
-            problem.report,
-        )
-        return Iteration(
-            more.status,
-            loop.n_iter + more.n_iter,
-            more.residual if more.n_iter else loop.residual,
-            np.concatenate([loop.residuals, more.residuals]),
-        )
+
+class _Sweeps:
+    """Sweeps of one run. Messages that stand still have arrived only when the marginals agree as well.
+
+    The marginal of a factor differs from that of its variable by the *relative* change of a message, weighted with the
+    variable's belief: a message can stand still to eight digits in a state that it makes improbable, while the
+    variable's other neighbours make that state the probable one. So whenever no message changes by more than the
+    tolerance the marginals are computed, at the cost of about a sweep, and the residual is the larger of the two. After
+    marginals that do not agree, some sweeps pass before the next look.
+    """
+
+    def __init__(self, method: MessagePassing, state: Messages, appearance: Appearance, maximise: bool) -> None:
+        self.state, self.is_mixture, self.maximise = state, appearance.is_mixture, maximise
+        self.tol, self.damping, self.schedule = float(method.tol), float(method.damping), method.schedule
+        self.beliefs: Beliefs | None = None
+        self._disagreement = np.inf
+        self._pause, self._next_pause, self._still = 0, 1, np.inf
+
+    def sweep(self) -> float:
+        """Sweep once; return what is compared with the tolerance, NaN when the model is infeasible."""
+        self.beliefs = None
+        # Damping shortens every step; what counts is how far the messages still have to go.
+        change = self.state.sweep(self.schedule, self.damping) / (1.0 - self.damping)
+        if self.maximise or not change <= self.tol:
+            return change
+        if self.schedule == "residual":  # which updates nothing that stands still to the last digit
+            self.schedule = "forward_backward"
+        if self._pause > 0 and change > self._still:
+            self._pause -= 1
+            return max(change, self._disagreement)
+        self.beliefs = self.beliefs_now()
+        if self.beliefs is None:
+            return np.nan
+        self._disagreement = self._measure(self.beliefs)
+        self._pause, self._next_pause = self._next_pause, min(2 * self._next_pause, 32)
+        if self._disagreement > self.tol:  # messages this much stiller should do
+            self._still = 0.5 * change * self.tol / self._disagreement
+        return max(change, self._disagreement)
+
+    def beliefs_now(self) -> Beliefs | None:
+        """Marginals of the messages as they are; None when the model is infeasible."""
+        return None if isinstance(self.state, PairwiseMaxMessages) else self.state.beliefs()
+
+    def _measure(self, beliefs: Beliefs) -> float:
+        """Largest difference between marginals, or the distance of the bound from the value where that is too large."""
+        difference = beliefs.inconsistency if beliefs.inconsistency > ROUNDING else 0.0
+        if not self.is_mixture:
+            return difference
+        gap = (beliefs.upper_bound - beliefs.objective) / (1.0 + abs(beliefs.objective))
+        return max(difference, gap) if gap > max(GAP, 100 * self.tol) else difference
+
+    def bound_gap(self) -> float:
+        """Distance between the bounds on log Z that the messages of a forest give, relative to the value."""
+        self.beliefs = self.beliefs_now()
+        if self.beliefs is None:
+            return np.inf
+        return (self.beliefs.upper_bound - self.beliefs.lower_bound) / (1.0 + abs(self.beliefs.upper_bound))
+
+    def labelling_error(self) -> float:
+        """Bound on how far below the best score the labelling is that is read off the messages of a forest.
+
+        If no message is more than e from its update, none is more than 2 e n_pairs from the right one, as errors of
+        those that come in add up; so each variable loses at most 4 e n_pairs where it is labelled.
+        """
+        state = self.state.general()
+        graph, finite = state.graph, state.messages[state.messages > -np.inf]
+        spare = GeneralMessages(graph, state.theta, state.rho, True, state.messages.copy())
+        change = spare.sweep("parallel", 0.0)
+        if change <= LAST_DIGITS * max(largest_score(state.theta), float(np.abs(finite).max(initial=0.0))):
+            return 0.0
+        return 4.0 * graph.n_variables * graph.scope_idx.size * change
 
 
 def _outcome(loop: Iteration, messages: FloatArray) -> Answer:

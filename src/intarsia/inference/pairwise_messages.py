@@ -176,7 +176,7 @@ class PairwiseMessages:
         if self.kind is not None:
             return self.general().beliefs()
         graph, layout = self.graph, self.layout
-        mu, by_rank, checks = graph.zeros(), np.empty_like(self.unary), np.zeros(2)
+        mu, by_rank, checks = graph.zeros(), np.empty_like(self.unary), np.zeros(4)
         objective = variable_marginals(
             layout.slot_ptr, self.unary, self.unary_top, layout.variable_of_rank, self.rho, self.messages, self.theta,
             graph.variable_ptr, mu, by_rank, checks,
@@ -189,7 +189,7 @@ class PairwiseMessages:
                 graph.scope_idx, graph.table_of_factor, self.rho, self.messages, self._logarithms(), graph.table_ptr,
                 mu, by_rank, self._work, np.empty(self.k**2), checks,
             )  # fmt: skip
-        return None if np.isnan(objective) else Beliefs(mu, float(objective), float(checks[0]), float(checks[1]))
+        return None if np.isnan(objective) else Beliefs.of(mu, objective, checks)
 
     def variable_marginals(self) -> FloatArray | None:
         """The part of `beliefs` that belongs to variables, with 0 for the factors; a fraction of the cost."""
