@@ -10,6 +10,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._packed_file import MAX_RATIO, expands_too_much
+
 MOST_BYTES = 1_000_000_000
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -17,8 +19,8 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 def read_npz(stream: IO[bytes], names: Sequence[str] | None = None, most_bytes: float = MOST_BYTES) -> dict[str, Any]:
     """Arrays of an npz file by name; all of them, or those named.
 
-    An array that would be longer than its member of the archive, or all of them longer than `most_bytes`, is refused
-    before memory is taken for it.
+    An array that would be longer than its member of the archive, or all of them longer than `most_bytes` or out of
+    proportion to the packed file, is refused before memory is taken for it.
 
     Raises
     ------
@@ -39,8 +41,11 @@ def read_npz(stream: IO[bytes], names: Sequence[str] | None = None, most_bytes: 
         if lacking:
             raise ValueError(f"array {lacking[0]!r} is not in it (there are: {', '.join(there)})")
         members = {name: archive.getinfo(f"{name}.npy") for name in (there if names is None else names)}
-        if sum(member.file_size for member in members.values()) > most_bytes:
+        unpacked = sum(member.file_size for member in members.values())
+        if unpacked > most_bytes:
             raise ValueError(f"unpacked it has more than {most_bytes:g} bytes")
+        if expands_too_much(unpacked, sum(member.compress_size for member in members.values())):
+            raise ValueError(f"it expands to more than {MAX_RATIO} times its size")
         return {name: _read(archive, member) for name, member in members.items()}
 
 

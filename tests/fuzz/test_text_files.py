@@ -20,6 +20,7 @@ def test_valid_files_are_read(folder, kind):
     (folder / "likes.txt").write_bytes(b"ann\tchess\nbob\tchess\n")
 
 
+@pytest.mark.filterwarnings("ignore:.*after the table of the last factor:UserWarning")
 @pytest.mark.parametrize("kind", READERS)
 @bounded
 @given(choice=st.data())

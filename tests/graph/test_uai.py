@@ -188,8 +188,6 @@ BAD = {
         r"line 9: the file ends inside the table of factor 1: 4 entries are needed, 3 are there\.",
     ),
     "no tables": ("MARKOV\n2\n2 2\n1\n2 0 1\n", r"line 5: the file ends inside the table of factor 0"),
-    "trailing": ("MARKOV\n1\n2\n1\n1 0\n2 1 1\n7 7", r"line 7: 2 more numbers after the table of the last factor"),
-    "trailing without factors": ("MARKOV\n1\n2\n0\n7", r"line 5: 1 more numbers"),
     "negative entry": ("MARKOV\n1\n2\n1\n1 0\n2\n1\n-0.5", r"line 8: a table entry must be a number of at least 0.*-0"),
     "nan entry": (
         "MARKOV\n1\n2\n1\n1 0\n2\n1\nnan",
@@ -226,6 +224,28 @@ def test_every_truncation_of_a_good_file_is_an_error(put):
         except FileFormatError:
             continue
         pytest.fail(f"the first {length} characters were read as a whole model")
+
+
+@pytest.mark.parametrize(
+    ("trailer", "message"),
+    [
+        ("7 7\n", r"model\.uai, line 22: ignored 2 more numbers after the table of the last factor"),
+        ("\n0\n", r"line 23: ignored 1 more numbers"),
+        ("end of file, written by hand", r"line 22: ignored text after the table of the last factor"),
+        ("3\nend 4", r"line 22: ignored 1 more numbers"),
+    ],
+)
+def test_a_trailer_is_ignored_with_a_warning(put, trailer, message):
+    graph, theta = intarsia.read_uai(put(CLINIC))
+    with pytest.warns(UserWarning, match=message):
+        again, scores = intarsia.read_uai(put(CLINIC + trailer))
+    assert again.n_states.tolist() == graph.n_states.tolist()
+    np.testing.assert_array_equal(scores, theta)
+
+
+def test_a_trailer_after_no_factors(put):
+    with pytest.warns(UserWarning, match=r"line 5: ignored 1 more numbers"):
+        assert intarsia.read_uai(put("MARKOV\n1\n2\n0\n7"))[0].n_factors == 0
 
 
 @pytest.mark.parametrize("position", [0, 7, 500, 998])
@@ -428,6 +448,7 @@ ODD = ["1e9", "1e18", "1e400", "-0", "0.5", "nan", "-inf", "inf", "x", ".", "-",
 WORDS = st.one_of(st.integers(-3, 12).map(str), st.sampled_from(ODD), st.just("99999999999"))
 
 
+@pytest.mark.filterwarnings("ignore:.*after the table of the last factor:UserWarning")
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 40), WORDS, st.sampled_from(["set", "insert", "drop"])), max_size=4))
 def test_mutated_models_give_a_model_or_a_format_error(tmp_path_factory, edits):

@@ -6,12 +6,12 @@ import contextlib
 import gzip
 import io
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from intarsia._atomic_file import replaced_file
+from intarsia._packed_file import limited_lines, open_packed
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 # A path, or a stream that is already open (text or bytes).
@@ -38,7 +38,9 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
     Raises
     ------
     FileFormatError
-        A line is not UTF-8, or the gzip file is damaged.
+        A line is not UTF-8 or far too long, or the gzip file is damaged.
+    TooLargeError
+        The gzip file is a decompression bomb, see `intarsia._packed_file`.
 
     Examples
     --------
@@ -47,22 +49,14 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
     """
     name = source_name(source)
     with contextlib.ExitStack() as stack:
-        lines: Iterable[str | bytes]
+        lines: Iterable[str | bytes] = source  # type: ignore[assignment]
         if isinstance(source, (str, os.PathLike)):
-            file = stack.enter_context(open(source, "rb"))
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            lines = stack.enter_context(gzip.GzipFile(fileobj=file)) if packed else file
-        else:
-            lines = source
-        try:
-            for number, line in enumerate(lines, 1):
-                text = line if isinstance(line, str) else _decoded(line, name, number)
-                if number == 1:
-                    text = text.removeprefix("\ufeff")
-                yield number, text.removesuffix("\n").removesuffix("\r")
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FileFormatError(f"{name}: damaged gzip file ({error}). Get it again, or unpack it by hand.") from None
+            lines = limited_lines(stack.enter_context(open_packed(source)), name)
+        for number, line in enumerate(lines, 1):
+            text = line if isinstance(line, str) else _decoded(line, name, number)
+            if number == 1:
+                text = text.removeprefix("\ufeff")
+            yield number, text.removesuffix("\n").removesuffix("\r")
 
 
 def _decoded(line: bytes, name: str, number: int) -> str:

@@ -6,6 +6,7 @@ import gzip
 import io
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._validation import FloatArray, IntArray, check_choice
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.uai_evidence import read_uai_evidence, write_uai_evidence
 from intarsia.graph.uai_solution import read_uai_solution, write_uai_solution
@@ -54,7 +55,12 @@ def read_uai(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> t
         If the file does not follow the format; the message names the line. No count in the file is believed before it
         is compared with how many numbers there are, so a hostile header costs nothing.
     TooLargeError
-        If there are more than `max_bytes` bytes.
+        If there are more than `max_bytes` bytes, or a gzip file is a decompression bomb.
+
+    Warns
+    -----
+    UserWarning
+        If numbers or text follow the table of the last factor, as some programs append them; they are ignored.
 
     Examples
     --------
@@ -70,7 +76,16 @@ def read_uai(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> t
            [-inf,   0.]]))
     >>> folder.cleanup()
     """
-    tokens = Tokens(path, read_bytes(path, max_bytes), ("MARKOV", "BAYES"))
+    tokens = Tokens(path, read_bytes(path, max_bytes), ("MARKOV", "BAYES"), trailer=True)
+    try:
+        return _read_model(tokens)
+    except FileFormatError:
+        if tokens.text is not None:  # a word where numbers were needed is the cause, not a trailer
+            tokens.fail_at_text()
+        raise
+
+
+def _read_model(tokens: Tokens) -> tuple[FactorGraph, FloatArray]:
     n_variables = tokens.whole(0, "the number of variables")
     at = 1
     if n_variables > tokens.n_tokens - at:
@@ -80,8 +95,8 @@ def read_uai(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> t
     scope_ptr, scope_idx, at = _read_scopes(tokens, at, n_variables)
     sizes = _expected_sizes(tokens, n_states, scope_ptr, scope_idx)
     _check_free_variables(tokens, n_states, scope_idx)
-    _check_tables(tokens, at, n_states, scope_ptr, scope_idx, sizes)
-    return _assemble(tokens, at, n_states, scope_ptr, scope_idx, sizes.astype(np.int64))
+    end = _check_tables(tokens, at, n_states, scope_ptr, scope_idx, sizes)
+    return _assemble(tokens, at, end, n_states, scope_ptr, scope_idx, sizes.astype(np.int64))
 
 
 def _read_scopes(tokens: Tokens, at: int, n_variables: int) -> tuple[IntArray, IntArray, int]:
@@ -158,8 +173,11 @@ def _check_free_variables(tokens: Tokens, n_states: IntArray, scope_idx: IntArra
 
 def _check_tables(
     tokens: Tokens, at: int, n_states: IntArray, scope_ptr: IntArray, scope_idx: IntArray, sizes: FloatArray
-) -> None:
-    """Raise for the first table that has another size than its scope asks for, and for a rest after the last."""
+) -> int:
+    """Raise for the first table that has another size than its scope asks for; return where the last one ends.
+
+    Numbers after it are ignored with a warning: some programs append a trailer.
+    """
     ends = at + np.cumsum(1.0 + sizes)
     n_fitting = int(np.searchsorted(ends, tokens.n_tokens, side="right"))
     heads = np.concatenate([[at], ends])[: min(n_fitting + 1, sizes.size)]
@@ -181,21 +199,28 @@ def _check_tables(
             f"{got} are there.",
         )
     end = int(ends[-1]) if sizes.size else at
-    if end < tokens.n_tokens:
-        tokens.fail(end, f"{tokens.n_tokens - end} more numbers after the table of the last factor. Remove them.")
+    if end < tokens.n_tokens or tokens.text is not None:
+        rest = f"{tokens.n_tokens - end} more numbers" if end < tokens.n_tokens else "text"
+        warnings.warn(
+            f"{tokens.place(end)}: ignored {rest} after the table of the last factor. Remove what follows that table, "
+            f"or check that the number of factors is right.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return end
 
 
 def _assemble(
-    tokens: Tokens, at: int, n_states: IntArray, scope_ptr: IntArray, scope_idx: IntArray, sizes: IntArray
+    tokens: Tokens, at: int, end: int, n_states: IntArray, scope_ptr: IntArray, scope_idx: IntArray, sizes: IntArray
 ) -> tuple[FactorGraph, FloatArray]:
     """Fold one-variable tables into the variables' blocks; the rest becomes factors."""
-    is_entry = np.ones(tokens.n_tokens - at, dtype=bool)
+    is_entry = np.ones(end - at, dtype=bool)
     heads = np.concatenate([[0], np.cumsum(sizes + 1)])[:-1]
     is_entry[heads] = False
     widths = np.diff(scope_ptr)
     unary = widths == 1
     # Counts are >= 1, so taking their logarithm with the rest costs no check; they are dropped here.
-    logs = tokens.logs(at, tokens.n_tokens, "a table entry")[is_entry]
+    logs = tokens.logs(at, end, "a table entry")[is_entry]
     of_unary = np.repeat(unary, sizes)
     graph = FactorGraph(
         n_states,

@@ -11,16 +11,15 @@ import math
 import os
 import re
 import warnings
-import zlib
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from gzip import GzipFile
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
+from intarsia._packed_file import open_packed
 from intarsia._validation import FloatArray, IntArray
 from intarsia.exceptions import FileFormatError, TooLargeError
 
@@ -32,31 +31,30 @@ _SPACE = np.zeros(256, dtype=bool)
 _SPACE[list(b" \t\n\v\f\r")] = True
 _CHUNK = 1 << 24
 _LONG_TOKEN = 256
+NEWLINE = b"\n"
 MAX_BYTES = 2_000_000_000
 
 
 def read_bytes(path: str | os.PathLike[str], max_bytes: float) -> bytes:
-    """Content of a plain or gzip file (told by content); at most `max_bytes`, counted after decompression."""
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        stream = GzipFile(fileobj=file) if packed else file
-        parts, total = [], 0
-        try:
-            while part := stream.read(_CHUNK):
-                parts.append(part)
-                total += len(part)
-                if total > max_bytes:
-                    raise TooLargeError(
-                        f"{Path(path).name}: more than max_bytes={max_bytes:g} bytes"
-                        f"{' after decompression' if packed else ''}. Raise max_bytes if the file can be trusted."
-                    )
-        except (EOFError, zlib.error, OSError) as error:
-            if not packed:
-                raise
-            raise FileFormatError(
-                f"{Path(path).name}: damaged gzip file ({error}). Get it again, or unpack it by hand."
-            ) from None
+    """Content of a plain or gzip file (detected from its content), at most `max_bytes` after decompression.
+
+    A megabyte without any space is no number, and is refused where it is read.
+    """
+    name = Path(path).name
+    parts: list[bytes] = []
+    total = 0
+    with open_packed(path) as stream:
+        while part := stream.read(_PIECE):
+            total += len(part)
+            if total > max_bytes:
+                raise TooLargeError(
+                    f"{name}: more than max_bytes={max_bytes:g} bytes after decompression, if any. Raise max_bytes if "
+                    f"the file can be trusted."
+                )
+            if len(part) == _PIECE and not _GAP.search(part):
+                line = 1 + sum(before.count(b"\n") for before in parts)
+                raise FileFormatError(f"{name}, line {line}: {_PIECE} bytes without a space. Expected numbers.")
+            parts.append(part)
     return b"".join(parts)
 
 
@@ -71,9 +69,13 @@ class Tokens:
         Content of the file.
     words : tuple of str
         Accepted first words; empty when the file starts with a number.
+    trailer : bool
+        Whether the numbers may end before the file does: `text` is then the offset of what follows them.
     """
 
-    def __init__(self, path: str | os.PathLike[str], data: bytes, words: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], data: bytes, words: tuple[str, ...] = (), *, trailer: bool = False
+    ) -> None:
         self.name = Path(path).name
         # Some editors put a byte order mark before the first word; it says nothing here.
         self.data = data = data.removeprefix(codecs.BOM_UTF8)
@@ -86,20 +88,27 @@ class Tokens:
                 found = f"{_brief(head[0])}" if head else "an empty file"
                 self._fail_at(0, f"expected {' or '.join(words)} as the first word, got {found}.")
             self._begin = data.index(head[0]) + len(head[0])
+        self.text: int | None = None
+        self.all_data: bytes | None = None
         self.n_tokens = self._count()
-        self.values = self._parse()
+        self.values = self._parse(trailer)
 
     # ---------------------------------------------------------------- numbers
 
-    def _parse(self) -> FloatArray:
+    def _parse(self, trailer: bool) -> FloatArray:
         values = _numbers(self.data[self._begin :])
         # A token such as 1.5.2 gives two numbers and text ends the parse, so equal counts mean one number per token.
         if values.size != self.n_tokens:
-            self._fail_at_first_text()
+            self.text = self._first_text()
+            if not trailer:
+                self.fail_at_text()
+            self.all_data, self.data = self.data, self.data[: self.text]
+            self.n_tokens = self._count()
+            values = _numbers(self.data[self._begin :])
         return values
 
-    def _fail_at_first_text(self) -> NoReturn:
-        """Find what is no number, piece by piece, so that only one piece is looked at token by token."""
+    def _first_text(self) -> int:
+        """Offset of what is no number, found piece by piece, so that only one piece is looked at token by token."""
         start = self._begin
         while start < len(self.data):
             gap = _GAP.search(self.data, start + _PIECE)
@@ -108,9 +117,9 @@ class Tokens:
             if _numbers(piece).size != len(piece.split()):
                 for token in _TOKEN.finditer(piece):
                     if not _NUMBER.fullmatch(token[0]):
-                        self._fail_at(start + token.start(), f"expected a number, got {_brief(token[0])}.")
+                        return start + token.start()
             start = stop
-        self._fail_at(self._begin, "the numbers cannot be read.")
+        return self._begin
 
     def _masks(self) -> Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
         """Chunks of the file: offset, and a mask of the bytes that start a token."""
@@ -213,8 +222,19 @@ class Tokens:
         offset = int(self._starts[index]) if index < self.n_tokens else len(self.data.rstrip())
         self._fail_at(offset, message)
 
+    def place(self, index: int) -> str:
+        """File and line of a token, or of the text that follows the last one."""
+        offset = int(self._starts[index]) if index < self.n_tokens else len(self.data)
+        return f"{self.name}, line {self.data.count(NEWLINE, 0, offset) + 1}"
+
+    def fail_at_text(self) -> NoReturn:
+        """Raise for what is no number."""
+        data = self.data if self.all_data is None else self.all_data
+        token = data[self.text : (self.text or 0) + 2 * _LONG_TOKEN].split(None, 1)[0]
+        self._fail_at(self.text or 0, f"expected a number, got {_brief(token)}.")
+
     def _fail_at(self, offset: int, message: str) -> NoReturn:
-        line = self.data.count(b"\n", 0, offset) + 1
+        line = self.data.count(NEWLINE, 0, offset) + 1
         raise FileFormatError(f"{self.name}, line {line}: {message}")
 
 

@@ -28,7 +28,8 @@ class BeliefPropagation(MessagePassing):
     max_iter : int
         Largest number of sweeps; one sweep updates every message once.
     tol : float
-        Stop when no normalised message changes by more in a sweep.
+        Stop when no normalised message would change by more in a sweep without damping, and the marginals of factors
+        and variables differ by no more.
     damping : float in [0, 1)
         Share of the old message that is kept; try 0.3 - 0.7 when it does not converge.
     schedule : {"forward_backward", "parallel", "residual"}

@@ -12,7 +12,6 @@ from intarsia._validation import FloatArray, IntArray, read_only
 from intarsia.graph import FactorGraph
 from intarsia.graph.expansion import expand_tables
 
-
 # Relative error of a sum of logarithms, each of them a result of some operations.
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 

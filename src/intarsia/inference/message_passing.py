@@ -96,13 +96,13 @@ class MessagePassing(InferenceMethod):
         maximise = problem.task == "map"
         start = None if problem.start_messages is None else problem.start_messages.copy()
         state = self._state(graph, theta, appearance.rho, maximise, start)
-        sweeps = _Sweeps(self, state, appearance, maximise)
+        forest = graph.is_forest and bool((appearance.rho == 1.0).all())
+        sweeps = _Sweeps(self, state, appearance, maximise, forest)
         loop = iterate(sweeps.sweep, self.max_iter, self.tol, problem.clock, problem.report)
         if graph.n_factors == 0:
             loop.status, loop.residual = Status.CONVERGED, 0.0
         if loop.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE)
-        forest = graph.is_forest and bool((appearance.rho == 1.0).all())
         error = np.inf
         if forest and loop.status is Status.CONVERGED:
             error = self._arrive(problem, state, loop, sweeps.labelling_error if maximise else sweeps.bound_gap)
@@ -126,10 +126,11 @@ class MessagePassing(InferenceMethod):
         A tolerance stops messages early, and damping keeps a share of the old ones for ever.
         """
         changes = loop.residuals.tolist()
-        error, before = measure(), np.inf
-        while RIGHT < error < 0.5 * before and len(changes) < self.max_iter and not problem.clock.expired:
+        error, n_idle = measure(), 0  # sweeps in a row that gained nothing
+        while error > RIGHT and n_idle < 2 and len(changes) < self.max_iter and not problem.clock.expired:
             changes.append(state.sweep("forward_backward", 0.0))
             error, before = measure(), error
+            n_idle = n_idle + 1 if error > 0.5 * before and changes[-1] <= RIGHT else 0
         if len(changes) > loop.n_iter:
             loop.n_iter, loop.residual, loop.residuals = len(changes), changes[-1], np.array(changes)
             if loop.residual > self.tol:
@@ -189,11 +190,14 @@ class _Sweeps:
     variable's belief: a message can stand still to eight digits in a state that it makes improbable, while the
     variable's other neighbours make that state the probable one. So whenever no message changes by more than the
     tolerance the marginals are computed, at the cost of about a sweep, and the residual is the larger of the two. After
-    marginals that do not agree, some sweeps pass before the next look.
+    marginals that do not agree, some sweeps pass before the next look; those on a forest are not damped, as nothing can
+    oscillate there, and a damped message takes thousands of sweeps to fall to exp(-1000).
     """
 
-    def __init__(self, method: MessagePassing, state: Messages, appearance: Appearance, maximise: bool) -> None:
-        self.state, self.is_mixture, self.maximise = state, appearance.is_mixture, maximise
+    def __init__(
+        self, method: MessagePassing, state: Messages, appearance: Appearance, maximise: bool, forest: bool
+    ) -> None:
+        self.state, self.is_mixture, self.maximise, self.forest = state, appearance.is_mixture, maximise, forest
         self.tol, self.damping, self.schedule = float(method.tol), float(method.damping), method.schedule
         self.beliefs: Beliefs | None = None
         self._disagreement = np.inf
@@ -216,8 +220,9 @@ class _Sweeps:
             return np.nan
         self._disagreement = self._measure(self.beliefs)
         self._pause, self._next_pause = self._next_pause, min(2 * self._next_pause, 32)
-        if self._disagreement > self.tol:  # messages this much stiller should do
-            self._still = 0.5 * change * self.tol / self._disagreement
+        if self._disagreement > self.tol:
+            self._still = 0.5 * change * self.tol / self._disagreement  # messages this much stiller should do
+            self.damping = 0.0 if self.forest else self.damping
         return max(change, self._disagreement)
 
     def beliefs_now(self) -> Beliefs | None:

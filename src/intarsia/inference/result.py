@@ -18,6 +18,21 @@ from intarsia.graph import FactorGraph
 class Status(enum.Enum):
     """How a run ended; `message` says it to people.
 
+    EXACT is a proof: log Z and marginals are right up to rounding, or no labelling has a higher score. CONVERGED means
+    that the residual is at most `tol`, whatever the schedule and the damping:
+
+    * messages for marginals: no message is farther than `tol` from its undamped update, and the marginals of factors
+      and variables differ by at most `tol` (or 1e-11, which is rounding);
+    * messages for "map": no max-message is farther than `tol` from its undamped update;
+    * mean field: a pass over all variables changes no marginal by more than `tol`;
+    * sampling: no standard error of a variable's marginal is above `tol`, and R-hat is at most `r_hat_max`;
+    * global energies: the marginals are within `tol` of a fixed point, or the objective of its lower bound;
+    * relaxations: the bound is within `tol` of the relaxation's optimum, and the labelling is not proven best;
+    * iterated conditional modes: no change of a single variable raises the score.
+
+    A converged run may still be far from the truth where the method is an approximation: `log_partition_is` and the
+    bounds say what is guaranteed.
+
     Examples
     --------
     >>> Status.TIME_LIMIT.message
@@ -69,7 +84,8 @@ class InferenceResult(ShownResult):
     status : Status
         How the run ended.
     residual : float
-        Last change, compared with `tol`; 0 for exact methods.
+        The quantity that is compared with `tol`, see `Status`; 0 for exact methods. For messages it is the last change
+        without damping, or how far the marginals of factors and variables differ once that change is small enough.
     n_iter : int
         Sweeps made; 0 for exact methods.
     history : dict of float arrays
@@ -135,7 +151,7 @@ class InferenceResult(ShownResult):
 
     @property
     def converged(self) -> bool:
-        """Whether the run reached its goal: exact, or within its tolerance."""
+        """Whether the run ended EXACT or CONVERGED; see `Status` for what that means for each kind of method."""
         return self.status in (Status.EXACT, Status.CONVERGED)
 
     def marginals(self, variable: int | str) -> FloatArray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from intarsia._packed_file import open_packed
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.softlogic.constants import ARGUMENT_TYPES, ConstantTable
 from intarsia.softlogic.tables import AtomRows, rows_of_columns
@@ -61,15 +60,9 @@ def read_atom_file(
     name = Path(path).name
     kinds = ["UniqueStringID"] * n_arguments if types is None else list(types)
     parts: list[AtomRows] = []
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
-        try:
-            for first_line, text in _blocks(stream, name):
-                parts.extend(_rows(text, first_line, kinds, constants, name))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FileFormatError(f"{name}: damaged gzip file ({error}). Get it again, or unpack it by hand.") from None
+    with open_packed(path) as stream:
+        for first_line, text in _blocks(stream, name):
+            parts.extend(_rows(text, first_line, kinds, constants, name))
     if not parts:
         return AtomRows(np.empty((0, n_arguments), dtype=np.int32), np.empty(0))
     return AtomRows(np.concatenate([p.arguments for p in parts]), np.concatenate([p.values for p in parts]))
