@@ -106,6 +106,13 @@ class GeneralMessages:
             return residual
         return sweep_messages(sweep_order(graph), True, *arguments)
 
+    def distance(self) -> float:
+        """Largest change that an undamped update of all messages at once would make; they stay as they are."""
+        change = self.sweep("parallel", 0.0)
+        if self._spare is not None:
+            self.messages, self._spare = self._spare, self.messages
+        return change
+
     def _gather(self) -> None:
         graph = self.graph
         gather_beliefs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -105,7 +104,7 @@ class MessagePassing(InferenceMethod):
             return Answer(Status.INFEASIBLE)
         error = np.inf
         if forest and loop.status is Status.CONVERGED:
-            error = self._arrive(problem, state, loop, sweeps.labelling_error if maximise else sweeps.bound_gap)
+            error = self._arrive(problem, sweeps, loop)
         if maximise or isinstance(state, PairwiseMaxMessages):
             return self._label(problem, state.general(), loop, feasible, error)
         beliefs = sweeps.beliefs or state.beliefs()
@@ -120,15 +119,16 @@ class MessagePassing(InferenceMethod):
             answer.log_partition_is = "exact"
         return answer
 
-    def _arrive(self, problem: Problem, state: Messages, loop: Iteration, measure: Callable[[], float]) -> float:
+    def _arrive(self, problem: Problem, sweeps: _Sweeps, loop: Iteration) -> float:
         """Sweep on a forest until its messages are right to the last digits, mostly at once; return the error left.
 
         A tolerance stops messages early, and damping keeps a share of the old ones for ever.
         """
         changes = loop.residuals.tolist()
+        measure = sweeps.labelling_error if sweeps.maximise else sweeps.bound_gap
         error, n_idle = measure(), 0  # sweeps in a row that gained nothing
         while error > RIGHT and n_idle < 2 and len(changes) < self.max_iter and not problem.clock.expired:
-            changes.append(state.sweep("forward_backward", 0.0))
+            changes.append(sweeps.sweep_undamped())
             error, before = measure(), error
             n_idle = n_idle + 1 if error > 0.5 * before and changes[-1] <= RIGHT else 0
         if len(changes) > loop.n_iter:
@@ -225,6 +225,11 @@ class _Sweeps:
             self.damping = 0.0 if self.forest else self.damping
         return max(change, self._disagreement)
 
+    def sweep_undamped(self) -> float:
+        """Sweep once without damping; return the largest change of a message."""
+        self.beliefs = None
+        return self.state.sweep("forward_backward", 0.0)
+
     def beliefs_now(self) -> Beliefs | None:
         """Marginals of the messages as they are; None when the model is infeasible."""
         return None if isinstance(self.state, PairwiseMaxMessages) else self.state.beliefs()
@@ -239,7 +244,7 @@ class _Sweeps:
 
     def bound_gap(self) -> float:
         """Distance between the bounds on log Z that the messages of a forest give, relative to the value."""
-        self.beliefs = self.beliefs_now()
+        self.beliefs = self.beliefs or self.beliefs_now()
         if self.beliefs is None:
             return np.inf
         return (self.beliefs.upper_bound - self.beliefs.lower_bound) / (1.0 + abs(self.beliefs.upper_bound))
@@ -250,10 +255,10 @@ class _Sweeps:
         If no message is more than e from its update, none is more than 2 e n_pairs from the right one, as errors of
         those that come in add up; so each variable loses at most 4 e n_pairs where it is labelled.
         """
-        state = self.state.general()
-        graph, finite = state.graph, state.messages[state.messages > -np.inf]
-        spare = GeneralMessages(graph, state.theta, state.rho, True, state.messages.copy())
-        change = spare.sweep("parallel", 0.0)
+        if isinstance(self.state, PairwiseMessages):  # of sums
+            return np.inf
+        state, graph = self.state, self.state.graph
+        change, finite = state.distance(), state.messages[state.messages > -np.inf]
         if change <= LAST_DIGITS * max(largest_score(state.theta), float(np.abs(finite).max(initial=0.0))):
             return 0.0
         return 4.0 * graph.n_variables * graph.scope_idx.size * change

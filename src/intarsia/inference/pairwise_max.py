@@ -54,6 +54,13 @@ class PairwiseMaxMessages:
             self.messages, self._spare = new, old
         return residual
 
+    def distance(self) -> float:
+        """Largest change that an undamped update of all messages at once would make; they stay as they are."""
+        change = self.sweep("parallel", 0.0)
+        if self._spare is not None:
+            self.messages, self._spare = self._spare, self.messages
+        return change
+
     def log_messages(self) -> FloatArray:
         """The messages, by pair as in `GeneralMessages`."""
         by_pair = np.empty_like(self.messages)
