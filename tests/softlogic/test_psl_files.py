@@ -213,7 +213,7 @@ def test_options_that_change_a_result_in_psl_are_used_or_noted(tmp_path):
                     "discreteevaluator.representative": "F1",
                     "some.thing": 1,
                 },
-                "infer": {"options": {"discreteevaluator.threshold": 0.7}, "rules": ["2: P(A)"]},
+                "infer": {"options": {"discreteevaluator.threshold": 0.7}, "rules": ["2: P(A) = 1"]},
                 "rules": ["1: !P(A)"],
                 "predicates": {
                     "P/1": {"evaluations": [{"evaluator": "DiscreteEvaluator", "options": {"eval.includeobs": False}}]}
