@@ -93,7 +93,7 @@ class LargeBlock:
 
     def measure(
         self, state: AdmmState, rows: tuple[Any, ...], x: FloatArray, n_sweeps: int
-    ) -> tuple[float, float, float, float]:
+    ) -> tuple[float, ...]:
         """As `measure_rows` of `intarsia._kernels.hinge_checks`, at z polished onto the constraints: x becomes that."""
         plan = self._plan
         z, _, y, ahead, change = state.arrays
@@ -103,15 +103,16 @@ class LargeBlock:
         x[v0:v1] = z[v0:v1]
         polish_block(c0, c1, plan.constraints, rows, x, n_sweeps)
 
-        def part(p: int) -> tuple[float, float, float, float]:
+        def part(p: int) -> tuple[float, ...]:
             force = self._forces[p]
             force[v0:v1] = 0.0
             return measure_rows(self._rows[p], self._rows[p + 1], rows, z, x, ahead, change, y, inverse, force)
 
-        apart, objective, worst, dual = (np.array(column) for column in zip(*self._in_threads(part), strict=True))
+        columns = np.array(self._in_threads(part)).T
         for force in self._forces[1:]:
             self._forces[0, v0:v1] += force[v0:v1]
-        return float(apart.sum()), float(objective.sum()), float(worst.max()), float(dual.sum())
+        apart, objective, _, penalty, dual, size = (float(column.sum()) for column in columns)
+        return apart, objective, float(columns[2].max()), penalty, dual, size
 
     def _in_threads(self, part: Callable[[int], R]) -> list[R]:
         return list(self._pool.map(part, range(self._n)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, LINEAR, SQUARED, weigh_rows
 from intarsia._kernels.hinge_order import permute_rows, search_blocks, sort_by_length, transpose_rows
@@ -90,6 +91,16 @@ class AdmmPlan:
         """The row of each entry."""
         counts: IntArray = self.ptr[1:].astype(np.int64) - self.ptr[:-1].astype(np.int64)
         return np.repeat(np.arange(self.const.size), counts)
+
+    def block_matrix(self, block: int) -> csr_array:
+        """Coefficients of the rows of a block, a column for each of its variables."""
+        r0, r1 = self.row_start[block : block + 2]
+        v0, v1 = self.variable_start[block : block + 2]
+        start, end = int(self.ptr[r0]), int(self.ptr[r1])
+        columns = self.idx[start:end].astype(np.int64) - v0
+        return csr_array(
+            (self.coef[start:end], columns, self.ptr[r0 : r1 + 1].astype(np.int64) - start), shape=(r1 - r0, v1 - v0)
+        )
 
     def to_model(self, values: FloatArray, fill: float) -> FloatArray:
         """Values of variables in the order of the model."""

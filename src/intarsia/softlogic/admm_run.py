@@ -16,14 +16,18 @@ from numpy.typing import NDArray
 from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_blocks
 from intarsia._kernels.hinge_checks import (
     BOUND,
+    CONVERGED,
     DUAL,
+    N_FIGURES,
     OBJECTIVE,
+    PENALTY,
     PRIMAL,
     RUNNING,
     SUSPECT,
     VIOLATION,
     conclude_block,
     judge_blocks,
+    measure_rows,
     polish_block,
 )
 from intarsia._kernels.hinge_steps import restart_blocks
@@ -36,6 +40,7 @@ from intarsia.softlogic.admm_state import MIDDLE, AdmmState
 from intarsia.softlogic.feasibility import BlockConstraints, describe_constraints
 from intarsia.softlogic.hinge_mrf import HingeLossMRF
 from intarsia.softlogic.hinge_result import HingeResult
+from intarsia.softlogic.newton_steps import NewtonSteps
 
 _LARGE = 200_000  # entries from which on threads share one block
 _CHECKS_PER_ROUND = 5  # where threads take blocks: so that starting them does not count
@@ -45,6 +50,9 @@ _SWEEPS, _LAST_SWEEPS = 50, 2000  # of polishing, at a check and at the end
 _EXACT = 1e-9  # a smaller violation is not polished any further
 _FAR = 100.0  # the step stays within this factor of its start
 _LITTLE_SQUARED = 0.25
+_PATIENCE = 1000  # iterations after which a small block is tried by Newton's method; then after four times as many
+_SMALL = 20_000  # entries up to which it is
+_NEWTON_STEPS = 15
 _KEYS = ("n_iter", "objective", "lower_bound", "max_violation", "primal_residual", "dual_residual", "seconds")
 
 
@@ -83,7 +91,9 @@ class AdmmRun:
         self.done, self.since = np.zeros(n_blocks, dtype=np.int64), np.zeros(n_blocks, dtype=np.int64)
         self.code, self.cleared = np.zeros(n_blocks, dtype=np.int8), np.zeros(n_blocks, dtype=np.bool_)
         self.moved, self.residuals = np.zeros(n_blocks), np.zeros((n_blocks, 2))
-        self.figures = np.full((n_blocks, 5), np.inf)
+        entries = np.diff(plan.ptr[plan.row_start].astype(np.int64))
+        self.patience = np.where(entries <= _SMALL, _PATIENCE, np.iinfo(np.int64).max)
+        self.figures = np.full((n_blocks, N_FIGURES), np.inf)
         self.figures[:, BOUND] = 0.0  # hinges are never negative
         self.low, self.high = self.state.step / _FAR, self.state.step * _FAR
         self.best = self.state.z.copy()
@@ -106,12 +116,12 @@ class AdmmRun:
             status = self._finish(status)
         whole = self.state.plan.to_model(self.best, MIDDLE)
         self.state.n_iter += int(self.done.max(initial=0))
-        bound = float(self.figures[:, BOUND].sum()) + self.constant
+        objective = self.model.objective(whole)
         primal, dual = self._residuals()
         return HingeResult(
             whole,
-            self.model.objective(whole),
-            np.inf if status is Status.INFEASIBLE else bound,
+            objective,
+            np.inf if status is Status.INFEASIBLE else min(self._bound(), objective),
             self.model.max_violation(whole),
             status,
             int(self.done.max(initial=0)),
@@ -123,6 +133,11 @@ class AdmmRun:
             self.note,
             self._passes(),
         )
+
+    def _bound(self) -> float:
+        """The sum over the blocks, all of whose parts are at least 0, less the rounding error that it may have."""
+        total = float(self.figures[:, BOUND].sum()) + self.constant
+        return total * (1.0 - np.finfo(np.float64).eps * (self.figures.shape[0] + self.model.n_terms + 8))
 
     def _passes(self) -> float:
         rows = np.diff(self.state.plan.row_start)
@@ -191,6 +206,36 @@ class AdmmRun:
             )  # fmt: skip
             self._judge(first, last)
             self._restart(first, last)
+            self._try_newton(first, last)
+
+    def _try_newton(self, first: int, last: int) -> None:
+        """Try to finish the small blocks that ADMM is slow on by second-order steps; each check decides as always."""
+        blocks = slice(first, last)
+        slow = (self.code[blocks] == RUNNING) & (self.done[blocks] >= self.patience[blocks])
+        for block in first + np.flatnonzero(slow):
+            self.patience[block] = 4 * self.done[block]
+            self._newton(int(block))
+
+    def _newton(self, block: int) -> None:
+        plan, state = self.state.plan, self.state
+        v, r = slice(*plan.variable_start[block : block + 2]), slice(*plan.row_start[block : block + 2])
+        places = [*(array[v] for array in (state.z, state.base, state.ahead)), state.y[r], state.change[r]]  # views
+        before = [place.copy() for place in places]
+        moved, steps = self.moved[block], NewtonSteps(plan, self.rows, block)
+        x, y = state.z[v].copy(), np.zeros(r.stop - r.start)  # multipliers that led nowhere are no start
+        for _ in range(_NEWTON_STEPS):
+            x, y = steps.advance(x, y)
+            for place, values in zip(places, (x, x, x, y, 0.0), strict=True):
+                place[:] = values
+            self.moved[block] = 0.0
+            self._judge(block, block + 1)
+            if self.code[block] == CONVERGED:
+                return
+            if self.code[block] != RUNNING or self.clock.expired:
+                break
+        for place, values in zip(places, before, strict=True):
+            place[:] = values
+        self.moved[block] = moved
 
     def _judge(self, first: int, last: int) -> None:
         plan, state, rules = self.state.plan, self.state, self.rules
@@ -226,6 +271,7 @@ class AdmmRun:
             self.work, large.force,
         )  # fmt: skip
         self._restart(block, block + 1)
+        self._try_newton(block, block + 1)
 
     def _large_blocks(self, n_threads: int) -> list[int]:
         """Blocks that threads share, if there are any threads."""
@@ -250,7 +296,7 @@ class AdmmRun:
 
     def _record(self, report: Callable[[int, float], None] | None) -> None:
         objective = float(self.figures[:, OBJECTIVE].sum()) + self.constant
-        bound = float(self.figures[:, BOUND].sum()) + self.constant
+        bound = self._bound()
         n_iter = int(self.done.max())
         violation = float(self.figures[:, VIOLATION].max())
         self.history.append((n_iter, objective, bound, violation, *self._residuals(), self.clock.seconds))
@@ -283,31 +329,62 @@ class AdmmRun:
         return None
 
     def _proven(self, block: int) -> bool:
-        """Whether the constraints of a block contradict each other for sure; the note then names them."""
-        rows = BlockConstraints(self.state.plan, block).contradiction(self.clock)
+        """Whether no point can be offered since the constraints of a block contradict each other; the note names them.
+
+        They may contradict each other by less than the tolerance. Then a point within the tolerance is looked for.
+        """
+        constraints = BlockConstraints(self.state.plan, block)
+        contradiction = constraints.contradiction(self.clock)
         self.cleared[block] = True
-        if rows is None:
+        if contradiction is None:
             return False
+        rows, margin = contradiction
+        if margin <= self.rules.tol:
+            self._polish_best(block)
+            if constraints.violation(self.work[constraints.variables]) <= self.rules.tol:
+                return False
         named = describe_constraints(self.model, self.state.plan.row_of[rows])
         self.note = f"Cannot hold together: {named}."
         return True
 
-    def _finish(self, status: Status) -> Status:
-        """Bring the best points onto the constraints."""
+    def _polish_best(self, block: int) -> None:
+        """Bring a copy of the best point of a block onto the constraints, in `work`."""
         plan = self.state.plan
+        v0, v1 = plan.variable_start[block : block + 2]
+        c0, c1 = plan.constraint_start[block : block + 2]
+        self.work[v0:v1] = self.best[v0:v1]
+        polish_block(c0, c1, plan.constraints, self.rows, self.work, _LAST_SWEEPS)
+
+    def _finish(self, status: Status) -> Status:
+        """Bring the best points onto the constraints, where that leaves a block that is done within its tolerance."""
+        tol = self.rules.tol
         for block in np.flatnonzero(self.figures[:, VIOLATION] > _EXACT):
-            c0, c1 = plan.constraint_start[block : block + 2]
-            polish_block(c0, c1, plan.constraints, self.rows, self.best, _LAST_SWEEPS)
-            constraints = BlockConstraints(plan, int(block))
+            constraints = BlockConstraints(self.state.plan, int(block))
+            self._polish_best(int(block))
             at = constraints.variables
-            if constraints.violation(self.best[at]) <= self.rules.tol:
-                continue
-            if not self.cleared[block] and self._proven(int(block)):
-                return Status.INFEASIBLE
-            nearest = constraints.nearest(self.best[at], self.clock)
-            if nearest is not None:
-                self.best[at] = nearest
+            if constraints.violation(self.work[at]) > tol:
+                if self.figures[block, VIOLATION] > tol and not self.cleared[block] and self._proven(int(block)):
+                    return Status.INFEASIBLE
+                nearest = constraints.nearest(self.best[at], self.clock)
+                if nearest is not None:
+                    self.work[at] = nearest
+            self._take_polished(int(block))
         return status
+
+    def _take_polished(self, block: int) -> None:
+        """Replace the best point of a block by the one in `work`, unless that one is worse in what was promised."""
+        plan, state = self.state.plan, self.state
+        r0, r1 = plan.row_start[block : block + 2]
+        z, _, y, ahead, change = state.arrays
+        _, objective, violation, penalty, _, _ = measure_rows(
+            r0, r1, self.rows, z, self.work, ahead, change, y, 1.0 / float(state.step[block]), self.force
+        )
+        gap = objective + penalty - self.figures[block, BOUND]
+        promised = self.code[block] != CONVERGED or gap <= self.rules.tol * (abs(objective) + self.floor * (r1 - r0))
+        if promised and violation < self.figures[block, VIOLATION]:
+            self.figures[block, [OBJECTIVE, VIOLATION, PENALTY]] = objective, violation, penalty
+            v0, v1 = plan.variable_start[block : block + 2]
+            self.best[v0:v1] = self.work[v0:v1]
 
 
 def _cost_of_constants(model: HingeLossMRF) -> float:

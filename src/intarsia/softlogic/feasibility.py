@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, eye_array, hstack, vstack
+from scipy.sparse import csc_array, eye_array, hstack, vstack
 
 from intarsia._kernels.hinge_admm import EQUALITY
 from intarsia._validation import FloatArray, IntArray
-from intarsia.inference.highs import Program, prove_infeasible, solve_program
+from intarsia.inference.highs import Program, solve_program
 from intarsia.inference.method import Clock
 from intarsia.inference.result import Status
 from intarsia.softlogic.admm_plan import AdmmPlan
@@ -15,7 +15,7 @@ from intarsia.softlogic.hinge_mrf import HingeLossMRF
 from intarsia.softlogic.linear_rows import Index32
 
 _NAMED = 5  # constraints that a message names
-_SURE = 1e-7  # by how much a proof must hold, per unit of its multipliers
+_SURE = 1e-9  # a smaller contradiction is taken for rounding
 
 
 class BlockConstraints:
@@ -32,12 +32,10 @@ class BlockConstraints:
     def __init__(self, plan: AdmmPlan, block: int) -> None:
         start, end = plan.constraint_start[block : block + 2]
         self.rows: IntArray = plan.constraints[start:end]
-        whole = csr_array(
-            (plan.coef, plan.idx.astype(np.int64), plan.ptr.astype(np.int64)),
-            shape=(plan.const.size, plan.variables.size),
-        )[self.rows]
-        self.variables: IntArray = np.unique(whole.indices).astype(np.int64)
-        self.matrix = csc_array(whole[:, self.variables])
+        whole = plan.block_matrix(block)[self.rows - plan.row_start[block]]
+        columns = np.unique(whole.indices)
+        self.variables: IntArray = plan.variable_start[block] + columns.astype(np.int64)
+        self.matrix = csc_array(whole[:, columns])
         self.const: FloatArray = plan.const[self.rows]
         self.equality = plan.kind[self.rows] == EQUALITY
 
@@ -46,23 +44,31 @@ class BlockConstraints:
         values = self.matrix @ x + self.const
         return float(np.where(self.equality, np.abs(values), values).max(initial=0.0))
 
-    def contradiction(self, clock: Clock) -> IntArray | None:
-        """Places of constraints that no point of the box satisfies together; None if there are none (or no time).
+    def contradiction(self, clock: Clock) -> tuple[IntArray, float] | None:
+        """Places of constraints that contradict each other, and by how much; None if there are none (or no time).
 
-        By the simplex method, whose proofs name few rows; each proof is recomputed here before it is believed.
+        Every point of the box breaks one of these constraints by at least the number returned. It is the solution of
+        the linear program for the smallest worst violation. The multipliers of its optimal vertex name few rows, and
+        their proof is computed again here before it is believed.
         """
-        n = self.variables.size
-        matrix = csc_array(vstack([self.matrix, eye_array(n)]))
-        lower = np.concatenate([np.where(self.equality, -self.const, -np.inf), np.zeros(n)])
-        upper = np.concatenate([-self.const, np.ones(n)])
-        ray = prove_infeasible(Program(np.zeros(n), matrix, lower, upper), clock)
-        if ray is None:
+        n, equal = self.variables.size, np.flatnonzero(self.equality)
+        most, least = np.full((self.rows.size, 1), -1.0), np.ones((equal.size, 1))
+        matrix = vstack(
+            [hstack([self.matrix, most]), hstack([self.matrix[equal], least]), hstack([eye_array(n), np.zeros((n, 1))])]
+        )
+        lower = np.concatenate([np.full(self.rows.size, -np.inf), -self.const[equal], np.zeros(n)])
+        upper = np.concatenate([-self.const, np.full(equal.size, np.inf), np.ones(n)])
+        worst = np.append(np.zeros(n), -1.0)
+        solution = solve_program(Program(worst, csc_array(matrix), lower, upper), clock)
+        if solution.dual is None:
             return None
-        for sign in (1.0, -1.0):
-            multipliers = sign * ray[: self.rows.size]
-            if self._proves(np.where(self.equality, multipliers, np.maximum(multipliers, 0.0))):
-                return self.rows[np.abs(multipliers) > 1e-9 * np.abs(multipliers).max()]
-        return None
+        multipliers = solution.dual[: self.rows.size].copy()
+        multipliers[equal] += solution.dual[self.rows.size : self.rows.size + equal.size]
+        multipliers = np.where(self.equality, multipliers, np.maximum(multipliers, 0.0))
+        margin = self._proven_violation(multipliers)
+        if margin <= _SURE:
+            return None
+        return self.rows[np.abs(multipliers) > 1e-9 * np.abs(multipliers).max()], margin
 
     def nearest(self, x: FloatArray, clock: Clock) -> FloatArray | None:
         """The point of the box that satisfies all constraints and is nearest to x by the sum of distances, or None."""
@@ -80,11 +86,19 @@ class BlockConstraints:
             return None
         return np.clip(x + solution.x[:n] - solution.x[n:], 0.0, 1.0)
 
-    def _proves(self, multipliers: FloatArray) -> bool:
-        """Farkas: the weighted sum of the constraints is positive at every point of the box."""
+    def _proven_violation(self, multipliers: FloatArray) -> float:
+        """The least weighted mean of the violations in the box (Farkas), which the largest violation is not below.
+
+        Rounding errors are taken off as in `intarsia._kernels.hinge_checks`.
+        """
+        sizes = np.abs(multipliers)
+        if not sizes.any():
+            return 0.0
         slopes = np.asarray(self.matrix.T @ multipliers)
         least = multipliers @ self.const + np.minimum(slopes, 0.0).sum()
-        return bool(least > _SURE * np.abs(multipliers).sum())
+        parts = sizes @ np.abs(self.const) + float((abs(self.matrix).T @ sizes).sum())
+        rounding = np.finfo(np.float64).eps * (self.rows.size + self.variables.size + 8) * parts
+        return float((least - rounding) / sizes.sum())
 
 
 def describe_constraints(model: HingeLossMRF, rows: IntArray | Index32) -> str:
