@@ -22,11 +22,17 @@ rho times the squared distance of the copies from z. Such a map may be anchored 
 restart is drawn to the point of the restart by 1 / (k + 2) of the way, and a restart comes when the residual has
 fallen enough. On models of linear hinges this takes far fewer iterations (Lu2024).
 
-y within its bounds is a point of the Lagrangian dual
+Every y within its bounds is a point of the Lagrangian dual, wherever it comes from (a warm start, other weights). For
+a hinge of l and 0 <= y <= top,
 
-    min over x of sum_j hinge_j(x)  >=  sum_j (y_j b_j - curve_j y_j^2 / 2) + sum_i min(0, (A^T y)_i),
+    hinge(l) = max over 0 <= t <= top of (t l - curve t^2 / 2)  >=  y l - curve y^2 / 2,
 
-so that every check has a proven lower bound beside the objective.
+and for a constraint that holds 0 >= y l, if y >= 0 or the constraint is an equality. The sum over all rows is linear in
+x, and least over the box where x_i is 1 for a negative slope and else 0:
+
+    sum_j hinge_j(x)  >=  sum_j (y_j b_j - curve_j y_j^2 / 2) + sum_i min(0, (A^T y)_i)   for all x that are allowed.
+
+So every check has a proven lower bound beside the objective; `hinge_checks` takes off what rounding may have added.
 """
 
 from __future__ import annotations

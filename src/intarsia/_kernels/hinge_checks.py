@@ -93,9 +93,9 @@ def polish_block(c0, c1, constraints, rows, x, n_sweeps):
 def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
     """One pass over some rows that tells everything of them; `force` gets what their multipliers add to the dual.
 
-    Returns the sum of the squared distances of the local copies from z; the sum of the hinges, the largest violation and
-    the sum of violations times multipliers at x; the sum that the rows add to the dual, with multipliers brought within
-    their bounds, and the sum of the absolute values of all that is added up for the dual, forces included.
+    Returns the sum of the squared distances of the local copies from z; the sum of the hinges, the largest violation,
+    and the sum of violations times multipliers at x; the sum that the rows add to the dual, with multipliers brought
+    within their bounds, and the sum of the absolute values of all that is added up for the dual, forces included.
     """
     ptr, idx, coef, const, curve, top, kind = rows
     apart, objective, worst, penalty, dual, size = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -173,7 +173,8 @@ def conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, f
     """Keep what was measured of a block, and say whether the block is done.
 
     It is when its gap is at most `tol` times its objective plus its share of `floor`, at a point that satisfies its
-    constraints to `tol`. The gap is that of the Lagrangian: violations count, times their multipliers.
+    constraints to the block's entry of `feasible`. The gap is that of the Lagrangian: violations count, times their
+    multipliers.
 
     The dual is a sum of at most a number per row and one per variable, which is a sum over rows itself. So the rounding
     error of no sum is larger than (rows + variables + 8) 2^-53 times the sum of the absolute values of its parts
@@ -181,7 +182,7 @@ def conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, f
     the numbers as they are stored.
     """
     variable_start, row_start, constraint_start, constraints = blocks
-    step, code, moved, figures, cleared = control
+    step, code, moved, figures, cleared, feasible = control
     apart, objective, violation, penalty, dual, size = measured
     v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
     c0, c1 = constraint_start[b], constraint_start[b + 1]
@@ -191,10 +192,10 @@ def conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, f
     dual -= _ROUNDING * (r1 - r0 + v1 - v0 + 8) * size
     figures[b, PRIMAL] = np.sqrt(apart / n_copies)
     figures[b, DUAL] = step[b] * np.sqrt(moved[b] / n_copies)
-    keep_if_better(b, v0, v1, x, objective, violation, penalty, tol, figures, best)
+    keep_if_better(b, v0, v1, x, objective, violation, penalty, feasible[b], figures, best)
     figures[b, BOUND] = max(figures[b, BOUND], dual)
     gap = figures[b, OBJECTIVE] + figures[b, PENALTY] - figures[b, BOUND]
-    if figures[b, VIOLATION] <= tol:
+    if figures[b, VIOLATION] <= feasible[b]:
         if gap <= tol * (abs(figures[b, OBJECTIVE]) + floor * (r1 - r0)):
             code[b] = CONVERGED
     elif not cleared[b] and proves_infeasible(c0, c1, constraints, v0, v1, rows, y, force):
@@ -206,7 +207,7 @@ def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control
     """Compare objective and bound of every running block, at a point polished onto its constraints."""
     variable_start, row_start, constraint_start, constraints = blocks
     z, _, y, ahead, change = state
-    step, code, _, _, _ = control
+    step, code, _, _, _, _ = control
     for b in range(first, last):
         if code[b] != RUNNING:
             continue

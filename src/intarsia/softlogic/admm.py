@@ -31,9 +31,11 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
 
     .. math:: \texttt{tol} \cdot (\text{objective} + \text{mean weight})
 
-    and no constraint is broken by more than `tol`. An iteration costs a pass over the entries of the rows; memory is
-    linear. Independent blocks of variables are solved apart, each to its own share of the tolerance. The way does not
-    depend on the scale of the weights.
+    and no constraint is broken by more than `tol`. Both hold for the point that is returned, after it was brought onto
+    the constraints. An iteration costs a pass over the entries of the rows; memory is linear. Independent blocks of
+    variables are solved apart, each to its own share of the tolerance. Blocks of at most 2,000 entries that are not
+    done after 1,000 iterations, as where weights differ by orders of magnitude, are finished by Newton's method (the
+    proximal method of multipliers, Rockafellar1976). The way does not depend on the scale of the weights.
 
     Parameters
     ----------

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # Seconds after which a worker reports, so that progress is seen and a time limit is kept.
 _TURN = 10.0
 # Arrays of a run with an entry per block, and with one per variable.
-_BY_BLOCK = ("done", "since", "code", "cleared", "moved", "residuals", "figures", "patience", "low", "high", "anchored")
+_BY_BLOCK = ("done", "since", "code", "cleared", "feasible", "moved", "residuals", "figures", "patience", "low", "high",
+             "anchored")  # fmt: skip
 _BY_VARIABLE = ("best", "work", "force")
 _Answer = dict[str, Any]
 

@@ -91,9 +91,7 @@ class LargeBlock:
 
         return sum(self._in_threads(part))
 
-    def measure(
-        self, state: AdmmState, rows: tuple[Any, ...], x: FloatArray, n_sweeps: int
-    ) -> tuple[float, ...]:
+    def measure(self, state: AdmmState, rows: tuple[Any, ...], x: FloatArray, n_sweeps: int) -> tuple[float, ...]:
         """As `measure_rows` of `intarsia._kernels.hinge_checks`, at z polished onto the constraints: x becomes that."""
         plan = self._plan
         z, _, y, ahead, change = state.arrays

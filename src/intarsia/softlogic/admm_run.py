@@ -47,11 +47,11 @@ _CHECKS_PER_ROUND = 5  # where threads take blocks: so that starting them does n
 _WORTH_SENDING = 50_000  # entries from which on blocks go to workers elsewhere
 _SHARES_PER_WORKER = 4  # so that one with more work keeps the others waiting less
 _SWEEPS, _LAST_SWEEPS = 50, 2000  # of polishing, at a check and at the end
-_EXACT = 1e-9  # a smaller violation is not polished any further
+_EXACT = 1e-11  # a smaller violation is not polished any further
 _FAR = 100.0  # the step stays within this factor of its start
 _LITTLE_SQUARED = 0.25
 _PATIENCE = 1000  # iterations after which a small block is tried by Newton's method; then after four times as many
-_SMALL = 20_000  # entries up to which it is
+_SMALL = 2000  # entries up to which it is: beyond them its systems cost more than all iterations
 _NEWTON_STEPS = 15
 _KEYS = ("n_iter", "objective", "lower_bound", "max_violation", "primal_residual", "dual_residual", "seconds")
 
@@ -92,6 +92,7 @@ class AdmmRun:
         self.code, self.cleared = np.zeros(n_blocks, dtype=np.int8), np.zeros(n_blocks, dtype=np.bool_)
         self.moved, self.residuals = np.zeros(n_blocks), np.zeros((n_blocks, 2))
         entries = np.diff(plan.ptr[plan.row_start].astype(np.int64))
+        self.feasible, self.settled = np.full(n_blocks, self.rules.tol), np.zeros(n_blocks, dtype=np.bool_)
         self.patience = np.where(entries <= _SMALL, _PATIENCE, np.iinfo(np.int64).max)
         self.figures = np.full((n_blocks, N_FIGURES), np.inf)
         self.figures[:, BOUND] = 0.0  # hinges are never negative
@@ -180,6 +181,9 @@ class AdmmRun:
                 if self._proven(int(suspect)):
                     return Status.INFEASIBLE
                 self.code[suspect] = RUNNING
+            for number in np.flatnonzero((self.code == CONVERGED) & (self.figures[:, VIOLATION] > _EXACT)):
+                if not self.settled[number]:
+                    self._settle(int(number))
         return Status.CONVERGED
 
     def _ranges(self, n: int, large: list[int]) -> list[tuple[int, int]]:
@@ -223,9 +227,10 @@ class AdmmRun:
         before = [place.copy() for place in places]
         moved, steps = self.moved[block], NewtonSteps(plan, self.rows, block)
         x, y = state.z[v].copy(), np.zeros(r.stop - r.start)  # multipliers that led nowhere are no start
+        still = np.zeros(y.size)
         for _ in range(_NEWTON_STEPS):
             x, y = steps.advance(x, y)
-            for place, values in zip(places, (x, x, x, y, 0.0), strict=True):
+            for place, values in zip(places, (x, x, x, y, still), strict=True):
                 place[:] = values
             self.moved[block] = 0.0
             self._judge(block, block + 1)
@@ -246,7 +251,7 @@ class AdmmRun:
 
     @property
     def _known(self) -> tuple[Any, ...]:
-        return self.state.step, self.code, self.moved, self.figures, self.cleared
+        return self.state.step, self.code, self.moved, self.figures, self.cleared, self.feasible
 
     def _restart(self, first: int, last: int) -> None:
         plan, state, rules = self.state.plan, self.state, self.rules
@@ -355,15 +360,32 @@ class AdmmRun:
         self.work[v0:v1] = self.best[v0:v1]
         polish_block(c0, c1, plan.constraints, self.rows, self.work, _LAST_SWEEPS)
 
+    def _settle(self, block: int) -> None:
+        """Bring the best point of a block that is done onto its constraints, and let it run on if it is not done there.
+
+        A point that breaks constraints by a little can be far better than any that does not. Then the block runs on
+        until its violation is ten times smaller. Where constraints contradict each other, but by less than the
+        tolerance, there is nothing better.
+        """
+        self.settled[block] = True
+        self._polish_best(block)
+        if self._take_polished(block):
+            return
+        if BlockConstraints(self.state.plan, block).contradiction(self.clock) is None and not self.clock.expired:
+            self.cleared[block], self.settled[block], self.code[block] = True, False, RUNNING
+            self.feasible[block] = max(0.1 * min(self.feasible[block], self.figures[block, VIOLATION]), _EXACT)
+            self.figures[block, [OBJECTIVE, VIOLATION, PENALTY]] = np.inf
+            self.patience[block] = min(self.patience[block], self.done[block])
+
     def _finish(self, status: Status) -> Status:
-        """Bring the best points onto the constraints, where that leaves a block that is done within its tolerance."""
+        """Bring the best points of blocks that are not done onto the constraints."""
         tol = self.rules.tol
-        for block in np.flatnonzero(self.figures[:, VIOLATION] > _EXACT):
+        for block in np.flatnonzero((self.figures[:, VIOLATION] > _EXACT) & ~self.settled):
             constraints = BlockConstraints(self.state.plan, int(block))
             self._polish_best(int(block))
             at = constraints.variables
             if constraints.violation(self.work[at]) > tol:
-                if self.figures[block, VIOLATION] > tol and not self.cleared[block] and self._proven(int(block)):
+                if not self.cleared[block] and self._proven(int(block)):
                     return Status.INFEASIBLE
                 nearest = constraints.nearest(self.best[at], self.clock)
                 if nearest is not None:
@@ -371,20 +393,27 @@ class AdmmRun:
             self._take_polished(int(block))
         return status
 
-    def _take_polished(self, block: int) -> None:
-        """Replace the best point of a block by the one in `work`, unless that one is worse in what was promised."""
+    def _take_polished(self, block: int) -> bool:
+        """Replace the best point of a block by the one in `work`, and return True, unless that one is worse.
+
+        It is worse if it breaks constraints by more, or if the block was done and is not done there.
+        """
         plan, state = self.state.plan, self.state
         r0, r1 = plan.row_start[block : block + 2]
         z, _, y, ahead, change = state.arrays
         _, objective, violation, penalty, _, _ = measure_rows(
             r0, r1, self.rows, z, self.work, ahead, change, y, 1.0 / float(state.step[block]), self.force
         )
-        gap = objective + penalty - self.figures[block, BOUND]
-        promised = self.code[block] != CONVERGED or gap <= self.rules.tol * (abs(objective) + self.floor * (r1 - r0))
-        if promised and violation < self.figures[block, VIOLATION]:
-            self.figures[block, [OBJECTIVE, VIOLATION, PENALTY]] = objective, violation, penalty
-            v0, v1 = plan.variable_start[block : block + 2]
-            self.best[v0:v1] = self.work[v0:v1]
+        above = objective - self.figures[block, BOUND]
+        limit = self.rules.tol * (abs(objective) + self.floor * (r1 - r0))
+        if self.code[block] == CONVERGED and (above + penalty > limit or above < -limit):
+            return False
+        if violation > self.figures[block, VIOLATION]:
+            return False
+        self.figures[block, [OBJECTIVE, VIOLATION, PENALTY]] = objective, violation, penalty
+        v0, v1 = plan.variable_start[block : block + 2]
+        self.best[v0:v1] = self.work[v0:v1]
+        return True
 
 
 def _cost_of_constants(model: HingeLossMRF) -> float:

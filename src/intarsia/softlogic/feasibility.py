@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csc_array, eye_array, hstack, vstack
 
@@ -53,13 +55,12 @@ class BlockConstraints:
         """
         n, equal = self.variables.size, np.flatnonzero(self.equality)
         most, least = np.full((self.rows.size, 1), -1.0), np.ones((equal.size, 1))
-        matrix = vstack(
-            [hstack([self.matrix, most]), hstack([self.matrix[equal], least]), hstack([eye_array(n), np.zeros((n, 1))])]
-        )
+        parts: list[Any] = [[self.matrix, most], [self.matrix[equal], least], [eye_array(n), csc_array((n, 1))]]
+        matrix = csc_array(vstack([hstack(part) for part in parts]))
         lower = np.concatenate([np.full(self.rows.size, -np.inf), -self.const[equal], np.zeros(n)])
         upper = np.concatenate([-self.const, np.full(equal.size, np.inf), np.ones(n)])
         worst = np.append(np.zeros(n), -1.0)
-        solution = solve_program(Program(worst, csc_array(matrix), lower, upper), clock)
+        solution = solve_program(Program(worst, matrix, lower, upper), clock)
         if solution.dual is None:
             return None
         multipliers = solution.dual[: self.rows.size].copy()

@@ -21,11 +21,14 @@ class HingeResult(ShownResult):
     objective : float
         Its weighted sum of hinges.
     lower_bound : float
-        No point that satisfies the constraints has a smaller objective.
+        No point that satisfies the constraints has a smaller objective: the Lagrangian dual at the best multipliers,
+        less its rounding errors. It does not depend on the start. Never above `objective`.
     max_violation : float
         By how much x breaks its worst constraint.
     status : Status
-        CONVERGED means that `objective - lower_bound` is within the tolerance and that the constraints hold.
+        CONVERGED means that at x, as returned, `objective - lower_bound` is within the tolerance and that no constraint
+        is broken by more than `tol`. INFEASIBLE means a proof that the constraints contradict each other, and that no
+        point was found that breaks them by `tol` at most.
     n_iter : int
         Iterations made; of the block that took most.
     primal_residual, dual_residual : float

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, csr_array, diags_array, eye_array, vstack
+from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, vstack
 from scipy.sparse.linalg import splu
 
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, SQUARED
@@ -29,8 +29,8 @@ class NewtonSteps:
 
     The function is strictly convex, differentiable and piecewise quadratic, so that Newton's method with an exact line
     search finds its minimum in finitely many steps, however different the sizes of weights and coefficients are and
-    whether or not multipliers are unique. The smaller :math:`\delta = \epsilon`, the fewer steps. A Newton step costs
-    the cube of the number of variables, which is why only small blocks come here.
+    whether or not multipliers are unique. The smaller :math:`\delta = \epsilon`, the fewer steps. Every Newton step
+    solves a sparse linear system in variables and active rows, which is why only small blocks come here.
 
     Parameters
     ----------
@@ -103,11 +103,14 @@ class NewtonSteps:
     def _direction(
         self, gradient: FloatArray, inside: NDArray[np.bool_], curved: FloatArray, weight: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Newton's direction, with the changes of the multipliers as unknowns: a small `weight` then costs no digits."""
+        """Return Newton's direction and the changes of the multipliers, both unknowns of one sparse system.
+
+        Without the multipliers as unknowns a small `weight` would cost half of the digits.
+        """
         part, n = self._matrix[inside], gradient.size
         system = block_array([[weight * eye_array(n), part.T], [part, -diags_array(curved[inside])]], format="csc")
         right = np.append(-gradient, np.zeros(part.shape[0]))
-        solution = splu(system).solve(right)
+        solution = _solved(system, right)
         change = np.zeros(curved.size)
         change[inside] = solution[n:]
         return solution[:n], change
@@ -142,3 +145,12 @@ class NewtonSteps:
         if at_left >= 0.0:
             return float(left)
         return float(left - at_left * (right - left) / (at_right - at_left))
+
+
+def _solved(system: csc_array, right: FloatArray) -> FloatArray:
+    """The solution of a sparse system, or zeros (no direction at all) where numbers overflow."""
+    try:
+        solution: FloatArray = splu(system).solve(right)
+    except RuntimeError:  # singular
+        return np.zeros_like(right)
+    return solution if np.isfinite(solution).all() else np.zeros_like(right)
