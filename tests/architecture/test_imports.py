@@ -23,7 +23,7 @@ ORDER = [
 ]  # fmt: skip
 SERVE_ALL = {
     "exceptions", "_validation", "_array_file", "_atomic_file", "_html", "_jit", "_json_text", "_packed_file",
-    "_progress", "_registry", "_version",
+    "_progress", "_registry", "_transaction", "_version",
 }  # fmt: skip
 # The kernels of a room belong to the room: graph/ calls its own statistics although _kernels stands below it.
 ALSO = {("graph", "_kernels")}

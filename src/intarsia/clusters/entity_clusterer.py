@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._html import ShownEstimator
+from intarsia._transaction import transaction
 from intarsia._validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
 from intarsia.clusters.batches import Batch, read_links, split_into_batches
 from intarsia.clusters.blocking import Blocking
@@ -158,6 +159,7 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
 
     # ---------------------------------------------------------------- learning
 
+    @transaction
     def fit(self, records: Any, clusters: Any, *, edges: Any = None) -> EntityClusterer:
         """Learn from records whose entities are known.
 

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._html import ShownEstimator
+from intarsia._transaction import transaction
 from intarsia._validation import IntArray
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.comparisons import Declared, resolve_comparisons
@@ -64,6 +65,7 @@ class ThresholdClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ig
         self.metric = metric
         self.l2 = l2
 
+    @transaction
     def fit(self, records: Any, clusters: Any) -> ThresholdClusterer:
         """Learn log odds and threshold from records whose entities are known (None and -1: not known)."""
         here = "ThresholdClusterer.fit"

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._html import ShownEstimator
+from intarsia._transaction import transaction
 from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.collective.chain_file import collective_chain_from_file, collective_chain_to_file
 from intarsia.collective.infer_flows import infer_flows
@@ -154,6 +155,7 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         self.warm_start = warm_start
         self.verbose = verbose
 
+    @transaction
     def fit(self, X: ArrayLike, y: Any = None) -> CollectiveChain:
         """Learn from counts (T, s), NaN where nothing was looked for; `y` is not used."""
         where = "CollectiveChain.fit"

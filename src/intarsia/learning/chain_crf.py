@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._html import ShownEstimator
+from intarsia._transaction import transaction
 from intarsia._validation import FloatArray, check_choice, check_n_jobs
 from intarsia.energies import Energy, Psi
 from intarsia.energies.registry import resolve_psi
@@ -173,6 +174,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     # ---------------------------------------------------------------- fitting
 
+    @transaction
     def fit(
         self,
         X: Any,
@@ -248,6 +250,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self._step_state = None
         return self
 
+    @transaction
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, *, edge_features: Any = None, sample_weight: Any = None
     ) -> ChainCRF:

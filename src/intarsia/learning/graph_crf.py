@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._transaction import transaction
 from intarsia._validation import FloatArray
 from intarsia.energies import Energy, Psi
 from intarsia.energies.registry import resolve_psi
@@ -161,6 +162,7 @@ class GraphCRF(CRF):
         self.projection = projection
         self.energy_learner = energy_learner
 
+    @transaction
     def fit(
         self,
         X: Sequence[Any],
@@ -219,6 +221,7 @@ class GraphCRF(CRF):
         )
         return self
 
+    @transaction
     def partial_fit(
         self, X: Sequence[Any], y: Sequence[Any], classes: Any = None, *, sample_weight: Any = None
     ) -> GraphCRF:

@@ -20,7 +20,7 @@ from intarsia.graph import FactorGraph
 from intarsia.inference.bethe_projection import BetheProjection
 from intarsia.inference.infer import infer_quietly
 from intarsia.inference.result import InferenceResult
-from intarsia.models.template_scores import TemplateScores
+from intarsia.models.template_scores import Templates, TemplateScores
 
 
 def project_graph(
@@ -39,18 +39,23 @@ def names_of(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Nam
     return [own for own, n in zip(listed.values(), counts, strict=True) for _ in range(n)]
 
 
+def check_psi_types(psi: Psi, templates: Templates, where: str) -> None:
+    """Raise where psi depends on features of variables, but these have several types with different columns."""
+    types = list(templates.n_states)
+    if len(types) > 1 and psi.n_features(1) > 1:
+        raise NotSupportedError(
+            f"{where}: psi={type(psi).__name__} reads features of variables, but there are the types {types}. "
+            f"Use psi='constant'."
+        )
+
+
 def psi_features(psi: Psi, maps: Sequence[TemplateScores], where: str) -> FloatArray:
     """Features (n_graphs, n_features) on which strengths depend: those of the variables, of which there is one type."""
     rows, counts = [], []
     for scores in maps:
-        kinds = list(scores.templates.n_states)
+        check_psi_types(psi, scores.templates, where)
         features = scores.blocks[0].features
-        if len(kinds) > 1:  # rows of several types have other columns
-            if psi.n_features(1) > 1:
-                raise NotSupportedError(
-                    f"{where}: psi={type(psi).__name__} reads features of variables, but there are the types {kinds}. "
-                    f"Use psi='constant'."
-                )
+        if len(scores.templates.n_states) > 1:  # rows of several types have other columns, and psi reads none
             features = np.zeros((scores.graph.n_variables, 1))
         rows.append(features)
         counts.append(features.shape[0])

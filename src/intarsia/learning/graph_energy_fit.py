@@ -23,7 +23,7 @@ from intarsia.inference.registry import resolve_method
 from intarsia.inference.tree_reweighted import TreeReweighted
 from intarsia.learning.energy_learner import EnergyLearner
 from intarsia.learning.example import Example
-from intarsia.learning.graph_energies import FittedGraphEnergies, names_of, psi_features
+from intarsia.learning.graph_energies import FittedGraphEnergies, check_psi_types, names_of, psi_features
 from intarsia.learning.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.learning.registry import resolve_energy_learner
 from intarsia.learning.saved_model import Arrays, finite_array
@@ -84,7 +84,9 @@ def bind_graph_energies(
     classes: Mapping[str, NDArray[Any]],
     where: str,
 ) -> GraphEnergies:
-    """Energies that make sense for some of these graphs."""
+    """Energies that make sense for some of these graphs, checked together with psi before anything is learned."""
+    for scores in maps[:1]:
+        check_psi_types(parts.psi, scores.templates, where)
     graphs = [(scores.graph, names_of(scores, classes)) for scores in maps]
     try:
         energies = GraphEnergies.known(crf.energies or [], graphs)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._transaction import transaction
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph, grid_graph
@@ -115,6 +116,7 @@ class GridCRF(CRF):
         )
         self.connectivity = connectivity
 
+    @transaction
     def fit(
         self,
         X: Sequence[Any],
@@ -145,6 +147,7 @@ class GridCRF(CRF):
         """
         return self._fit(X, y, edge_features, sample_weight, validation, start, "GridCRF.fit")
 
+    @transaction
     def partial_fit(
         self,
         X: Sequence[Any],

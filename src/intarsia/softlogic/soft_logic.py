@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._html import ShownEstimator
+from intarsia._transaction import transaction
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.saved_model import Arrays, Content, SavedModel
@@ -108,6 +109,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
         """The ground model, as `ground` makes it."""
         return self._ground(self.program)
 
+    @transaction
     def fit(self, X: Program | None = None, y: Any = None) -> SoftLogic:
         """Learn the weights of the rules.
 
