@@ -86,6 +86,11 @@ class ChainRisk(SummedObjective):
         """Number of sequences."""
         return len(self.examples)
 
+    @property
+    def convexity(self) -> float:
+        """That of the ridge, where all labels are known and the likelihood is concave."""
+        return 2.0 * self.ridge if all(self._known) else 0.0
+
     def subset(self, indices: ArrayLike) -> ChainRisk:
         """The risk of some of the sequences, over their own mass and with the same ridge."""
         return ChainRisk(self.examples.subset(indices), self.ridge, self.n_jobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -11,8 +10,7 @@ import numpy as np
 
 from intarsia._progress import fit_progress
 from intarsia._validation import FloatArray, check_n_jobs, check_number
-from intarsia.exceptions import ConvergenceWarning, NotSupportedError
-from intarsia.inference.result import Status
+from intarsia.exceptions import NotSupportedError
 from intarsia.learning.chain_data import ChainExamples
 from intarsia.learning.chain_learner import ChainLearner
 from intarsia.learning.chain_risk import ChainRisk
@@ -21,7 +19,7 @@ from intarsia.learning.early_stopping import EarlyStopping
 from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
-from intarsia.learning.optimizer import Optimizer
+from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.owl_qn import OWLQN
 from intarsia.learning.registry import resolve_optimizer
 from intarsia.learning.staged_fit import StagedFit
@@ -149,16 +147,8 @@ class MaximumLikelihood(NamedParts, ChainLearner):
                 report,
             ).run(start)
         given_up = stopping is not None and stopping.given_up
-        if found.status in (Status.MAX_ITER, Status.STALLED) and not given_up:
-            remedy = f"Raise {optimizer.limit_name}"
-            if found.status is Status.STALLED:
-                remedy = "No step lowers the risk any more. Scale the features to about 1"
-            warnings.warn(
-                f"MaximumLikelihood: {found.status.name} after {found.n_iter} iterations with a gradient of "
-                f"{found.gradient_norm:.2e} against tol={optimizer.tol:g}. {remedy}, or raise tol of the optimizer.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        if not given_up:
+            warn_unless_converged(found, optimizer, "MaximumLikelihood", optimizer.limit_name)
         return found
 
     def step(self, examples: ChainExamples, weights: FloatArray, state: Any = None) -> tuple[FloatArray, Any, float]:

@@ -32,6 +32,14 @@ class SummedObjective(ABC):
     def subset(self, indices: ArrayLike) -> Objective:
         """The same objective over some of the parts."""
 
+    @property
+    def convexity(self) -> float:
+        """A number m for which f(w) - m/2 |w|^2 is surely convex; 0 where none is known.
+
+        It bounds the distance from the minimum by the gradient alone: f(w) - f* <= |g|^2 / (2 m).
+        """
+        return 0.0
+
     def precondition(self, gradient: FloatArray) -> FloatArray:
         """The gradient times a rough inverse Hessian, where one is known; here as it is."""
         return gradient
@@ -53,6 +61,8 @@ class Minimum:
         CONVERGED, MAX_ITER, STALLED (no direction helps any more) or INTERRUPTED.
     n_iter, n_restarts : int
         Iterations in all, and how often the search began anew.
+    predicted_decrease : float
+        Decrease that the curvature predicts from the last point, relative to the value; NaN without curvature.
     start : float array
         Where the search began; that of the first stage, if there were several, also after a checkpoint.
     history : dict of arrays
@@ -74,5 +84,6 @@ class Minimum:
     status: Status
     n_iter: int
     n_restarts: int = 0
+    predicted_decrease: float = np.nan
     start: FloatArray = field(default_factory=lambda: np.empty(0))
     history: dict[str, FloatArray] = field(default_factory=dict)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from intarsia._validation import FloatArray
-from intarsia.exceptions import NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, NotSupportedError
 from intarsia.inference.result import Status
 from intarsia.learning.minimum import Minimum, Objective
 from intarsia.learning.search import Search
@@ -116,12 +118,34 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
             status = Status.INTERRUPTED
         return search.minimum(status)
 
+    def settled(self, search: Search) -> bool:
+        """Whether more than the gradient says that the search is done; optimisers that know the curvature ask it."""
+        return True
+
     def _status(self, search: Search) -> Status | None:
-        if search.best_norm <= self.tol:
+        if search.best_norm <= self.tol and (search.stalled or self.settled(search)):
             return Status.CONVERGED
         if search.stalled:
             return Status.STALLED
         return Status.MAX_ITER if search.n_iter >= getattr(self, self.limit_name) else None
+
+
+def warn_unless_converged(found: Minimum, optimizer: Optimizer, where: str, limit: str, stacklevel: int = 3) -> None:
+    """Warn of a search that ended before its tolerance; `limit` names the setting that bounds its iterations."""
+    if found.status not in (Status.MAX_ITER, Status.STALLED):
+        return
+    remedy = f"Raise {limit}"
+    if found.status is Status.STALLED:
+        remedy = "No step lowers the risk any more. Scale the features to about 1"
+    curvature = ""
+    if np.isfinite(found.predicted_decrease):
+        curvature = f" and a predicted relative decrease of {found.predicted_decrease:.2e}"
+    warnings.warn(
+        f"{where}: {found.status.name} after {found.n_iter} iterations with a gradient of {found.gradient_norm:.2e}"
+        f"{curvature} against tol={optimizer.tol:g}. {remedy}, or raise tol of the optimizer.",
+        ConvergenceWarning,
+        stacklevel=stacklevel,
+    )
 
 
 def _named(able: Callable[[type[Optimizer]], bool]) -> str:

@@ -14,6 +14,8 @@ from intarsia.learning.search import Search, largest, rounding
 
 DECREASE = 1e-4
 MAX_HALVINGS = 40
+# Where the penalty is weak, entries come and go one after the other: a prediction from those at present falls short.
+WINDOW = 20
 
 
 class OWLQN(Optimizer):
@@ -31,7 +33,8 @@ class OWLQN(Optimizer):
     l1 : float
         Weight of the absolute values.
     max_iter, tol, memory
-        As in `LBFGS`; the tolerance is for the pseudo-gradient.
+        As in `LBFGS`; the tolerance is for the pseudo-gradient and for the decrease predicted with it, and also for
+        the decrease in the last 20 iterations, relative to the value.
 
     References
     ----------
@@ -85,6 +88,11 @@ class OWLQN(Optimizer):
         search.stalled = idle >= MAX_IDLE
         search.accept(point, value, gradient)
 
+    def settled(self, search: Search) -> bool:
+        """Whether the curvature promises no further decrease, and there was none for many iterations."""
+        past = search.rows[max(0, len(search.rows) - 1 - WINDOW)][0]
+        return search.settled(float(self.tol)) and past - search.value <= float(self.tol) * search.scale
+
     def _slope(self, search: Search) -> FloatArray:
         """Gradient of the smooth part at the present point."""
         if "slope" in search.memory:
@@ -102,6 +110,8 @@ class OWLQN(Optimizer):
         curved = has_pairs(search.memory)
         direction = lbfgs_direction(search.gradient, search.memory) if curved else down
         direction = np.where(direction * down > 0.0, direction, 0.0)
+        if curved:
+            search.predict(direction, float(self.tol))
         orthant = np.where(search.point != 0.0, np.sign(search.point), np.sign(down))
         step = 1.0 if curved else 1.0 / length
         for _ in range(MAX_HALVINGS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -11,11 +10,10 @@ import numpy as np
 
 from intarsia._progress import fit_progress
 from intarsia._validation import FloatArray, check_n_jobs, check_number
-from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
-from intarsia.inference import InferenceMethod, Status
+from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.checkpoint import Checkpoint, data_sums, describe
 from intarsia.learning.early_stopping import EarlyStopping
@@ -32,7 +30,7 @@ from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
-from intarsia.learning.optimizer import Optimizer
+from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import StagedFit
@@ -205,16 +203,9 @@ class RiskMinimizer(NamedParts, Learner):
             ).run(weights)
         warn_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
-        if found.status in (Status.MAX_ITER, Status.STALLED) and not given_up:
-            remedy = "Raise max_iter of the schedule" if self.schedule is not None else f"Raise {optimizer.limit_name}"
-            if found.status is Status.STALLED:
-                remedy = "No step lowers the risk any more. Scale the features to about 1"
-            warnings.warn(
-                f"RiskMinimizer: {found.status.name} after {found.n_iter} iterations with a gradient of "
-                f"{found.gradient_norm:.2e} against tol={optimizer.tol:g}. {remedy}, or raise tol of the optimizer.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        if not given_up:
+            limit = optimizer.limit_name if self.schedule is None else "max_iter of the schedule"
+            warn_unless_converged(found, optimizer, "RiskMinimizer", limit)
         return found
 
     def resumes(self) -> bool:

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference.result import Status
-from intarsia.learning.minimum import COLUMNS, Minimum, Objective
+from intarsia.learning.minimum import COLUMNS, Minimum, Objective, SummedObjective
+
+# A decrease is small in relation to the value, or to this part of the first value where the value comes close to 0.
+LEAST_VALUE = 1e-6
+# Iterations in a row in which the predicted decrease must be small: a single prediction may be from bad pairs.
+SETTLED = 3
 
 _COUNTS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
 _SHARED = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
@@ -77,6 +82,35 @@ class Search:
         if not self.by_value or value <= self.best_value + rounding(value):
             self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
 
+    def predict(self, direction: FloatArray, tol: float) -> None:
+        """Note the decrease that a full step along `direction` promises, and for how many iterations it was small.
+
+        `direction` is minus the inverse Hessian times the gradient, so half its product with the gradient is the
+        decrease of the quadratic model. It is relative to the value, or to a small part of the first value where the
+        value comes close to 0.
+        """
+        predicted = -0.5 * float(self.gradient @ direction) / self.scale
+        settled = int(self.memory.get("settled", np.array(0))) + 1 if predicted <= tol else 0
+        self.memory |= {"predicted": np.array(predicted), "settled": np.array(settled)}
+
+    def settled(self, tol: float) -> bool:
+        """Whether the value is near its minimum, as far as curvature tells.
+
+        Either nothing more was promised in the last iterations, or the convexity that the objective is sure of bounds
+        the distance: of a search that begins at the minimum no pairs are known.
+        """
+        if self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= SETTLED:
+            return True
+        sure = self.objective.convexity if isinstance(self.objective, SummedObjective) else 0.0
+        if sure <= 0.0 or self.point is not self.best_point:
+            return False
+        return float(self.gradient @ self.gradient) / (2.0 * sure) <= tol * self.scale
+
+    @property
+    def scale(self) -> float:
+        """To which differences of values are relative."""
+        return max(abs(self.value), LEAST_VALUE * abs(self.rows[0][0])) or 1.0
+
     def add_row(self) -> None:
         """Note the present point in the history."""
         now = time.perf_counter()
@@ -107,6 +141,7 @@ class Search:
             status,
             self.n_iter,
             int(self.n_restarts),
+            float(self.memory.get("predicted", np.array(np.nan))),
             self.start,
             history,
         )

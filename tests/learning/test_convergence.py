@@ -1,0 +1,157 @@
+"""CONVERGED means near the minimum, however weak the penalty: against SciPy's L-BFGS-B run to the end."""
+
+from __future__ import annotations
+
+import gzip
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
+
+from intarsia import LBFGS, MaximumLikelihood, RiskMinimizer
+from intarsia.datasets import load_ocr_letters, load_umass_citations
+from intarsia.graph import chain_graph
+from intarsia.inference import Status
+from intarsia.learning import OWLQN, ChainCRF, example
+from intarsia.learning.chain_preparation import prepare_fit
+from intarsia.models import LinearScores
+
+# The promise of LBFGS: within 100 tol.
+TOL, CLOSE = 1e-5, 1e-3
+TO_THE_END = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 0.0, "gtol": 1e-9, "maxcor": 40}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with threadpool_limits(1):  # vectors are short
+        yield
+
+
+def lowest(objective, n_weights):
+    return float(minimize(objective, np.zeros(n_weights), jac=True, method="L-BFGS-B", options=TO_THE_END).fun)
+
+
+def lowest_with_l1(objective, n_weights, l1):
+    """w = p - q with p, q >= 0: the penalty is smooth there."""
+
+    def both(halves):
+        value, gradient = objective(halves[:n_weights] - halves[n_weights:])
+        return value + l1 * halves.sum(), np.concatenate([gradient + l1, l1 - gradient])
+
+    bounds = [(0.0, None)] * (2 * n_weights)
+    start = np.zeros(2 * n_weights)
+    return float(minimize(both, start, jac=True, method="L-BFGS-B", bounds=bounds, options=TO_THE_END).fun)
+
+
+def features_of(words):
+    padded = ["^", *words, "$"]
+    return [
+        [f"w={w}", f"end={w[-3:]}", f"begin={w[:2]}", f"before={padded[i]}", f"after={padded[i + 2]}", "bias"]
+        for i, w in enumerate(words)
+    ]
+
+
+def synthetic(n=100):
+    """Words with features of very different frequency, and a few wrong labels."""
+    rng = np.random.default_rng(0)
+    y = [rng.integers(4, size=rng.integers(2, 12)) for _ in range(n)]
+    words = [[f"{label + 4 * int(rng.zipf(1.3)) % 10**9}" for label in labels] for labels in y]
+    noisy = [np.where(rng.random(labels.size) < 0.02, rng.integers(4, size=labels.size), labels) for labels in y]
+    return [features_of(one) for one in words], [labels.tolist() for labels in noisy]
+
+
+def addresses(data):
+    with gzip.open(data / "usaddress" / "labeled.xml.gz") as file:
+        records = list(ElementTree.parse(file).getroot())[:80]
+    words = [[part.text or "" for part in record] for record in records]
+    return [features_of(one) for one in words], [[part.tag for part in record] for record in records]
+
+
+def citations(data):
+    train = load_umass_citations(data).train
+    return [features_of(words) for words in train.words[:40]], train.tags[:40]
+
+
+def letters(data):
+    words = load_ocr_letters(data)
+    return [pixels.astype(float) for pixels in words.pixels[:60]], words.letters[:60]
+
+
+REAL = {"addresses": addresses, "citations": citations, "letters": letters}
+
+
+def chain_risk(X, y, l2):
+    examples = prepare_fit(ChainCRF(), X, y, None, None, None, None, "test").examples
+    return MaximumLikelihood(l2=l2).risk(examples), examples.layout.n_weights
+
+
+def check_near_minimum(found, best):
+    """Near the minimum; returns how far above it a search would end that looks at the gradient alone."""
+    assert found.status is Status.CONVERGED
+    assert found.gradient_norm <= TOL
+    assert (found.value - best) / best <= CLOSE
+    first = int(np.argmax(found.history["gradient_norm"] <= TOL))
+    return (found.history["risk"][first] - best) / best
+
+
+@pytest.mark.parametrize("name", ["synthetic", *REAL])
+def test_lbfgs_on_chains(name, request):
+    X, y = synthetic() if name == "synthetic" else REAL[name](request.getfixturevalue("data"))
+    by_gradient = []
+    for l2 in (10.0, 1.0, 0.1, 0.01, 0.001):
+        risk, n_weights = chain_risk(X, y, l2)
+        found = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
+        by_gradient.append(check_near_minimum(found, lowest(risk, n_weights)))
+    assert max(by_gradient) > CLOSE  # so the gradient alone would not do
+
+
+@pytest.mark.parametrize("name", ["synthetic", "addresses"])
+def test_owl_qn_on_chains(name, request):
+    X, y = synthetic(30) if name == "synthetic" else REAL[name](request.getfixturevalue("data"))
+    by_gradient = []
+    for l1 in (0.1, 0.003):
+        risk, n_weights = chain_risk(X, y, 0.0)
+        each = l1 / risk.mass
+        found = OWLQN(l1=each, tol=TOL, max_iter=3000).minimize(risk, np.zeros(n_weights))
+        by_gradient.append(check_near_minimum(found, lowest_with_l1(risk, n_weights, each)))
+    assert max(by_gradient) > CLOSE
+
+
+@pytest.mark.parametrize("ridge", [1e-1, 1e-3, 1e-5, 1e-7])
+@pytest.mark.parametrize("precondition", [False, True])
+def test_risk_minimizer(precondition, ridge):
+    rng = np.random.default_rng(1)
+    scale = np.array([1.0, 0.3, 0.1, 0.03, 0.01])
+    examples = []
+    for _ in range(6):
+        labels = rng.integers(2, size=8)
+        features = scale * (rng.normal(size=(8, 5)) + 0.8 * (2 * labels[:, None] - 1))
+        examples.append(example(LinearScores(chain_graph(8, 2), features), labels))
+    learner = RiskMinimizer(loss="likelihood", ridge=ridge, precondition=precondition, optimizer=LBFGS(tol=TOL))
+    found = learner.minimize(examples, "tree")
+    risk = learner.risk(examples, "tree")
+    check_near_minimum(found, lowest(risk, risk.n_weights))
+
+
+def test_a_search_that_begins_at_the_minimum_ends_there():
+    X, y = synthetic()
+    risk, n_weights = chain_risk(X, y, 1.0)
+    found = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
+    assert LBFGS(tol=TOL).minimize(risk, found.point).n_iter == 0  # by the convexity of the ridge
+    plain = LBFGS(tol=TOL).minimize(lambda w: risk(w), found.point)  # a function of which nothing is known
+    assert plain.status is Status.CONVERGED
+    assert 0 < plain.n_iter <= 10
+
+
+def test_resumed_search_knows_how_long_it_was_settled():
+    X, y = synthetic()
+    risk, n_weights = chain_risk(X, y, 0.01)
+    whole = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
+    states = []
+    LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights), watch=lambda search: states.append(search.arrays()))
+    for at in (whole.n_iter - 1, whole.n_iter - 2):
+        again = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights), resume=states[at])
+        assert again.n_iter == whole.n_iter
+        np.testing.assert_array_equal(again.point, whole.point)
