@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._validation import FloatArray, check_number
-from intarsia.learning.mini_batch import Memory, MiniBatch
+from intarsia.learning.mini_batch import Memory, MiniBatch, Slots, zeros_for
 
 
 class Adam(MiniBatch):
@@ -18,8 +18,9 @@ class Adam(MiniBatch):
     .. math:: m_t = \beta_1 m_{t-1} + (1 - \beta_1) g_t, \quad v_t = \beta_2 v_{t-1} + (1 - \beta_2) g_t^2, \quad
               w_t = w_{t-1} - s \frac{m_t / (1 - \beta_1^t)}{\sqrt{v_t / (1 - \beta_2^t)} + \epsilon},
 
-    with the step s divided by 1 + `decay` times the number of passes made. What comes back, and what happens after a
-    step that went too far, are as in `SGD`.
+    with the step s divided by 1 + `decay` times the number of passes made. With sparse features, t of a weight counts
+    the batches in which its feature occurs; other batches change neither the weight nor its means. What comes back, and
+    what happens after a step that went too far, are as in `SGD`.
 
     Parameters
     ----------
@@ -81,12 +82,14 @@ class Adam(MiniBatch):
         check_number(self.beta2, "Adam: beta2", low=0.0, high=1.0, open_high=True)
         check_number(self.epsilon, "Adam: epsilon", low=0.0, open_low=True)
 
-    def _direction(self, gradient: FloatArray, memory: Memory) -> FloatArray:
-        nothing = np.zeros_like(gradient)
-        count = int(memory.get("count", np.array(0))) + 1
-        mean = self.beta1 * memory.get("mean", nothing) + (1.0 - self.beta1) * gradient
-        square = self.beta2 * memory.get("square", nothing) + (1.0 - self.beta2) * gradient**2
-        memory |= {"count": np.array(count), "mean": mean, "square": square}
+    def _direction(self, gradient: FloatArray, memory: Memory, slots: Slots) -> FloatArray:
+        for name in ("count", "mean", "square"):
+            if name not in memory:
+                memory[name] = zeros_for(gradient, memory, slots)
+        count = memory["count"][slots] + 1.0
+        mean = self.beta1 * memory["mean"][slots] + (1.0 - self.beta1) * gradient
+        square = self.beta2 * memory["square"][slots] + (1.0 - self.beta2) * gradient**2
+        memory["count"][slots], memory["mean"][slots], memory["square"][slots] = count, mean, square
         size = np.sqrt(square / (1.0 - self.beta2**count)) + self.epsilon
         direction: FloatArray = mean / (1.0 - self.beta1**count) / size
         return direction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -54,13 +55,17 @@ class ChainData:
         """Number of positions of each sequence."""
         return np.diff(self.ptr)
 
+    @cached_property
+    def _step_ptr(self) -> IntArray:
+        """Where the steps of each sequence begin; a sequence has one step less than positions."""
+        return self.ptr - np.arange(self.ptr.size)
+
     def subset(self, chosen: IntArray) -> ChainData:
         """Some of the sequences."""
         rows, ptr = rows_of(self.ptr, chosen)
         edges = self.edges
         if edges is not None:
-            before = self.ptr - np.arange(self.ptr.size)  # a sequence has one step less than positions
-            edges = edges[rows_of(before, chosen)[0]]
+            edges = edges[rows_of(self._step_ptr, chosen)[0]]
         return ChainData(self.matrix[rows], ptr, edges, self.kept[chosen], self.n_given)
 
     def spread(self, parts: Sequence[Any], empty: Any) -> list[Any]:

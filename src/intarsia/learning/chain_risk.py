@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from intarsia._validation import FloatArray
 from intarsia.exceptions import InvalidInputError
@@ -14,7 +16,7 @@ from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains import chain_marginals
 from intarsia.learning.chain_data import LARGEST_WEIGHT, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.learning.chain_prediction import log_probabilities
-from intarsia.learning.minimum import SummedObjective
+from intarsia.learning.minimum import Part, SummedObjective
 from intarsia.learning.search import largest
 from intarsia.learning.worker_threads import Parcels, run_by_workers, run_in_threads, workers_are_apart
 from intarsia.models.chain_scores import ChainWeights
@@ -94,6 +96,21 @@ class ChainRisk(SummedObjective):
     def subset(self, indices: ArrayLike) -> ChainRisk:
         """The risk of some of the sequences, over their own mass and with the same ridge."""
         return ChainRisk(self.examples.subset(indices), self.ridge, self.n_jobs)
+
+    def part(self, indices: ArrayLike) -> Part:
+        """The risk of some of the sequences; with sparse features, in the weights of features that they have.
+
+        The work is then that of these sequences, however many weights there are.
+        """
+        examples = self.examples.subset(indices)
+        if isinstance(examples.data.matrix, np.ndarray):
+            return Part(ChainRisk(examples, self.ridge, self.n_jobs))
+        rows: Any = sparse.csr_array(examples.data.matrix)
+        columns, place = np.unique(rows.indices, return_inverse=True)
+        matrix = sparse.csr_array((rows.data, place, rows.indptr), shape=(rows.shape[0], columns.size))
+        layout, slots = examples.layout.of_features(columns.astype(np.int64))
+        fewer = replace(examples, data=replace(examples.data, matrix=matrix), layout=layout)
+        return Part(ChainRisk(fewer, 0.0, self.n_jobs), slots, self.ridge)
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights; infinite where they are beyond all reason."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray, check_number
-from intarsia.learning.minimum import Objective, SummedObjective
+from intarsia._validation import FloatArray, IntArray, check_number
+from intarsia.learning.minimum import Objective, Part, SummedObjective
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.search import Search
 
 Memory = dict[str, NDArray[Any]]
+Slots = IntArray | slice
+ALL = slice(None)
 
 # A step that had to be halved more often than this cannot be mended by halving.
 MAX_HALVINGS = 50
@@ -28,6 +30,10 @@ class MiniBatch(Optimizer):
     than the start. After a pass that ends above the start, or at a value that is not finite, the search goes back to
     the best point and goes on with half the step. So it does within a pass, back to the last batch that was finite.
     Values that do not belong to the gradient (contrastive divergence) are not compared: the last point comes back.
+
+    Of sequences with sparse features, a step moves only the weights of features that occur in its batch, so a pass
+    takes time in proportion to the data, however many weights there are. The penalty of the steps that a weight has
+    missed is made up for at the next one that moves it.
     """
 
     limit_name: ClassVar[str] = "max_epochs"
@@ -49,8 +55,12 @@ class MiniBatch(Optimizer):
         check_number(self.tol, f"{here}: tol", low=0.0)
 
     @abstractmethod
-    def _direction(self, gradient: FloatArray, memory: Memory) -> FloatArray:
-        """What a step of 1 subtracts, from this gradient and what `memory` holds of earlier ones."""
+    def _direction(self, gradient: FloatArray, memory: Memory, slots: Slots) -> FloatArray:
+        """What a step of 1 subtracts from the weights `slots`, given their gradient; `memory` is changed in place."""
+
+    def _catch_up(self, memory: Memory, slots: Slots, missed: IntArray) -> FloatArray | None:
+        """What the steps that these weights have missed would have subtracted, per length; None for nothing."""
+        return None
 
     def advance(self, search: Search) -> None:
         """One pass over all data."""
@@ -78,34 +88,96 @@ class MiniBatch(Optimizer):
         `after` is called with the point after every step, and gives the one to go on from.
         """
         self.check_settings()
-        kept = {"epochs": np.array(0), "scale": np.array(1.0), **memory}
-        n_epochs = int(kept["epochs"])
-        values = []
-        safe = point
-        for batch in self._batches(objective, np.random.default_rng([random_state, n_epochs])):
-            value, gradient = batch(point)
+        point = np.array(point, dtype=np.float64)
+        kept = {"epochs": np.array(0), "scale": np.array(1.0)} | {name: np.array(one) for name, one in memory.items()}
+        n_epochs, begun = int(kept["epochs"]), int(kept.get("steps", np.array(0)))
+        values: list[float] = []
+        last_step: tuple[Slots, FloatArray] = (ALL, point.copy())  # weights that moved, and where they were
+        square = float(point @ point)
+        for part in self._parts(objective, np.random.default_rng([random_state, n_epochs])):
+            slots, missed = self._begin_step(kept, part, point.size)
+            length = self._length(kept)
+            late = None
+            if missed is not None:  # at the end of a pass all weights have caught up
+                late = self._catch_up(kept, slots, np.minimum(missed, kept["steps"] - begun) - 1)
+            if late is not None:
+                square += _move(point, slots, point[slots] - length * late)
+            value, gradient = _penalised(part, point[slots], missed, square)
             for _ in range(MAX_HALVINGS):
                 if _finite(value, gradient):
                     break
-                kept, point = _halved(kept), 0.5 * (safe + point)
-                value, gradient = batch(point)
+                kept = _halved(kept)
+                square += _move(point, last_step[0], 0.5 * (last_step[1] + point[last_step[0]]))
+                value, gradient = _penalised(part, point[slots], missed, square)
             if not _finite(value, gradient):
-                point = safe
+                square += _move(point, *last_step)
                 continue
             values.append(value)
-            safe = point
-            length = self.step * float(kept["scale"]) / (1.0 + self.decay * n_epochs)
-            point = point - length * self._direction(gradient, kept)
-            point = point if after is None else after(point)
+            before = point[slots].copy()
+            square += _move(point, slots, before - self._length(kept) * self._direction(gradient, kept, slots))
+            last_step = slots, before
+            if after is not None:
+                last_step, point = (ALL, _before(point, last_step)), after(point)
+                square = float(point @ point)
+        if "last" in kept:
+            late = self._catch_up(kept, ALL, kept["steps"] - np.maximum(kept["last"], begun))
+            point = point if late is None else point - self._length(kept) * late
         kept["epochs"] = np.array(n_epochs + 1)
         return point, kept, float(np.mean(values)) if values else np.inf
 
-    def _batches(self, objective: Objective, rng: np.random.Generator) -> list[Objective]:
+    def _length(self, memory: Memory) -> float:
+        return self.step * float(memory["scale"]) / (1.0 + self.decay * int(memory["epochs"]))
+
+    def _begin_step(self, memory: Memory, part: Part, n_weights: int) -> tuple[Slots, IntArray | None]:
+        """Which weights the step is for, and for how many steps each was not moved, this one included."""
+        if part.slots is None:
+            return ALL, None
+        memory["steps"] = memory.get("steps", np.array(0)) + 1
+        memory.setdefault("last", np.zeros(n_weights, dtype=np.int64))
+        missed = memory["steps"] - memory["last"][part.slots]
+        memory["last"][part.slots] = memory["steps"]
+        return part.slots, missed
+
+    def _parts(self, objective: Objective, rng: np.random.Generator) -> Iterator[Part]:
+        """Batches, one after the other: all at once would take the memory of all."""
         if not isinstance(objective, SummedObjective):
-            return [objective]
+            yield Part(objective)
+            return
         order = rng.permutation(len(objective))
         n_batches = -(-len(objective) // int(self.batch_size))
-        return [objective.subset(np.sort(part)) for part in np.array_split(order, n_batches)]
+        for indices in np.array_split(order, n_batches):
+            yield objective.part(np.sort(indices))
+
+
+def zeros_for(gradient: FloatArray, memory: Memory, slots: Slots) -> FloatArray:
+    """An array of 0 for all weights, of which `gradient` belongs to some."""
+    return np.zeros_like(gradient) if isinstance(slots, slice) else np.zeros(memory["last"].size)
+
+
+def _penalised(part: Part, weights: FloatArray, missed: IntArray | None, square: float) -> tuple[float, FloatArray]:
+    """Value and gradient with the penalty, which counts for all steps that a weight has missed.
+
+    `square` is that of all weights.
+    """
+    value, gradient = part.objective(weights)
+    if missed is None or part.ridge == 0.0:
+        return value, gradient
+    return value + part.ridge * square, gradient + 2.0 * part.ridge * missed * weights
+
+
+def _move(point: FloatArray, slots: Slots, values: FloatArray) -> float:
+    """Set some weights; returns by how much the sum of all squares grows."""
+    old = point[slots]
+    grown = float(values @ values) - float(old @ old)
+    point[slots] = values
+    return grown
+
+
+def _before(point: FloatArray, last_step: tuple[Slots, FloatArray]) -> FloatArray:
+    """All weights as they were before the last step."""
+    found = point.copy()
+    found[last_step[0]] = last_step[1]
+    return found
 
 
 def _finite(value: float, gradient: FloatArray) -> bool:
@@ -114,4 +186,6 @@ def _finite(value: float, gradient: FloatArray) -> bool:
 
 def _halved(memory: Memory) -> Memory:
     """With half the step, and nothing of the directions that led too far."""
-    return {"epochs": memory["epochs"], "scale": 0.5 * memory["scale"]}
+    return {name: memory[name] for name in ("epochs", "steps", "last") if name in memory} | {
+        "scale": 0.5 * memory["scale"]
+    }

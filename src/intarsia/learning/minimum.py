@@ -5,16 +5,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray
+from intarsia._validation import FloatArray, IntArray
 from intarsia.inference.result import Status
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 COLUMNS = ("risk", "gradient_norm", "seconds", "evaluations")
+
+
+class Part(NamedTuple):
+    """An objective over some of the data, in those weights alone on which it depends.
+
+    objective : function of these weights
+    slots : which of all weights they are, in rising order; None for all of them
+    ridge : penalty r |w|^2 on all weights that is not in `objective`; 0 where it is
+    """
+
+    objective: Objective
+    slots: IntArray | None = None
+    ridge: float = 0.0
 
 
 class SummedObjective(ABC):
@@ -31,6 +45,10 @@ class SummedObjective(ABC):
     @abstractmethod
     def subset(self, indices: ArrayLike) -> Objective:
         """The same objective over some of the parts."""
+
+    def part(self, indices: ArrayLike) -> Part:
+        """The objective over some of the parts, in the weights it depends on."""
+        return Part(self.subset(indices))
 
     @property
     def convexity(self) -> float:

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
-from intarsia.learning.mini_batch import Memory, MiniBatch
+from intarsia._validation import FloatArray, IntArray, check_number
+from intarsia.learning.mini_batch import Memory, MiniBatch, Slots, zeros_for
 
 
 class SGD(MiniBatch):
@@ -71,7 +71,16 @@ class SGD(MiniBatch):
         super().check_settings()
         check_number(self.momentum, "SGD: momentum", low=0.0, high=1.0, open_high=True)
 
-    def _direction(self, gradient: FloatArray, memory: Memory) -> FloatArray:
-        velocity: FloatArray = gradient + self.momentum * memory.get("velocity", np.zeros_like(gradient))
-        memory["velocity"] = velocity
-        return velocity
+    def _direction(self, gradient: FloatArray, memory: Memory, slots: Slots) -> FloatArray:
+        velocity = memory.setdefault("velocity", zeros_for(gradient, memory, slots))
+        velocity[slots] = gradient + self.momentum * velocity[slots]
+        return np.array(velocity[slots])
+
+    def _catch_up(self, memory: Memory, slots: Slots, missed: IntArray) -> FloatArray | None:
+        """Momentum goes on without a gradient: m + m^2 + ... + m^missed times the velocity."""
+        if "velocity" not in memory:
+            return None
+        velocity, rest = memory["velocity"], self.momentum**missed
+        total: FloatArray = velocity[slots] * self.momentum * (1.0 - rest) / (1.0 - self.momentum)
+        velocity[slots] = velocity[slots] * rest
+        return total

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from intarsia._validation import FloatArray, IntArray
+from intarsia.graph.chains import rows_of
 
 # Loops over so many labels, or twice as many, leave no rest in vector registers.
 WHOLE = 16
@@ -122,6 +123,24 @@ class ChainLayout:
         slot = np.flatnonzero(np.repeat(is_wide, n_pairs))
         place: IntArray = np.repeat(number[is_wide], n_pairs[is_wide]) * width + self.pair_label[slot].astype(np.int64)
         return Split(width, wide.size, number, slot, place)
+
+    def of_features(self, columns: IntArray) -> tuple[ChainLayout, IntArray]:
+        """The layout of a model with some of the features, and where its weights stand in this one.
+
+        Examples
+        --------
+        >>> layout, slots = ChainLayout(3, 2, ends=False).of_features(np.array([2]))
+        >>> layout.n_features, slots
+        (1, array([4, 5, 6, 7, 8, 9]))
+        """
+        k, rest = self.n_labels, np.arange(self.n_states, self.n_weights)
+        if self.pair_ptr is None or self.pair_label is None:
+            states = (columns[:, None] * k + np.arange(k)).reshape(-1)
+            fewer = ChainLayout(columns.size, k, None, None, self.ends, self.n_edge_features)
+        else:
+            states, ptr = rows_of(self.pair_ptr, columns)
+            fewer = ChainLayout(columns.size, k, ptr, self.pair_label[states], self.ends, self.n_edge_features)
+        return fewer, np.concatenate([states, rest])
 
     def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
         """`pair_ptr` and `pair_label`, also where every feature has a weight with every label."""
