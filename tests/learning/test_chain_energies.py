@@ -114,7 +114,7 @@ def test_sequences_do_not_depend_on_their_company(data, fitted):
 
 def test_weights_and_strengths_together(data):
     (X, y), (new, truth) = data
-    crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y)
+    crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, fix_theta=False)
     plain = ChainCRF().fit(X, y)
     assert np.abs(crf.weights_ - plain.weights_).max() > 1e-3
     assert crf.score(new, truth) > plain.score(new, truth) + 0.01
@@ -290,7 +290,12 @@ BAD = {
         "LBFGS needs all examples at once",
     ),
     "nothing to fix": ({}, {"fix_theta": True}, "fix_theta and development are for energies"),
-    "development": ({"energies": [exactly_one_b()]}, {"development": ([], [])}, "Give fix_theta=True with it"),
+    "development": (
+        {"energies": [exactly_one_b()]},
+        {"development": ([], []), "fix_theta": False},
+        "Drop fix_theta=False",
+    ),
+    "fix_theta": ({"energies": [exactly_one_b()]}, {"fix_theta": "weights"}, "must be None, True or False"),
     "hard": ({"energies": [exactly_one_b(psi=1e12)]}, {}, r"psi\[0\] is 1000000000000.0"),
 }
 

@@ -184,7 +184,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         sample_weight: Any = None,
         validation: tuple[Any, ...] | None = None,
         start: Any = None,
-        fix_theta: bool = False,
+        fix_theta: bool | None = None,
         development: tuple[Any, ...] | None = None,
     ) -> ChainCRF:
         """Fit the weights, and then the energies, if there are any.
@@ -203,11 +203,13 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             Sequences on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default 0.
-        fix_theta : bool
-            With energies, learn their strengths alone: weights are those of an earlier fit, if there was one, or fitted
-            first without the energies. Otherwise weights and strengths are then learned together.
+        fix_theta : bool, optional
+            Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
+            have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
+            fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
+            began and then warns; the best point is kept.
         development : (X, y) or (X, y, edge_features), optional
-            With `fix_theta`, the sequences on which strengths are learned; by default X and y.
+            The sequences on which strengths are learned; by default X and y.
 
         Raises
         ------
@@ -240,7 +242,9 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         if parts is not None and energies is not None:
             before = self.energies_ if self.warm_start and known is not None else None
             settings = learner.get_params(deep=False)
-            first, fitted, history = fit_energies(self, parts, energies, told, first, settings, bool(fix_theta), before)
+            first, fitted, history = fit_energies(
+                self, parts, energies, told, first, settings, fix_theta is not False, before
+            )
         # Nothing is stored before everything has worked.
         self._store(prepared)
         self.weights_, self.energies_, self.energy_history_ = first, fitted, history

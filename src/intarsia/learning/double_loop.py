@@ -9,7 +9,7 @@ import numpy as np
 
 from intarsia._validation import FloatArray, check_number
 from intarsia.inference.result import Status
-from intarsia.learning.energy_learner import EnergyLearner, Report, RunningMean
+from intarsia.learning.energy_learner import BestPoint, EnergyLearner, Report, RunningMean
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
@@ -23,7 +23,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
     Choose it for small data, or where steps are hard to choose. In each round all examples are inferred under the
     energies; then, with the slopes found held fixed, the surrogate log-likelihood is raised by some iterations of an
     optimiser (it is concave in the weights and in strengths that do not depend on the input), and strengths are brought
-    back to 0 or above.
+    back to 0 or above. The result is the point with the lowest risk of all examples, as in `DoublyStochastic`.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
     tol : float
         Converged when no weight changes by more in a round.
     average : bool
-        Whether the result is the mean of the rounds' points, the late ones weighing more, or the last one.
+        Whether means of the rounds' points are compared, the late ones weighing more, or the points themselves.
     l2 : float
         Penalty on the weights of the features of psi(x), but not on the constant one.
 
@@ -83,10 +83,11 @@ class DoubleLoop(NamedParts, EnergyLearner):
         self.check_settings()
         given = resolve_optimizer(self.optimizer)
         optimizer = resolve_optimizer(given, {given.limit_name: int(self.steps)})
-        point, mean = start, RunningMean(start)
+        point, mean, best = start, RunningMean(start), BestPoint(risk, start)
         values: list[float] = []
         status = Status.MAX_ITER
         try:
+            best.begin(int(self.max_rounds))
             for round_ in range(int(self.max_rounds)):
                 found = optimizer.minimize(risk.with_slopes(point), point)
                 if found.status is Status.INTERRUPTED:
@@ -96,6 +97,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
                 point = moved
                 mean.add(point)
                 values.append(found.value)
+                best.offer(mean.point if self.average else point)
                 if report is not None:
                     report(round_ + 1, found.value, found.gradient_norm, (round_ + 1) / int(self.max_rounds))
                 if change <= self.tol:
@@ -103,9 +105,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
                     break
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        last = values[-1] if values else np.nan
-        result = mean.point if self.average else point
-        return Minimum(result, last, np.nan, status, len(values), start=start, history={"risk": np.array(values)})
+        best.warn_if_worse("DoubleLoop")
+        return best.minimum(status, values)
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
         return {"optimizer": resolve_optimizer}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intarsia._validation import FloatArray, check_number
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.result import Status
-from intarsia.learning.energy_learner import EnergyLearner, Report, RunningMean
+from intarsia.learning.energy_learner import BestPoint, EnergyLearner, Report, RunningMean
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.named_parts import NamedParts
@@ -24,7 +24,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
 
     The one to begin with. Every batch is inferred at the current point, then a step is made along the gradient of its
     surrogate log-likelihood, strengths are brought back to 0 or above, and the mean of the points is kept. Nothing is
-    sure to converge, since inference and steps alternate; after some passes it is a model that serves.
+    sure to converge, since inference and steps alternate. So the risk of all examples is evaluated after each pass, and
+    the result is the point with the lowest risk; the start, and all strengths 0, are among those compared.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     optimizer : str or Optimizer
         "adam" or "sgd", or an object with `step`, `batch_size` and `decay`; its own `max_epochs` is not read.
     average : bool
-        Whether the result is the mean of the points met, the late ones weighing more, or the last one.
+        Whether means of the points met are compared, the late ones weighing more, or the points themselves.
     l2 : float
         Penalty on the weights of the features of psi(x), but not on the constant one.
     random_state : int
@@ -84,7 +85,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         """Pass over the examples."""
         self.check_settings()
         optimizer = resolve_optimizer(self.optimizer)
-        mean = RunningMean(start)
+        mean, best = RunningMean(start), BestPoint(risk, start)
         point, memory = start, dict[str, NDArray[Any]]()
         values: list[float] = []
         status = Status.MAX_ITER
@@ -95,16 +96,17 @@ class DoublyStochastic(NamedParts, EnergyLearner):
             return projected
 
         try:
+            best.begin(int(self.max_epochs))
             for epoch in range(int(self.max_epochs)):
                 point, memory, value = optimizer.epoch(risk, point, memory, int(self.random_state), after)
                 values.append(value)
+                best.offer(mean.point if self.average else point)
                 if report is not None:
                     report(epoch + 1, value, np.nan, (epoch + 1) / int(self.max_epochs))
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        found = mean.point if self.average else point
-        last = values[-1] if values else np.nan
-        return Minimum(found, last, np.nan, status, len(values), start=start, history={"risk": np.array(values)})
+        best.warn_if_worse("DoublyStochastic")
+        return best.minimum(status, values)
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
         return {"optimizer": resolve_optimizer}

@@ -110,6 +110,12 @@ class EnergyRisk(SummedObjective):
         """The point at which strengths are the energies' own."""
         return self.join(weights, self.psi.initial_of(self.own, self.features.shape[1]))
 
+    def without_energies(self, weights: FloatArray) -> FloatArray | None:
+        """The point at which all strengths are 0; None where they cannot be."""
+        if self.psi.positive == "softplus":
+            return None
+        return self.join(weights, np.zeros((self.own.size, self.features.shape[1])))
+
     def join(self, weights: FloatArray, psi_weights: FloatArray) -> FloatArray:
         """One point of both."""
         return np.concatenate([weights[: self.n_weights], psi_weights.reshape(-1)])

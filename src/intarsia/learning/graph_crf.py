@@ -171,7 +171,7 @@ class GraphCRF(CRF):
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         start: Any = None,
-        fix_theta: bool = False,
+        fix_theta: bool | None = None,
         development: tuple[Any, Any] | None = None,
     ) -> GraphCRF:
         """Fit the weights, and then the energies, if there are any.
@@ -189,11 +189,13 @@ class GraphCRF(CRF):
             Graphs on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default those of the independent model.
-        fix_theta : bool
-            With energies, learn their strengths alone: weights are those of an earlier fit, if there was one, or fitted
-            first without the energies. Otherwise weights and strengths are then learned together.
+        fix_theta : bool, optional
+            Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
+            have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
+            fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
+            began and then warns; the best point is kept.
         development : pair (X, y), optional
-            With `fix_theta`, the graphs on which strengths are learned; by default X and y.
+            The graphs on which strengths are learned; by default X and y.
         """
         where = "GraphCRF.fit"
         parts = resolve_graph_energies(self, where)
@@ -217,7 +219,16 @@ class GraphCRF(CRF):
             examples = self._held_out(development, self.templates_, truth, f"{where}: development")
         settings = self._resolve_learner(where).get_params(deep=False)
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self, parts, energies, examples, truth.classes, self.weights_, settings, bool(fix_theta), before, where
+            self,
+            parts,
+            energies,
+            examples,
+            truth.classes,
+            self.weights_,
+            settings,
+            fix_theta is not False,
+            before,
+            where,
         )
         return self
 
