@@ -155,7 +155,7 @@ LABELS = {
     "one class": (lambda y: [np.asarray(labels) * 0 for labels in y], "the classes are [0]."),
     "no class": (lambda y: [np.zeros((*np.shape(labels), 2), bool) for labels in y], "y[0]"),
     "by type": (lambda y: [{"node": labels} for labels in y], "y[0] is a dict of ['node'], but the variables have no"),
-    "kinds": (lambda y: changed(y, 1, np.where(y[1], "a", "b")), "some labels are strings and others are not."),
+    "kinds": (lambda y: changed(y, 1, np.where(y[1], "a", "b")), "y[1][0"),
 }
 
 

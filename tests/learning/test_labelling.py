@@ -111,9 +111,14 @@ BAD_FORMS = {
     "ragged": ([[0, 1], [0]], "y is a ragged list"),
     "shape": ([0, 1, 1], "y has shape (3,) but X has 4; use -1 for a hidden label."),
     "fractions": ([[0.5, 1], [0, 1]], "y: expected whole numbers"),
-    "mixed objects": (np.array([["a", 1], [None, "b"]], object), "y[0, 1] is 1, but labels are all strings"),
-    "missing": (np.array([["a", np.nan], [None, "b"]], object), "y[0, 1] is nan, but labels are all strings"),
-    "missing numbers": (np.array([[1, np.nan], [None, 0]], object), "y[0, 1] is nan, but labels are all whole numbers"),
+    "mixed objects": (np.array([["a", 1], [None, "b"]], object), "y[0, 1] is 1, an integer, but y[0, 0] is 'a', a str"),
+    "mixed list": ([["a", "b"], [3, "b"]], "y[1, 0] is 3, an integer, but y[0, 0] is 'a', a string. Use one kind"),
+    "mixed set": ([["a", None], [frozenset({3}), "b"]], "y[1, 0] has 3, an integer, but y[0, 0] is 'a', a string."),
+    "missing": (np.array([["a", np.nan], [None, "b"]], object), "y[0, 1] is NaN, which is no label. Use None"),
+    "missing in a list": ([["a", "b"], ["a", float("nan")]], "y[1, 1] is NaN, which is no label. Use None"),
+    "missing numbers": (np.array([[1, np.nan], [None, 0]], object), "y[0, 1] is NaN, which is no label. Use None"),
+    "missing floats": (np.array([[1.0, 0.0], [np.nan, 0.0]]), "y[1, 0] is NaN, which is no label. Use None"),
+    "no labels": (np.array([["a", ("b",)], [None, "b"]], object), "y[0, 1] is ('b',), of type tuple, but labels are"),
 }
 
 
@@ -130,7 +135,7 @@ BAD_CLASSES = {
     "nothing known": ([None] * 4, "fit: all labels are hidden."),
     "one class": ([3, 3, 3, 3], "fit: the classes are [3]. Give labels of at least two, or name them with classes=."),
     "minus one among strings": (["a", "-1", "b", "a"], "fit: '-1' is among the strings. Use None"),
-    "sets of another kind": ([0, 1, frozenset({"a"}), 1], "fit: some labels are strings and others are not."),
+    "sets of another kind": ([0, 1, frozenset({"a"}), 1], "y[2] has 'a', a string, but y[0] is 0, an integer."),
 }
 
 

@@ -27,6 +27,7 @@ from intarsia.learning.chain_prediction import (
 from intarsia.learning.chain_preparation import read_known
 from intarsia.learning.crf_data import check_sample_weight
 from intarsia.learning.fitted_energies import FittedEnergies
+from intarsia.learning.labelling import observed_states
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
@@ -121,21 +122,22 @@ class ChainTagger(ABC):
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, edge_features: Any = None) -> float:
-        """Share of the positions with a known label whose label is predicted."""
+        """Fraction of the positions with a known label whose label is predicted; a label not seen in fit is wrong."""
         where = "ChainCRF.score"
         check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
         X = X if isinstance(X, (list, tuple)) else list(X)
         data = self._read(X, edge_features, where)
         weight = check_sample_weight(sample_weight, data.n_given, where)[data.kept]
-        truth = make_truth(read_chain_labels(y, data, where), self.classes_, weight)
-        known = truth.states >= 0
+        labels = read_chain_labels(y, data, where)
+        truth = np.concatenate([np.empty(0, np.int64), *(observed_states(one, self.classes_) for one in labels)])
+        known = truth >= 0
         each = np.repeat(weight, data.lengths)[known]
         if each.sum() == 0.0:
             raise InvalidInputError(
                 f"{where}: all labels are hidden, or of sequences without weight. Give labels of some positions."
             )
         found, _ = self._ask(best_labels if self.decode == "map" else likely_labels, X, edge_features, None, where)
-        return float(each @ (np.concatenate(found)[known] == truth.states[known]) / each.sum())
+        return float(each @ (np.concatenate(found)[known] == truth[known]) / each.sum())
 
     def _ask(self, work: Work, X: Any, edge_features: Any, allowed: Any, where: str) -> tuple[list[Any], ChainData]:
         data = self._read(X, edge_features, where)

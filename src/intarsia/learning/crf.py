@@ -17,12 +17,20 @@ from intarsia._validation import FloatArray, as_float_array, check_choice, check
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
 from intarsia.inference.registry import resolve_method
-from intarsia.learning.crf_data import Data, Truth, as_truth, check_sample_weight, find_truth, make_examples
+from intarsia.learning.crf_data import (
+    Data,
+    Truth,
+    as_truth,
+    check_sample_weight,
+    find_truth,
+    make_examples,
+    observed_truth,
+)
 from intarsia.learning.crf_file import MAKERS, crf_from_file, crf_to_file
 from intarsia.learning.example import Example, example
 from intarsia.learning.graph_data import TypeTable
 from intarsia.learning.independent import forget_start, independent_weights
-from intarsia.learning.labelling import Layout, States, single_states
+from intarsia.learning.labelling import Layout, States
 from intarsia.learning.learner import Learner, whole_answer
 from intarsia.learning.minimum import COLUMNS, Minimum
 from intarsia.learning.named_parts import NamedParts
@@ -250,10 +258,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         data, maps = self._known(X, more, where)
         weights = check_sample_weight(sample_weight, len(data.layouts), where)
         right, total = 0.0, 0.0
-        truth = [
-            {kind: single_states(part) for kind, part in one.items()}
-            for one in as_truth(data, y, self._class_table(), where).states
-        ]
+        truth = observed_truth(data, y, self._class_table(), where)
         for one, weight in zip(truth, weights, strict=True):
             total += weight * sum(int((part >= 0).sum()) for part in one.values())
         if total == 0.0:

@@ -21,6 +21,7 @@ from intarsia.learning.labelling import (
     check_classes,
     find_classes,
     hidden_labels,
+    observed_states,
     read_labels,
     tells_something,
     weigh_classes,
@@ -99,6 +100,13 @@ def find_truth(data: Data, y: Any, given: Any, where: str, known: Classes | None
 def as_truth(data: Data, y: Any, classes: Classes, where: str) -> Truth:
     """Labels as states of known classes; all may be hidden."""
     return _as_truth(_read_all_labels(data, y, where), classes)
+
+
+def observed_truth(data: Data, y: Any, classes: Classes, where: str) -> list[dict[str, NDArray[Any]]]:
+    """Labels to compare predictions with, by type; see `observed_states`."""
+    return [
+        {kind: observed_states(one[kind], classes[kind]) for kind in one} for one in _read_all_labels(data, y, where)
+    ]
 
 
 def _as_truth(labels: list[dict[str, Labels]], classes: Classes) -> Truth:

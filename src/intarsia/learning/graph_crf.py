@@ -254,7 +254,10 @@ class GraphCRF(CRF):
         return self._predict(X, None, "GraphCRF.predict")
 
     def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
-        """Share of the observed variables, over all types and graphs, whose label is predicted."""
+        """Fraction of the observed variables, over all types and graphs, whose label is predicted.
+
+        A label that was not seen in fit counts as wrong.
+        """
         return self._score(X, y, None, sample_weight, "GraphCRF.score")
 
     @property

@@ -178,7 +178,7 @@ class GridCRF(CRF):
         edge_features: Sequence[Any] | None = None,
         sample_weight: Any = None,
     ) -> float:
-        """Share of the observed pixels, over all images, whose label is predicted."""
+        """Fraction of the observed pixels, over all images, whose label is predicted; one not seen in fit is wrong."""
         return self._score(X, y, edge_features, sample_weight, "GridCRF.score")
 
     @property

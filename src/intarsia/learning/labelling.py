@@ -110,10 +110,14 @@ def read_labels(given: Any, shape: tuple[int, ...], reason: str, where: str) -> 
     if array.shape != shape:
         raise InvalidInputError(f"{where} has shape {array.shape} but {reason}; use -1 for a hidden label.")
     flat = array.reshape(-1)
+    if array.dtype.kind == "U" and not isinstance(given, np.ndarray):
+        _check_one_kind(np.asarray(given, dtype=object).reshape(-1), shape, where)  # before NumPy made them alike
     if array.dtype.kind == "O":
         return _read_objects(flat, shape, where)
     if array.dtype.kind in "bU":
         return Labels(where, shape, flat, nothing, {})
+    if array.dtype.kind == "f" and np.isnan(flat).any():
+        raise _is_nan(Labels(where, shape, flat, nothing, {}), int(np.argmax(np.isnan(flat))))
     whole = flat if array.dtype.kind in "iu" else as_int_array(flat, where)
     return Labels(where, shape, whole, whole == -1, {})
 
@@ -130,15 +134,8 @@ def _read_objects(flat: NDArray[Any], shape: tuple[int, ...], where: str) -> Lab
     sets = {i: frozenset(value) for i, value in enumerate(flat) if isinstance(value, (set, frozenset))}
     found = Labels(where, shape, flat, hidden, sets)
     single = np.flatnonzero(found.single)
+    _check_one_kind(flat, shape, where)
     texts = bool(single.size) and isinstance(flat[single[0]], str)
-    for i in single:
-        good = isinstance(flat[i], str) if texts else isinstance(flat[i], (int, np.integer, np.bool_))
-        if not good:
-            kind = "strings" if texts else "whole numbers"
-            raise InvalidInputError(
-                f"{found.place(int(i))} is {flat[i]!r}, but labels are all {kind}, None where hidden, or a frozenset "
-                f"of allowed ones. Use one kind for all."
-            )
     values = np.full(flat.size, "" if texts else -1, dtype=f"U{max(map(len, flat[single]))}" if texts else np.int64)
     try:
         values[single] = flat[single]
@@ -147,6 +144,53 @@ def _read_objects(flat: NDArray[Any], shape: tuple[int, ...], where: str) -> Lab
     if not texts:
         hidden[single] = values[single] == -1
     return Labels(where, shape, values, hidden, sets)
+
+
+_KINDS = {str: "a string", int: "an integer"}
+
+
+def _kind_of(label: Any) -> type | None:
+    """Kind of a label, which all labels must share; booleans count as integers. None for what is no label."""
+    if isinstance(label, str):
+        return str
+    return int if isinstance(label, (int, np.integer, np.bool_)) else None
+
+
+def _check_one_kind(flat: NDArray[Any], shape: tuple[int, ...], where: str) -> None:
+    """Raise unless all labels, those in sets too, are strings, or all are integers."""
+    kinds = {type(value) for value in flat}
+    if kinds == {str} or kinds == {int}:  # nearly always
+        return
+    named = Labels(where, shape, flat, np.zeros(flat.size, dtype=bool), {})
+    first: tuple[type, str, Any] | None = None
+    for i, value in enumerate(flat):
+        members = value if isinstance(value, (set, frozenset)) else [value]
+        for label in members:
+            if value is None:
+                continue
+            if isinstance(label, (float, np.floating)) and np.isnan(label):
+                raise _is_nan(named, i)
+            kind = _kind_of(label)
+            shown = f"{named.place(i)} {'has' if members is value else 'is'} {label!r}"
+            if kind is None:
+                raise InvalidInputError(
+                    f"{shown}, of type {type(label).__name__}, but labels are strings or whole numbers, None where "
+                    f"hidden, or a frozenset of allowed ones."
+                )
+            if first is None:
+                first = kind, named.place(i), label
+            elif kind is not first[0]:
+                raise InvalidInputError(
+                    f"{shown}, {_KINDS[kind]}, but {first[1]} is {first[2]!r}, {_KINDS[first[0]]}. Use one kind of "
+                    f"label for all, such as strings."
+                )
+
+
+def _is_nan(labels: Labels, at: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"{labels.place(at)} is NaN, which is no label. Use None (with strings) or -1 (with whole numbers) where the "
+        f"label is hidden; in pandas, y.where(y.notna(), None)."
+    )
 
 
 def check_classes(given: Any, where: str) -> NDArray[Any]:
@@ -173,6 +217,7 @@ def check_classes(given: Any, where: str) -> NDArray[Any]:
 def find_classes(labels: list[Labels], where: str) -> NDArray[Any]:
     """Classes that occur in the labels, sorted; with boolean labels, 0 up to their last axis."""
     seen: list[NDArray[Any]] = []
+    _check_same_kind(labels)
     for one in labels:
         single = one.values if one.allowed is None and not one.sets and not one.hidden.any() else _shown(one)
         seen += [np.unique(single)] if single.size else []
@@ -186,10 +231,10 @@ def find_classes(labels: list[Labels], where: str) -> NDArray[Any]:
                 f"{where}: all labels are hidden. Label some, or name the classes with classes= if they shall stay so."
             )
         texts = [array.dtype.kind == "U" for array in seen]
-        if any(texts) != all(texts) or (widths and all(texts)):
+        if widths and all(texts):
             raise InvalidInputError(
-                f"{where}: some labels are strings and others are not. Use one kind for all; with boolean labels, "
-                f"name the classes of their last axis with classes=."
+                f"{where}: some labels are strings and others are booleans (n, n_classes). Name the classes of their "
+                f"last axis with classes=."
             )
         found = np.unique(np.concatenate(seen))
         if all(texts) and "-1" in found:
@@ -202,6 +247,29 @@ def find_classes(labels: list[Labels], where: str) -> NDArray[Any]:
             found = np.arange(max(widths[0], int(found.max()) + 1))
     _check_several(found, where)
     return found
+
+
+def _check_same_kind(labels: list[Labels]) -> None:
+    """Raise where the labels of different examples are of different kinds."""
+    first: tuple[type, str, Any] | None = None
+    for one in labels:
+        if one.allowed is not None:
+            continue
+        at = int(np.argmax(one.single)) if one.single.any() else next(iter(one.sets), -1)
+        if at < 0:
+            continue
+        label = one.values[at] if at not in one.sets else next(iter(one.sets[at]), None)
+        kind = _kind_of(label)
+        if kind is None:
+            continue
+        shown = label.item() if isinstance(label, np.generic) else label
+        if first is None:
+            first = kind, one.place(at), shown
+        elif kind is not first[0]:
+            raise InvalidInputError(
+                f"{one.place(at)} is {shown!r}, {_KINDS[kind]}, but {first[1]} is {first[2]!r}, {_KINDS[first[0]]}. "
+                f"Use one kind of label for all, such as strings."
+            )
 
 
 def _shown(one: Labels) -> NDArray[Any]:
@@ -239,14 +307,7 @@ def as_states(labels: Labels, classes: NDArray[Any]) -> States:
             raise _allows_none(labels, int(np.argmax(empty)))
         return labels.allowed
     single = labels.single
-    if (labels.values.dtype.kind == "U") != (classes.dtype.kind == "U"):
-        wrong = single
-        at = np.zeros(labels.values.size, dtype=np.int64)
-    else:
-        order = np.argsort(classes, kind="stable")
-        near = np.searchsorted(classes, labels.values, sorter=order).clip(max=k - 1)
-        at = order[near]
-        wrong = (classes[at] != labels.values) & single
+    at, wrong = _positions(labels, classes)
     if wrong.any():
         v = int(np.argmax(wrong))
         raise _outside(labels, v, labels.values[v], classes)
@@ -263,6 +324,44 @@ def as_states(labels: Labels, classes: NDArray[Any]) -> States:
                 raise _outside(labels, v, label, classes)
             allowed[v, position[label]] = True
     return allowed
+
+
+def _positions(labels: Labels, classes: NDArray[Any]) -> tuple[NDArray[Any], BoolArray]:
+    """Position of each label among the classes, and which single labels are none of them."""
+    if (labels.values.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        return np.zeros(labels.values.size, dtype=np.int64), labels.single
+    order = np.argsort(classes, kind="stable")
+    near = np.searchsorted(classes, labels.values, sorter=order).clip(max=classes.size - 1)
+    at = order[near]
+    return at, (classes[at] != labels.values) & labels.single
+
+
+def observed_states(labels: Labels, classes: NDArray[Any]) -> NDArray[Any]:
+    """Position of each single label among the classes, to be compared with predictions.
+
+    It is -1 where the label is hidden or one of several, and the number of classes for a label that is none of them:
+    no prediction is right there. Labels of another kind than the classes are refused.
+
+    Examples
+    --------
+    >>> labels = read_labels(["b", None, "new"], (3,), "", "y[0]")
+    >>> observed_states(labels, np.array(["a", "b"])).tolist()
+    [1, -1, 2]
+    """
+    if labels.allowed is not None:
+        return single_states(as_states(labels, classes))
+    at, wrong = _positions(labels, classes)
+    if wrong.any() and (labels.values.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        v = int(np.argmax(wrong))
+        raise _outside(labels, v, labels.values[v], classes)
+    states = np.where(labels.single, np.where(wrong, classes.size, at), -1)
+    position = {label: c for c, label in enumerate(classes.tolist())}
+    for v, members in labels.sets.items():
+        if not members:
+            raise _allows_none(labels, v)
+        if len(members) == 1:
+            states[v] = position.get(next(iter(members)), classes.size)
+    return states
 
 
 def _outside(labels: Labels, at: int, label: Any, classes: NDArray[Any]) -> InvalidInputError:

@@ -96,15 +96,19 @@ class Search:
     def settled(self, tol: float) -> bool:
         """Whether the value is near its minimum, as far as curvature tells.
 
-        Either nothing more was promised in the last iterations, or the convexity that the objective is sure of bounds
-        the distance: of a search that begins at the minimum no pairs are known.
+        Nothing more was promised in the last iterations. Or, since a search that begins at the minimum has met no
+        curvature yet: the convexity that the objective is sure of bounds the distance, or at the start its rough
+        inverse Hessian predicts it. A tolerance of 1 or more allows any distance.
         """
-        if self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= SETTLED:
+        if tol >= 1.0 or self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= SETTLED:
             return True
-        sure = self.objective.convexity if isinstance(self.objective, SummedObjective) else 0.0
-        if sure <= 0.0 or self.point is not self.best_point:
+        if not isinstance(self.objective, SummedObjective) or self.point is not self.best_point:
             return False
-        return float(self.gradient @ self.gradient) / (2.0 * sure) <= tol * self.scale
+        sure, scaled = self.objective.convexity, self.objective.precondition(self.gradient)
+        distances = [float(self.gradient @ self.gradient) / (2.0 * sure)] if sure > 0.0 else []
+        if self.n_iter == 0 and scaled is not self.gradient:
+            distances.append(0.5 * float(self.gradient @ scaled))
+        return any(distance <= tol * self.scale for distance in distances)
 
     @property
     def scale(self) -> float:
