@@ -232,9 +232,9 @@ def test_saved_and_loaded(data, tmp_path):
     crf.save(tmp_path / "model.npz")
     loaded = ChainCRF.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.strengths(new), crf.strengths(new))
-    np.testing.assert_array_equal(
-        np.concatenate(loaded.predict_marginals(new)), np.concatenate(crf.predict_marginals(new))
-    )
+    with pytest.warns(ConvergenceWarning, match="did not converge for 60 of 60 sequences"):
+        found = [np.concatenate(model.predict_marginals(new)) for model in (loaded, crf)]
+    np.testing.assert_array_equal(*found)
     np.testing.assert_array_equal(loaded.energy_history_["risk"], crf.energy_history_["risk"])
     assert repr(loaded.energies) == repr(crf.energies)
 

@@ -21,7 +21,7 @@ from intarsia.energies import (
     Squared,
     Transitions,
 )
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.learning import Factors, GraphCRF, GraphInstance, RiskMinimizer
 from intarsia.learning.double_loop import DoubleLoop
 from intarsia.learning.doubly_stochastic import DoublyStochastic
@@ -318,5 +318,9 @@ def test_kinks_and_distances_of_fixed_strength():
     crf = GraphCRF(**settings(energies=wanted, energy_learner=None)).fit(X, y)
     plain = GraphCRF(**settings()).fit(X, y)
     high = crf.classes_.tolist().index("high")
-    for found, without in zip(crf.predict_marginals(X), plain.predict_marginals(X), strict=True):
+    with pytest.warns(
+        ConvergenceWarning, match=r"did not converge for 3 of 3 graphs.*projection=BetheRDA\(max_iter=400"
+    ):
+        tilted = crf.predict_marginals(X)
+    for found, without in zip(tilted, plain.predict_marginals(X), strict=True):
         assert found[:, high].sum() < without[:, high].sum()

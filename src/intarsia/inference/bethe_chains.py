@@ -45,6 +45,8 @@ class ChainProjection:
     converged : (n_sequences,) bool array
         Whether no reading of mu and of oracle(theta - grad L(mu)) differ by more than the tolerance (for convex
         energies with kinks: whether the gap is at most that).
+    residual : (n_sequences,) float array
+        What was compared with the tolerance last: an estimate of the distance from a fixed point, or the gap.
     n_calls : int
         Calls of the oracle, of which each served all sequences that were not finished.
     """
@@ -55,6 +57,7 @@ class ChainProjection:
     objective: FloatArray
     n_iter: IntArray
     converged: NDArray[np.bool_]
+    residual: FloatArray
     n_calls: int
 
 
@@ -106,8 +109,9 @@ def project_chains(
     search.leave(np.ones(search.live.size, dtype=bool))
     tilted = search.whole.tilted(search.slope)
     return ChainProjection(
-        tilted, search.slope, search.readings, search.objective, search.n_iter, search.converged, search.n_calls
-    )
+        tilted, search.slope, search.readings, search.objective, search.n_iter, search.converged, search.residual,
+        search.n_calls,
+    )  # fmt: skip
 
 
 def by_length(ptr: IntArray) -> tuple[IntArray, IntArray]:
@@ -168,6 +172,7 @@ class _Search:
         self.slope, self.readings, self.objective = nothing, self.now.readings.copy(), self.now.objective.copy()
         self.whole.copy(self.now.slope, self.slope, ~pulled)
         self.n_iter, self.converged = np.zeros(n, dtype=np.int64), ~pulled
+        self.residual = np.where(pulled, np.inf, 0.0)
         self.live, self.best = np.arange(n), self.now
         known = np.full(n, np.nan)
         if method.uses_lipschitz:
@@ -214,10 +219,14 @@ class _Search:
             self.now = new
         else:
             old.put(new, moved, oracle)
+        # The change over its share estimates the distance from a fixed point.
+        residual = self.best.objective - self.lower if self.by_gap else change / share
+        self.residual[self.live[moved]] = residual[moved]
+        close = moved & (residual <= self.tol)
         if self.by_gap:
-            self._finish(moved & (self.best.objective - self.lower <= self.tol))
-        else:  # the change over its share estimates the distance from a fixed point
-            self._verify(np.flatnonzero(moved & (change / share <= self.tol)))
+            self._finish(close)
+        else:
+            self._verify(np.flatnonzero(close))
 
     def _verify(self, claimed: IntArray) -> None:
         """What was compared with the tolerance was an estimate; ask the oracle."""

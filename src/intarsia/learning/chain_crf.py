@@ -292,6 +292,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     def _store(self, prepared: Prepared) -> None:
         self.vectorizer_, self.classes_ = prepared.vectorizer, prepared.classes
         self.layout_, self.constraints_ = prepared.examples.layout, prepared.examples.constraints
+        self._note_settings()
 
     # ---------------------------------------------------------------- files
 
@@ -302,6 +303,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         chain_crf_from_file(self, about, arrays)
+        self._note_settings()
 
     # ---------------------------------------------------------------- settings
 

@@ -145,7 +145,8 @@ def read_chain_labels(y: Any, data: ChainData, where: str, name: str = "y") -> l
     if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != data.n_given:
         size = len(y) if hasattr(y, "__len__") else type(y).__name__
         raise InvalidInputError(
-            f"{where}: X has {data.n_given} sequences, but {name} has {size}. Give labels for each."
+            f"{where}: X has {data.n_given} sequences, but {name} has {size}. Give labels for each. If X is a single "
+            f"sequence, pass [X]."
         )
     lengths = np.zeros(data.n_given, dtype=np.int64)
     lengths[data.kept] = data.lengths
@@ -154,6 +155,7 @@ def read_chain_labels(y: Any, data: ChainData, where: str, name: str = "y") -> l
         if isinstance(given, (str, bytes)) or given is None:
             raise InvalidInputError(
                 f"{where}: {name}[{i}] is {given!r:.60}; expected a label for each of the {length} positions of X[{i}]."
+                f" If X is a single sequence, pass [X] and [{name}]."
             )
         reason = f"X[{i}] has {length} positions. Give one label for each"
         labels = read_labels(given if length or np.size(given) else [], (length,), reason, f"{where}: {name}[{i}]")

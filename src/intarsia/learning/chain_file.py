@@ -53,6 +53,7 @@ def chain_crf_to_file(crf: ChainCRF, where: str) -> Content:
         **course,
         "classes": crf.classes_.tolist(),
         "vocabulary": crf.vocabulary_,
+        "string_tokens": crf.vectorizer_.string_tokens_,
         "n_features": layout.n_features,
         "ends": layout.ends,
         "n_edge_features": layout.n_edge_features,
@@ -96,6 +97,7 @@ def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) ->
         if not all(isinstance(name, str) for name in vocabulary):
             raise ValueError("vocabulary")
         vectorizer = SequenceVectorizer.from_vocabulary(vocabulary, min_count=crf.min_count)
+        vectorizer.string_tokens_ = bool(about["string_tokens"])
     if vectorizer.n_features_ != n_features or n_features < 0:
         raise ValueError("n_features")
     pair_ptr = pair_label = None

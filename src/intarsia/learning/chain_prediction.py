@@ -14,6 +14,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains import best_paths, chain_log_partition, chain_marginals, sample_paths, viterbi
 from intarsia.learning.chain_data import TILTED_CHUNK, ChainData, ChainScores, cut_in_chunks
+from intarsia.learning.projection_report import ProjectionReport, warn_unless_all_converged
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.learning.worker_threads import run_by_workers
 from intarsia.models.chain_scores import ChainLayout
@@ -25,8 +26,12 @@ Work = Callable[[ChainBatch, int], list[Any]]
 class Tilt(Protocol):
     """From a batch and the number of its first sequence to the batch with what energies take from its scores."""
 
-    def __call__(self, batch: ChainBatch, first: int) -> ChainBatch:
-        """The tilted batch."""
+    @property
+    def method(self) -> Any:
+        """Method of inference under the energies."""
+
+    def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
+        """The tilted batch, and whether inference under the energies converged."""
 
     def part(self, first: int, last: int) -> Tilt:
         """The same for sequences `first` .. `last` - 1, numbered from 0."""
@@ -49,6 +54,7 @@ class _Asked:
     ) -> None:
         self.scores, self.allowed, self.tilt = scores, allowed, tilt
         self.first, self.last, self.before = first, last, before
+        self.reports: list[ProjectionReport] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         scores, first, last = self.scores, self.first, self.last
@@ -65,7 +71,11 @@ class _Asked:
 
     def tilted(self, batch: ChainBatch, first: int) -> ChainBatch:
         """The batch under the energies, if there are any."""
-        return batch if self.tilt is None else self.tilt(batch, first)
+        if self.tilt is None:
+            return batch
+        found, report = self.tilt(batch, first)
+        self.reports.append(report)
+        return found
 
 
 def _asked(
@@ -100,10 +110,23 @@ def for_each_sequence(
         `allowed` leaves a sequence no labelling.
     """
     calls = [partial(_answer, asked, weights, work, where) for asked in _chunks(scores, allowed, tilt)]
-    return [one for part in run_by_workers(calls, n_jobs) for one in part]
+    return [one for part in _gather(calls, n_jobs, tilt, where) for one in part]
 
 
-def _answer(asked: _Asked, weights: FloatArray, work: Work, where: str) -> list[Any]:
+def _gather(calls: list[Any], n_jobs: int | None, tilt: Tilt | None, where: str) -> list[Any]:
+    """Answers of all chunks; warns if inference under energies did not converge in some."""
+    found = run_by_workers(calls, n_jobs)
+    if tilt is not None:
+        reports = [report for _, reports in found for report in reports]
+        warn_unless_all_converged(reports, "sequences", tilt.method, "inference", where)
+    return [answers for answers, _ in found]
+
+
+def _answer(asked: _Asked, weights: FloatArray, work: Work, where: str) -> tuple[list[Any], list[ProjectionReport]]:
+    return _answers(asked, weights, work, where), asked.reports
+
+
+def _answers(asked: _Asked, weights: FloatArray, work: Work, where: str) -> list[Any]:
     scores, first, own = asked.scores, asked.first, asked.own_allowed
 
     def answer(batch: ChainBatch, at: int) -> list[Any]:
@@ -188,15 +211,17 @@ def log_probabilities(
     allowed: NDArray[np.bool_],
     n_jobs: int | None,
     tilt: Tilt | None = None,
+    where: str = "",
 ) -> FloatArray:
     """Log-probability that the labels of each sequence are among those allowed; -inf where that is forbidden."""
     calls = [partial(_log_probabilities, asked, weights) for asked in _chunks(scores, allowed, tilt)]
-    return np.concatenate([np.empty(0), *run_by_workers(calls, n_jobs)])
+    return np.concatenate([np.empty(0), *_gather(calls, n_jobs, tilt, where)])
 
 
-def _log_probabilities(asked: _Asked, weights: FloatArray) -> FloatArray:
+def _log_probabilities(asked: _Asked, weights: FloatArray) -> tuple[FloatArray, list[ProjectionReport]]:
     batch = asked.tilted(asked.scores.batch(weights, asked.first, asked.last), asked.first)
     clamped, free = chain_log_partition(batch.restricted(asked.own_allowed)), chain_log_partition(batch)
     possible = clamped > -np.inf
     # The difference of two sums may exceed 0 by rounding.
-    return np.where(possible, np.minimum(clamped - np.where(possible, free, 0.0), 0.0), -np.inf)
+    found = np.where(possible, np.minimum(clamped - np.where(possible, free, 0.0), 0.0), -np.inf)
+    return found, asked.reports

@@ -57,7 +57,8 @@ def prepare_fit(
         found = find_classes(labels, where) if classes is None else check_classes(classes, where)
         constraints = find_constraints(found, crf.forbidden, crf.scheme, where)
     else:
-        vectorizer, found, constraints = known.vectorizer_, known.classes_, known.constraints_
+        vectorizer, found = known.vectorizer_, known.classes_
+        constraints = find_constraints(found, crf.forbidden, crf.scheme, where)
         data = read_known(X, edge_features, vectorizer, known.layout_, where)
         labels = read_chain_labels(y, data, where)
     weight = check_sample_weight(sample_weight, data.n_given, where)[data.kept]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,10 @@ from intarsia.learning.chain_prediction import (
 )
 from intarsia.learning.chain_preparation import read_known
 from intarsia.learning.crf_data import check_sample_weight
+from intarsia.learning.energy_fit import resolve_energies
 from intarsia.learning.fitted_energies import FittedEnergies
 from intarsia.learning.labelling import observed_states
+from intarsia.learning.settings_of_fit import SettingsOfFit
 from intarsia.learning.tag_schemes import Constraints
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
@@ -50,6 +53,12 @@ class ChainTagger(ABC):
     notes_: Any
     energies_: FittedEnergies | None = None
     energy_history_: dict[str, FloatArray]
+    energies: Any
+    inference: Any
+    psi: Any
+    energy_learner: Any
+    _model_settings: SettingsOfFit | None = None
+    _inference_of_fit: SettingsOfFit | None = None
 
     @abstractmethod
     def fit(self, X: Any, y: Any) -> Any:
@@ -109,7 +118,8 @@ class ChainTagger(ABC):
         possible = truth.possible(self.classes_.size)
         found = np.zeros(data.n_given)
         scores = ChainScores(data, self.layout_, self.constraints_)
-        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs, self._tilt(data))
+        tilt = self._tilt(data, where)
+        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs, tilt, where)
         return found
 
     def strengths(self, X: Any, *, edge_features: Any = None) -> FloatArray:
@@ -143,10 +153,22 @@ class ChainTagger(ABC):
         data = self._read(X, edge_features, where)
         scores = ChainScores(data, self.layout_, self.constraints_)
         mask = None if allowed is None else self._mask(allowed, data, where)
-        return for_each_sequence(scores, self.weights_, work, mask, where, self.n_jobs, self._tilt(data)), data
+        return for_each_sequence(scores, self.weights_, work, mask, where, self.n_jobs, self._tilt(data, where)), data
 
-    def _tilt(self, data: ChainData) -> Tilt | None:
-        return None if self.energies_ is None else self.energies_.tilt(data)
+    def _tilt(self, data: ChainData, where: str) -> Tilt | None:
+        """How energies change the scores, by `inference` as it is set now."""
+        if self.energies_ is None:
+            return None
+        fitted = self.energies_
+        if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
+            parts = resolve_energies(self, where)
+            fitted = fitted if parts is None else replace(fitted, method=parts.method)
+        return fitted.tilt(data)
+
+    def _note_settings(self) -> None:
+        """Remember the settings that are part of the model, and those that can be changed for predictions."""
+        self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
+        self._inference_of_fit = SettingsOfFit(self, ("inference",))
 
     def _mask(self, allowed: Any, data: ChainData, where: str) -> NDArray[np.bool_]:
         given = allowed
@@ -158,6 +180,8 @@ class ChainTagger(ABC):
 
     def _read(self, X: Any, edge_features: Any, where: str) -> ChainData:
         check_is_fitted(self, "weights_")
+        if self._model_settings is not None:
+            self._model_settings.check(self, where)
         check_n_jobs(self.n_jobs, f"{where}: n_jobs")
         return read_known(X, edge_features, self.vectorizer_, self.layout_, where)
 

@@ -118,8 +118,13 @@ def describe(value: Any, *leave_out: str) -> str:
         params = value.get_params(deep=False)
         inner = ", ".join(f"{key}={describe(params[key])}" for key in sorted(params) if key not in leave_out)
         return f"{type(value).__name__}({inner})"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(describe, value))}]"
     if isinstance(value, np.ndarray):
         return f"array{value.shape}:{hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()}"
+    kind: Any = type(value)
+    if kind.__repr__ is object.__repr__ and hasattr(value, "__dict__"):  # that shows only where it is stored
+        return f"{type(value).__name__}({', '.join(f'{key}={describe(one)}' for key, one in vars(value).items())})"
     return repr(value)
 
 

@@ -38,7 +38,7 @@ class EnergyParts:
     learner: EnergyLearner
 
 
-def resolve_energies(crf: ChainCRF, where: str) -> EnergyParts | None:
+def resolve_energies(crf: Any, where: str) -> EnergyParts | None:
     """Settings of an estimator; None where it has no energies."""
     if crf.energies is None:
         return None

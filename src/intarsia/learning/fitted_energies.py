@@ -14,6 +14,7 @@ from intarsia.inference.bethe_chains import by_length, project_chains
 from intarsia.inference.bethe_descent import DescentProjection
 from intarsia.learning.chain_data import ChainData
 from intarsia.learning.chain_prediction import Tilt
+from intarsia.learning.projection_report import ProjectionReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +55,14 @@ class _EnergyTilt:
     method: DescentProjection
     strengths: FloatArray
 
-    def __call__(self, batch: ChainBatch, first: int) -> ChainBatch:
+    def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
         psi = self.strengths[first : first + batch.n_sequences]
         order, place = by_length(batch.ptr)
-        if (order == np.arange(order.size)).all():
-            return project_chains(batch, self.energies, psi, self.method).batch
-        found = project_chains(batch.subset(order), self.energies, psi[order], self.method)
-        return found.batch.subset(place)
+        in_order = bool((order == np.arange(order.size)).all())
+        found = project_chains(batch if in_order else batch.subset(order), self.energies, psi[order], self.method)
+        failed = ~found.converged
+        report = ProjectionReport(failed.size, int(failed.sum()), float(found.residual[failed].max(initial=0.0)))
+        return (found.batch if in_order else found.batch.subset(place)), report
 
     def part(self, first: int, last: int) -> _EnergyTilt:
         """The same for some of the sequences."""

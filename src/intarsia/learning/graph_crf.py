@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +20,7 @@ from intarsia.learning.crf_data import Data, make_examples
 from intarsia.learning.crf_file import MAKERS
 from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone
 from intarsia.learning.graph_data import TypedGraph, TypeTable, find_types, read_graphs
-from intarsia.learning.graph_energies import FittedGraphEnergies, names_of
+from intarsia.learning.graph_energies import FittedGraphEnergies, names_of, project_scores
 from intarsia.learning.graph_energy_fit import (
     bind_graph_energies,
     fit_graph_energies,
@@ -29,8 +30,10 @@ from intarsia.learning.graph_energy_fit import (
 )
 from intarsia.learning.labelling import Layout
 from intarsia.learning.learner import Learner
+from intarsia.learning.projection_report import warn_unless_all_converged
 from intarsia.learning.registry import resolve_energy_learner
 from intarsia.learning.saved_model import Arrays, Content
+from intarsia.learning.settings_of_fit import SettingsOfFit
 from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 
 
@@ -126,6 +129,8 @@ class GraphCRF(CRF):
 
     energies_: FittedGraphEnergies | None = None
     energy_history_: dict[str, FloatArray]
+    _model_settings: SettingsOfFit | None = None
+    _inference_of_fit: SettingsOfFit | None = None
 
     def __init__(
         self,
@@ -203,6 +208,7 @@ class GraphCRF(CRF):
         if parts is None:
             self._fit(X, y, None, sample_weight, validation, start, where)
             self.energies_, self.energy_history_ = None, {}
+            self._note_settings()
             return self
         known = self.templates_ if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
         before = self.energies_ if self.warm_start and known is not None else None
@@ -218,18 +224,11 @@ class GraphCRF(CRF):
         else:
             examples = self._held_out(development, self.templates_, truth, f"{where}: development")
         settings = self._resolve_learner(where).get_params(deep=False)
+        frozen = fix_theta is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self,
-            parts,
-            energies,
-            examples,
-            truth.classes,
-            self.weights_,
-            settings,
-            fix_theta is not False,
-            before,
-            where,
+            self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before, where
         )
+        self._note_settings()
         return self
 
     @transaction
@@ -273,11 +272,20 @@ class GraphCRF(CRF):
         return self.templates_.unpack(self.weights_)[1]
 
     def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], where: str) -> list[Any]:
-        """With energies, answers are those of the tilted models."""
-        if self.energies_ is not None:
-            classes = self._class_table()
-            maps = self.energies_.tilted(maps, [names_of(scores, classes) for scores in maps], where)
-        return super()._parallel(one, maps, where)
+        """With energies, answers are those of the tilted models, by the present `inference` and `projection`."""
+        if self._model_settings is not None:
+            self._model_settings.check(self, where)
+        fitted = self.energies_
+        if fitted is None:
+            return super()._parallel(one, maps, where)
+        if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
+            parts = resolve_graph_energies(self, where)
+            fitted = fitted if parts is None else replace(fitted, method=parts.method)
+        classes = self._class_table()
+        tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps], where)
+        found = super()._parallel(project_scores, tilted, where)
+        warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection", where)
+        return super()._parallel(one, [scores for scores, _ in found], where)
 
     _makers: ClassVar[dict[str, Any]] = {
         **MAKERS,
@@ -294,6 +302,12 @@ class GraphCRF(CRF):
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         super()._from_file(about, arrays)
         self.energies_, self.energy_history_ = graph_energies_from_file(self, about, arrays)
+        self._note_settings()
+
+    def _note_settings(self) -> None:
+        """Remember the settings that are part of the model, and those that can be changed for predictions."""
+        self._model_settings = SettingsOfFit(self, ("energies", "psi"))
+        self._inference_of_fit = SettingsOfFit(self, ("inference", "projection"))
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
         return {

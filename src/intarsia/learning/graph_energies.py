@@ -19,7 +19,8 @@ from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference.bethe_projection import BetheProjection
 from intarsia.inference.infer import infer_quietly
-from intarsia.inference.result import InferenceResult
+from intarsia.inference.result import InferenceResult, Status
+from intarsia.learning.projection_report import ProjectionReport
 from intarsia.models.template_scores import Templates, TemplateScores
 
 
@@ -113,8 +114,28 @@ class TiltedScores:
         """What is connected."""
         return self.scores.graph
 
-    def theta(self, weights: FloatArray) -> FloatArray:
-        """Scores less the slope of the energy; as they are where nothing is possible."""
+    def project(self, weights: FloatArray) -> tuple[FloatArray, ProjectionReport]:
+        """Scores less the slope of the energy, as they are where nothing is possible; and whether they converged."""
         plain = self.scores.theta(weights)
-        tilted = project_graph(self.graph, plain, self.energy, self.method).tilted_theta
-        return plain if tilted is None else tilted
+        found = project_graph(self.graph, plain, self.energy, self.method)
+        failed = not (found.converged or found.status is Status.INFEASIBLE)
+        report = ProjectionReport(1, int(failed), float(found.residual) if failed else 0.0)
+        return (plain if found.tilted_theta is None else found.tilted_theta), report
+
+
+@dataclass(frozen=True, eq=False)
+class FixedScores:
+    """Scores that do not depend on weights any more."""
+
+    graph: FactorGraph
+    values: FloatArray
+
+    def theta(self, weights: FloatArray) -> FloatArray:
+        """The scores."""
+        return self.values
+
+
+def project_scores(weights: FloatArray, inference: Any, tilted: TiltedScores) -> tuple[FixedScores, ProjectionReport]:
+    """Scores of one tilted model, and whether inference under its energy converged."""
+    values, report = tilted.project(weights)
+    return FixedScores(tilted.graph, values), report

@@ -45,6 +45,9 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         Names of the columns in sorted order, whatever the order of the sequences; None where sequences are arrays.
     n_features_ : int
         Number of columns.
+    string_tokens_ : bool
+        Whether some tokens of the training set are plain strings, each a single feature. Where none is, a plain string
+        is refused at transform time: X is then probably one sequence that was not wrapped in a list.
 
     Raises
     ------
@@ -117,7 +120,7 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
             return matrix, ptr
         seen: defaultdict[str, int] = defaultdict()
         seen.default_factory = seen.__len__
-        columns, values, row_ptr, ptr = _read_rows(sequences, seen.__getitem__)
+        columns, values, row_ptr, ptr, n_strings = _read_rows(sequences, seen.__getitem__)
         names = list(seen)
         order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int32)
         rank = np.empty_like(order)
@@ -129,6 +132,7 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
             matrix = sparse.csr_array(matrix[:, kept])
             names = [names[k] for k in kept]
         self._keep(names)
+        self.string_tokens_ = n_strings > 0 or not len(columns)  # without any token nothing is known
         return matrix, ptr
 
     def transform_stacked(self, X: Iterable[Any]) -> tuple[Any, IntArray]:
@@ -154,12 +158,13 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         numeric, sequences = _of_one_kind(X, self.vocabulary_ is None)
         if numeric:
             return _stack(sequences, self.n_features_)
-        columns, values, row_ptr, ptr = _read_rows(sequences, self._column.get)
+        columns, values, row_ptr, ptr, _ = _read_rows(sequences, self._column.get, self.string_tokens_)
         return self._matrix(columns, values, row_ptr, self.n_features_), ptr
 
     def _keep(self, names: list[str]) -> None:
         self.vocabulary_ = names
         self.n_features_ = len(names)
+        self.string_tokens_ = True
         self._column = {name: k for k, name in enumerate(names)}
 
     def _matrix(self, columns: Any, values: Any, row_ptr: IntArray, n_columns: int) -> Any:
@@ -172,11 +177,22 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         return matrix
 
 
-def _read_rows(sequences: Iterable[Any], lookup: Callable[[str], int | None]) -> tuple[Any, Any, IntArray, IntArray]:
-    """Columns and values of all entries, where each row ends, where each sequence ends."""
+def _read_rows(
+    sequences: Iterable[Any], lookup: Callable[[str], int | None], string_tokens: bool = True
+) -> tuple[Any, Any, IntArray, IntArray, int]:
+    """Columns and values of all entries, where each row ends, where each sequence ends; how many tokens are strings."""
+    n_strings = 0
     columns, values, row_ptr, ptr = array("i"), array("d"), array("q", [0]), array("q", [0])
     for k, sequence in enumerate(sequences):
         for t, token in enumerate(sequence):
+            if isinstance(token, str):
+                n_strings += 1
+                if not string_tokens:
+                    raise InvalidInputError(
+                        f"X[{k}][{t}] is the string {token!r:.60}, but tokens in fit were lists or dicts of features. "
+                        f"If X is a single sequence, pass [X]; if the string is the only feature of a token, pass "
+                        f"[{token!r:.60}] for it."
+                    )
             try:
                 names, weights = named_values(token)
             except InvalidInputError as error:
@@ -190,7 +206,8 @@ def _read_rows(sequences: Iterable[Any], lookup: Callable[[str], int | None]) ->
             values.extend(repeat(1.0, len(found)) if weights is None else weights)
             row_ptr.append(len(columns))
         ptr.append(len(row_ptr) - 1)
-    return np.asarray(columns), np.asarray(values), np.array(row_ptr).astype(np.int64), np.array(ptr).astype(np.int64)
+    ends, starts = np.array(row_ptr).astype(np.int64), np.array(ptr).astype(np.int64)
+    return np.asarray(columns), np.asarray(values), ends, starts, n_strings
 
 
 def _stack(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntArray]:
