@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from intarsia.datasets.tagged_text import TaggedSequences
 from intarsia.energies import ConstantPsi, MeasuredEnergies, segment_kinds, segment_preferences
 from intarsia.energies.energy import MeasuredEnergy
 from intarsia.energies.measured_energies import shared_measurements
-from intarsia.exceptions import NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, NotSupportedError
 from intarsia.experiments.reference_features import reference_features
 from intarsia.inference.bethe_chains import by_length, project_chains
 from intarsia.inference.bethe_mirror_descent import BetheMirrorDescent
@@ -77,7 +78,9 @@ def fit_base(train: References) -> ChainCRF:
 
 def score_tags(crf: ChainCRF, part: References) -> SegmentScores:
     """Segments found, counted as conlleval counts."""
-    found = crf.predict(part.features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # how many steps there are is what is compared
+        found = crf.predict(part.features)
     return segment_scores(part.tags, [[str(t).removesuffix(_WITHIN_EDITOR) for t in labels] for labels in found])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from intarsia._validation import FloatArray
 from intarsia.energies import DistanceToSet, MeanMapPsi
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.experiments.reproduction import Experiment, Finding, Task
 from intarsia.inference.bethe_rda import BetheRDA
 from intarsia.learning import Adam, ChainCRF, DoublyStochastic
@@ -143,13 +146,14 @@ def _answer_energy(
     energy = DistanceToSet(learn.known, positional=positional, psi=3.0)
     psi = MeanMapPsi(n_components=200 if quick else 1000) if mapped else "constant"
     learner = _MAPPED if mapped else _CONSTANT
-    crf = base(i).set_params(energies=[energy], psi=psi, inference=_INFERENCE, energy_learner=learner)
+    crf = copy.copy(base(i))  # which serves the other rows, too
+    crf.set_params(energies=[energy], psi=psi, inference=_INFERENCE, energy_learner=learner)
     crf.fit(learn.X, learn.y, fix_theta=True)
     strengths = crf.strengths(test.X)
-    found = crf.predict(test.X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of calls is a setting of the experiment
+        found = crf.predict(test.X)
     told = {"epochs": learner.max_epochs, "calls": _INFERENCE.max_iter, "mean psi": float(strengths.mean())}
-    crf.set_params(energies=None)  # the base model serves the other rows, too
-    crf.energies_ = None
     return found, told
 
 

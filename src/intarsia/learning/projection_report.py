@@ -24,7 +24,7 @@ def warn_unless_all_converged(
 
     Examples
     --------
-    >>> from intarsia.inference import BetheRDA
+    >>> from intarsia import BetheRDA
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     reports = [ProjectionReport(3, 0, 0.0), ProjectionReport(4, 2, 0.02)]
