@@ -155,8 +155,8 @@ def learn_command(
     chosen = _learner(learner, parse_settings(setting or []))
     check_folder_of(output)
     _check_data(data)
-    loaded = read_psl(program, phase="learn", data=data)
     with warnings_on_stderr():
+        loaded = read_psl(program, phase="learn", data=data)
         model = SoftLogic(loaded, learner=chosen, missing=missing).fit()
     for line in loaded.notes:
         note(line)
@@ -237,8 +237,8 @@ def _inferred(
     for key in settings:
         check_choice(key, ConsensusADMM._get_param_names(), "ConsensusADMM: setting")
     _check_data(data)
-    loaded = read_psl(path, data=data)
     with warnings_on_stderr():
+        loaded = read_psl(path, data=data)
         found = SoftLogic(loaded, inference=ConsensusADMM(**settings), missing=missing).infer(time_limit)
     for line in [*loaded.notes, *found.grounding.notes()]:
         note(line)
