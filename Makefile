@@ -26,11 +26,11 @@ lint: $(VENV)/.with-lint ## ruff (lint and format) and mypy
 	@$(BIN)/mypy
 
 docs: $(VENV)/.with-docs ## the documentation in site/, warnings are errors
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict --quiet
 	@echo "Open site/index.html"
 
 serve: $(VENV)/.with-docs ## the documentation on a local port, rebuilt at every change
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+	@$(BIN)/mkdocs serve
 
 bench: $(VENV)/.with-package ## speed, memory and quality beside other libraries, each in an environment of its own
 	@$(BIN)/python benchmarks/setup_peers.py
