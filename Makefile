@@ -33,7 +33,7 @@ serve: $(VENV)/.with-docs ## the documentation on a local port, rebuilt at every
 	@$(BIN)/mkdocs serve
 
 bench: $(VENV)/.with-package ## speed, memory and quality beside other libraries, each in an environment of its own
-	@$(BIN)/python benchmarks/setup_peers.py
+	@$(BIN)/python reproduction/setup_peers.py
 	@for name in $(BENCH); do $(BIN)/intarsia bench $$name $(ARGS) || exit 1; done
 
 clean: ## remove everything that was made here
@@ -52,12 +52,12 @@ $(VENV)/.created:
 	$$found -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.with-package: $(VENV)/.created pyproject.toml
+$(VENV)/.with-package: $(VENV)/.created pyproject.toml reproduction/pyproject.toml
 	@echo "Installing Intarsia ..."
-	@$(PIP) --editable .
+	@$(PIP) --editable . --editable reproduction
 	@touch $@
 
-$(VENV)/.with-%: $(VENV)/.created pyproject.toml
+$(VENV)/.with-%: $(VENV)/.created pyproject.toml reproduction/pyproject.toml
 	@echo "Installing Intarsia with what '$*' needs ..."
-	@$(PIP) --editable '.[$*]'
+	@$(PIP) --editable '.[$*]' --editable reproduction
 	@touch $@

@@ -122,7 +122,7 @@ def optimizers_table() -> str:
 
 def data_sets_table() -> str:
     """One row per data set that has a loader."""
-    from intarsia.datasets import find_set, set_names
+    from intarsia_reproduction.datasets import find_set, set_names
 
     rows = ["| set | what | loader | published by |", "|---|---|---|---|"]
     rows += [
@@ -135,7 +135,7 @@ def data_sets_table() -> str:
 
 def experiments_table() -> str:
     """One row per experiment of `intarsia reproduce`."""
-    from intarsia.experiments.reproduction import EXPERIMENTS, load_experiment
+    from intarsia_reproduction.experiment import EXPERIMENTS, load_experiment
 
     rows = ["| name | what it asks | table, figure | data |", "|---|---|---|---|"]
     rows += [
@@ -189,7 +189,7 @@ def _rules_for(loss: str) -> list[str]:
 
 def results(name: str, to_root: str = "../") -> str:
     """A row for each task, every figure beside the paper's, then the pictures: from what lies in `results/NAME`."""
-    from intarsia.experiments.reproduction import load_experiment, load_findings
+    from intarsia_reproduction.experiment import load_experiment, load_findings
 
     folder = DOCS / "results" / name
     experiment = load_experiment(name)  # knows all tasks, also those that were never run
@@ -226,7 +226,7 @@ def results(name: str, to_root: str = "../") -> str:
 
 def bench(name: str) -> str:
     """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`; unequal stopping rules in italics."""
-    from intarsia.experiments.measurement import check_row, ratio_text
+    from intarsia_reproduction.benchmarks.measurement import check_row, ratio_text
 
     path = DOCS / "results" / f"bench_{name}.json"
     if not path.exists():
@@ -249,7 +249,7 @@ def bench(name: str) -> str:
 
 
 def past_one_machine_table() -> str:
-    """What `benchmarks/past_one_machine.py` measured."""
+    """What `reproduction/past_one_machine.py` measured."""
     document = json.loads((DOCS / "results" / "past_one_machine.json").read_text(encoding="utf-8"))
     table = [
         "| work | here, s | cluster, s | parts, MB | a round, MB | rounds | a round, s | differs by |",
@@ -268,7 +268,7 @@ def past_one_machine_table() -> str:
         f"\n\nOne thread here beside a dask cluster of {document['workers']} processes on the same machine of "
         f"{document['processors']} processors, which was busy with other work (load "
         f"{document['load']:.0f}), so that seconds tell little; each was run once before to compile. Parts travel "
-        f"once; a round is one evaluation, or one question. Measure it: `python benchmarks/past_one_machine.py FILE`."
+        f"once; a round is one evaluation, or one question. Measure it: `python reproduction/past_one_machine.py FILE`."
     )
 
 

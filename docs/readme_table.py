@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from intarsia.experiments.measurement import is_fair, ratio_text
+from intarsia_reproduction.benchmarks.measurement import is_fair, ratio_text
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- peers: written by docs/readme_table.py -->", "<!-- end of peers -->"

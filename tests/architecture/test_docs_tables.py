@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.cli.bench import _BENCHMARKS
-from intarsia.experiments.measurement import bench_row
-from intarsia.experiments.reproduction import EXPERIMENTS, Finding, load_experiment, save_finding
 from intarsia.gradients.registry import gradient_names
 from intarsia.inference.registry import method_names
 from intarsia.learning.registry import optimizer_names
 from intarsia.losses.registry import loss_names
+from intarsia_reproduction.benchmarks.measurement import bench_row
+from intarsia_reproduction.commands.bench import _BENCHMARKS
+from intarsia_reproduction.experiment import EXPERIMENTS, Finding, load_experiment, save_finding
 
 DOCS = Path(__file__).parents[2] / "docs"
 MOST_BYTES_OF_PICTURES = 8_000_000

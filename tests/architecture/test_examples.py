@@ -14,7 +14,7 @@ import intarsia
 FOLDERS = ["intarsia"] + [
     f"intarsia.{folder.name}"
     for folder in pkgutil.iter_modules(intarsia.__path__)
-    if folder.ispkg and not folder.name.startswith("_") and folder.name not in ("cli", "experiments")
+    if folder.ispkg and not folder.name.startswith("_") and folder.name not in ("cli", "tour")
 ]
 
 
@@ -25,7 +25,8 @@ def examples(value):
 
 
 def names(folder):
-    return [name for name in importlib.import_module(folder).__all__ if name != "__version__"]
+    module = importlib.import_module(folder)
+    return [name for name in module.__all__ if name != "__version__" and not inspect.ismodule(getattr(module, name))]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

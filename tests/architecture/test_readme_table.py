@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.experiments.measurement import bench_row, check_row
+from intarsia_reproduction.benchmarks.measurement import bench_row, check_row
 
 ROOT = Path(__file__).parents[2]
 FAIR = bench_row("a fair row", 0.5, "somebody", 2.0, comparison="same rule", stopping="50 sweeps each")

@@ -6,12 +6,11 @@ import re
 import shlex
 
 import pytest
-import typer
 
 from intarsia.cli import main
-from intarsia.cli.app import app
+from intarsia.cli.app import program
 
-PROGRAM = typer.main.get_command(app)
+PROGRAM = program()
 
 
 def commands(group, words=()):

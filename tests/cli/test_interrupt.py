@@ -13,8 +13,8 @@ import pytest
 
 import intarsia
 from intarsia.cli import main
-from intarsia.experiments import bench_inference
-from intarsia.experiments.measurement import bench_row
+from intarsia_reproduction.benchmarks import bench_inference
+from intarsia_reproduction.benchmarks.measurement import bench_row
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
 
@@ -113,7 +113,7 @@ def test_infer(tmp_path):
 
 def test_tag_train(words, tmp_path, capsys):
     out, err = interrupted(
-        "intarsia.learning.online_learner:OnlineLearner._pass#3", "tag", "train", words, "-m", tmp_path / "m.npz",
+        "intarsia.sequences.online_learners:OnlineLearner._pass#3", "tag", "train", words, "-m", tmp_path / "m.npz",
         "--learner", "averaged_perceptron", "--max-iter", 10**6,
     )  # fmt: skip
     assert "INTERRUPTED after 2 iterations" in out
@@ -126,7 +126,7 @@ def test_tag_predict_leaves_the_file_that_was_there(words, tmp_path, capsys):
     quiet("tag", "train", words, "-m", tmp_path / "m.npz", "--max-iter", 3)
     (tmp_path / "tagged.txt").write_text("as it was")
     interrupted(
-        "intarsia.learning.chain_prediction:viterbi#1", "tag", "predict", words, "-m", tmp_path / "m.npz", "-o",
+        "intarsia.sequences.chain_prediction:viterbi#1", "tag", "predict", words, "-m", tmp_path / "m.npz", "-o",
         tmp_path / "tagged.txt",
     )  # fmt: skip
     assert (tmp_path / "tagged.txt").read_text() == "as it was"
@@ -145,7 +145,7 @@ def test_cluster_train(people, tmp_path, capsys):
 
 def test_softlogic_infer(program, tmp_path):
     out, _ = interrupted(
-        "intarsia.softlogic.admm_run:AdmmRun._record#1",
+        "intarsia.softlogic.admm.admm_run:AdmmRun._record#1",
         "softlogic",
         "infer",
         program,
@@ -162,7 +162,8 @@ def test_softlogic_infer(program, tmp_path):
 
 def test_softlogic_learn(program, tmp_path):
     out, _ = interrupted(
-        "intarsia.softlogic.side_run:SideRun.advance#9", "softlogic", "learn", program, "-o", tmp_path / "learned.json",
+        "intarsia.softlogic.learning.side_run:SideRun.advance#9", "softlogic",
+        "learn", program, "-o", tmp_path / "learned.json",
         "--json",
     )  # fmt: skip
     assert json.loads(out)["status"] == "INTERRUPTED"
@@ -172,7 +173,7 @@ def test_softlogic_learn(program, tmp_path):
 def test_reproduce_goes_on_where_it_was(tmp_path):
     folder = tmp_path / "rows"
     out, _ = interrupted(
-        "intarsia.experiments.reproduction:save_finding#2", "reproduce", "separability", "--quick", "--output", folder,
+        "intarsia_reproduction.experiment:save_finding#2", "reproduce", "separability", "--quick", "--output", folder,
         "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     done = sorted(path.name for path in folder.glob("*.json") if path.name != "separability-rows.json")

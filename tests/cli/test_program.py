@@ -4,10 +4,9 @@ import pytest
 
 import intarsia
 from intarsia.cli import main
-from intarsia.experiments.tour import STOPS
-from intarsia.experiments.tour_stop import Row, Stop
 from intarsia.inference import method_class, method_names
 from intarsia.report.page_parts import Section
+from intarsia.tour.tour import STOPS, Row, Stop
 
 
 def call(capsys, *arguments):
@@ -80,7 +79,7 @@ def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
         yield Stop("one", "First", [Row("a", 1.0)], section, 0.1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("intarsia.experiments.tour.run_tour", ended)
+    monkeypatch.setattr("intarsia.tour.tour.run_tour", ended)
     code, out, err = call(capsys, "tour", "--output", str(tmp_path))
     assert code == 130
     assert "Traceback" not in err
@@ -97,7 +96,7 @@ def test_tour_refuses_a_file_as_folder(capsys, tmp_path):
 
 def test_tour_writes_nothing_without_output(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("intarsia.experiments.tour.run_tour", lambda seed, report: iter(()))
+    monkeypatch.setattr("intarsia.tour.tour.run_tour", lambda seed, report: iter(()))
     code, out, _ = call(capsys, "tour")
     assert code == 0
     assert "Nothing was written; --output FOLDER" in out

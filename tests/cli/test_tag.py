@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from intarsia.cli import main
-from intarsia.datasets import load_conll2000, read_conll, write_conll, write_crfsuite
-from intarsia.learning.chain_crf import ChainCRF
 from intarsia.metrics import segment_scores
+from intarsia.sequences import read_conll, write_conll, write_crfsuite
+from intarsia.sequences.chain_crf import ChainCRF
+from intarsia_reproduction.datasets import load_conll2000
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_help(run, command):
 @pytest.mark.data
 def test_chunks_of_a_part_of_conll2000(data):
     """Three hundred sentences to learn from: the whole set gives above 93, a baseline of parts of speech 77."""
-    from intarsia.models.token_features import token_features
+    from intarsia.models.tokens import token_features
 
     parts = load_conll2000(data)
 

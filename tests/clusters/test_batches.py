@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intarsia.clusters.batches import Links, read_links, split_into_batches
-from intarsia.clusters.components import connected_components
+from intarsia.clusters.components import Links, connected_components, read_links, split_into_batches
 from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.exceptions import InvalidInputError
 

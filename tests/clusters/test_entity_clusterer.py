@@ -10,13 +10,12 @@ from sklearn.base import clone
 
 import intarsia
 from intarsia.clusters.blocking import SharedTokens, SharedValues
-from intarsia.clusters.cluster_model import ClusterModel
+from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.comparisons import JaroWinkler
 from intarsia.clusters.components import connected_components
 from intarsia.clusters.decoding import DECODERS, Agglomeration, MetropolisHastings, decode
 from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.clusters.entity_worlds import cluster_model
-from intarsia.clusters.pair_features import pair_features
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.clusters.world import ClusterWorld
 from intarsia.datasets import make_customers

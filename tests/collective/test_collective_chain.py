@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from intarsia.collective import CollectiveChain, Gaussian, Poisson, make_moves, moves_within
-from intarsia.collective.learning import fit_weights
+from intarsia.collective.moves import fit_weights
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference import Status
 

@@ -8,12 +8,11 @@ from tests.oracles.collective_paths import cell_totals, move_totals
 
 from intarsia._kernels.mirror_flows import exponential
 from intarsia.collective import Gaussian, Poisson, infer_flows, move_tables
-from intarsia.collective.flow_descent import FlowDescent
-from intarsia.collective.mirror_steps import MirrorSteps
+from intarsia.collective.flow_descent import FlowDescent, MirrorSteps
 from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.search import MirrorDescent
+from intarsia.inference import Status
 from intarsia.inference.method import Clock
-from intarsia.inference.result import Status
 
 
 def problem(seed, noise=None, weight=0.0, blocked=False):

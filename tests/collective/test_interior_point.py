@@ -5,7 +5,7 @@ import pytest
 from scipy.special import gammaln
 
 from intarsia.collective import infer_flows
-from intarsia.experiments.collective_workloads import migration
+from intarsia_reproduction.workloads.collective_workloads import migration
 
 FOUND = 91672.377  # the largest value, walkers instead of shares in the entropy, log y! left out
 

@@ -38,23 +38,23 @@ DATA: dict[str, tuple[Any, ...]] = {
 # Estimator -> inner steps of its fit, first to last.
 STAGES = {
     "ChainCRF": [
-        "intarsia.learning.chain_crf.prepare_fit",
-        "intarsia.learning.online_learner.learn_sequences",
-        "intarsia.learning.chain_crf.ChainCRF._store",
+        "intarsia.sequences.chain_crf.prepare_fit",
+        "intarsia.sequences.online_learners.learn_sequences",
+        "intarsia.sequences.chain_crf.ChainCRF._store",
     ],
     "GridCRF": [
-        "intarsia.learning.grid_crf.read_images",
-        "intarsia.learning.crf.make_examples",
-        "intarsia.learning.crf.independent_weights",
+        "intarsia.crf.grid_crf.read_images",
+        "intarsia.crf.crf.make_examples",
+        "intarsia.crf.crf.independent_weights",
         "intarsia.learning.risk_minimizer.StagedFit.run",
-        "intarsia.learning.crf.CRF._store",
+        "intarsia.crf.crf.CRF._store",
     ],
     "GraphCRF": [
-        "intarsia.learning.graph_crf.read_graphs",
-        "intarsia.learning.crf.make_examples",
-        "intarsia.learning.crf.independent_weights",
+        "intarsia.crf.graph_crf.read_graphs",
+        "intarsia.crf.crf.make_examples",
+        "intarsia.crf.crf.independent_weights",
         "intarsia.learning.risk_minimizer.StagedFit.run",
-        "intarsia.learning.crf.CRF._store",
+        "intarsia.crf.crf.CRF._store",
     ],
     "CollectiveChain": [
         "intarsia.collective.collective_chain.check_counts",
@@ -181,14 +181,14 @@ def test_partial_fit_that_raises_changes_nothing(name, n_calls, after, monkeypat
     classes = {"ChainCRF": ["B-x", "I-x", "O"], "GridCRF": [0, 1], "GraphCRF": {"word": ["a", "b"], "topic": [0, 1]}}
     for _ in range(n_calls):
         model.partial_fit(*DATA[kind], classes=classes[kind])
-    owner = "intarsia.learning.chain_crf.ChainCRF" if kind == "ChainCRF" else "intarsia.learning.crf.CRF"
+    owner = "intarsia.sequences.chain_crf.ChainCRF" if kind == "ChainCRF" else "intarsia.crf.crf.CRF"
     break_stage(monkeypatch, f"{owner}._store", after)
     check_unchanged(model, lambda: model.partial_fit(*DATA[kind], classes=classes[kind]), StageError)
 
 
 ENERGY_STAGES = {
-    "ChainCRF": "intarsia.learning.chain_crf.fit_energies",
-    "GraphCRF": "intarsia.learning.graph_crf.fit_graph_energies",
+    "ChainCRF": "intarsia.sequences.chain_crf.fit_energies",
+    "GraphCRF": "intarsia.crf.graph_crf.fit_graph_energies",
 }
 
 
@@ -210,5 +210,5 @@ def test_energies_that_raise_leave_the_weights(kind, fitted, after, monkeypatch)
 def test_psi_that_does_not_fit_the_types_is_refused_before_the_weights(psi, monkeypatch):
     model = clone(PLAIN).set_params(energies=[ENERGY], psi=psi, classes={"word": ["a", "b"], "topic": [0, 1]})
     # Were the weights fitted first, this would be raised instead.
-    break_stage(monkeypatch, "intarsia.learning.crf.independent_weights", after=False)
+    break_stage(monkeypatch, "intarsia.crf.crf.independent_weights", after=False)
     check_unchanged(model, lambda: model.fit(GRAPHS, TOPICS), NotSupportedError)

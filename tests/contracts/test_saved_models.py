@@ -24,9 +24,9 @@ from sklearn.exceptions import NotFittedError
 from tests.contracts.saved_models import KINDS, make, predictions
 
 import intarsia
-from intarsia import _loading
+from intarsia._files import saved_model as _loading
+from intarsia._files.saved_model import SavedModel
 from intarsia.exceptions import FileFormatError, IntarsiaError, InvalidInputError
-from intarsia.learning.saved_model import SavedModel
 
 ROOT = Path(__file__).parents[2]
 NOTES = {"made": "here"}
@@ -61,7 +61,7 @@ def estimators():
     """Classes of the package that learn and predict, found by looking."""
     found = set()
     for module in pkgutil.walk_packages(intarsia.__path__, "intarsia."):
-        if not module.name.startswith(("intarsia.experiments", "intarsia.cli", "intarsia.__main__")):
+        if not module.name.startswith(("intarsia_reproduction.experiments", "intarsia.cli", "intarsia.__main__")):
             for name, one in vars(importlib.import_module(module.name)).items():
                 is_estimator = inspect.isclass(one) and issubclass(one, BaseEstimator) and not inspect.isabstract(one)
                 if is_estimator and hasattr(one, "fit") and hasattr(one, "predict"):
@@ -441,8 +441,8 @@ def test_loading_runs_no_inference(files, tmp_path, monkeypatch):
         raise RuntimeError("inference ran")
 
     monkeypatch.setattr("intarsia.collective.collective_chain.infer_flows", never)
-    monkeypatch.setattr("intarsia.learning.crf.infer", never)
-    monkeypatch.setattr("intarsia.softlogic.admm.ConsensusADMM.solve", never)
+    monkeypatch.setattr("intarsia.crf.crf.infer", never)
+    monkeypatch.setattr("intarsia.softlogic.admm.consensus_admm.ConsensusADMM.solve", never)
     monkeypatch.setattr("intarsia.softlogic.soft_logic.ground", never)
     for kind in KINDS:
         model = intarsia.load(files[2] / f"{kind}.npz")

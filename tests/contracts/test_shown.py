@@ -11,7 +11,7 @@ from tests.contracts.saved_models import KINDS, make
 
 import intarsia
 from intarsia import ChainCRF, GraphCRF, Program, SoftLogic, Status, chain_graph, diagnose, infer
-from intarsia._html import ShownResult, brief, html_table
+from intarsia._core.html import ShownResult, brief, html_table
 from intarsia.clusters import Clustering
 from intarsia.metrics import clustering_scores
 

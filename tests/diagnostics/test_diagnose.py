@@ -12,8 +12,8 @@ from intarsia import BeliefPropagation, GridCRF, diagnose
 from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
 from intarsia.diagnostics import diagnose_examples
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.learning import ChainCRF
 from intarsia.report.diagnosis_plots import plot_diagnosis
+from intarsia.sequences import ChainCRF
 
 PARALLEL = BeliefPropagation(schedule="parallel")
 

@@ -13,12 +13,13 @@ from intarsia import GraphCRF
 from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
 from intarsia.diagnostics import algorithmically_separable, mistake_bound, separable
 from intarsia.diagnostics.feature_bounds import FeatureBounds
-from intarsia.diagnostics.max_margin import shortest_weights
+from intarsia.diagnostics.margin_search import shortest_weights
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph
-from intarsia.learning import ChainCRF, StructuredPerceptron, example
+from intarsia.learning import StructuredPerceptron, example
 from intarsia.learning.margin_example import MarginExample
 from intarsia.models import MatrixScores
+from intarsia.sequences import ChainCRF
 
 
 def differences(data):

@@ -18,7 +18,6 @@ from intarsia.energies import (
     Hinge,
     MeasuredEnergy,
     PoissonCounts,
-    ScalarTerms,
     SegmentStarts,
     SparseVector,
     Squared,
@@ -28,6 +27,7 @@ from intarsia.energies import (
     before,
     segment_preferences,
 )
+from intarsia.energies.binding.bound_energy import ScalarTerms
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph, grid_graph
 

@@ -6,7 +6,7 @@ import pytest
 from tests.fuzz.readers import LOADERS
 from tests.fuzz.valid_files import TABLE
 
-from intarsia import datasets
+from intarsia_reproduction.datasets import find_set, set_names
 
 
 @pytest.fixture(scope="module")
@@ -33,4 +33,4 @@ def data(tmp_path_factory):
 
 def _files_of(reader):
     """The files of the set to which the file of a reader belongs."""
-    return next(found for found in map(datasets.find_set, datasets.set_names()) if reader.name in found.files).files
+    return next(found for found in map(find_set, set_names()) if reader.name in found.files).files

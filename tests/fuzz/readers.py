@@ -27,16 +27,29 @@ from tests.fuzz.valid_files import (
     YAML_PIECES,
 )
 
-from intarsia import datasets
 from intarsia.cli.cluster_files import read_table_file
 from intarsia.cli.diagnose import load_examples
 from intarsia.cli.running import parse_settings
 from intarsia.cli.tag_files import read_tag_file
-from intarsia.graph.uai import read_uai, read_uai_evidence, read_uai_solution
+from intarsia.graph.uai import read_uai
+from intarsia.graph.uai_evidence import read_uai_evidence
+from intarsia.graph.uai_solution import read_uai_solution
+from intarsia.sequences import read_conll, read_crfsuite
 from intarsia.softlogic import read_psl, read_rule, read_rules
-from intarsia.softlogic.atom_files import read_atom_file
-from intarsia.softlogic.constants import ConstantTable
-from intarsia.softlogic.rules import read_ground_atom
+from intarsia.softlogic.files.atom_files import read_atom_file
+from intarsia.softlogic.grounding.tables import ConstantTable
+from intarsia.softlogic.language.rules import read_ground_atom
+from intarsia_reproduction.datasets import (
+    load_conll2000,
+    load_cora_citations,
+    load_cora_ie,
+    load_epinions,
+    load_febrl,
+    load_linked_documents,
+    load_litbank,
+    load_simple_acquaintances,
+    load_umass_citations,
+)
 
 
 def text_of(path: Path) -> str:
@@ -68,13 +81,11 @@ READERS = {
     "uai pr": Reader(
         read_uai_solution, "m.PR", [b"PR\n-2.5\n", b"MAP\n3 0 1 2\n", b"MAR\n2 2 0.25 0.75 2 1 0"], NUMBERS
     ),
-    "conll": Reader(_list(datasets.read_conll), "a.txt", [CONLL]),
+    "conll": Reader(_list(read_conll), "a.txt", [CONLL]),
     "conll by tabs": Reader(
-        lambda path: list(datasets.read_conll(path, separator="\t", comment="#")), "a.txt", [CONLL.replace(b" ", b"\t")]
+        lambda path: list(read_conll(path, separator="\t", comment="#")), "a.txt", [CONLL.replace(b" ", b"\t")]
     ),
-    "crfsuite": Reader(
-        _list(datasets.read_crfsuite), "a.crfsuite", [CRFSUITE], [b"@weight:", b"O\t", b":", b"\\", b"\n"]
-    ),
+    "crfsuite": Reader(_list(read_crfsuite), "a.crfsuite", [CRFSUITE], [b"@weight:", b"O\t", b":", b"\\", b"\n"]),
     "tagged": Reader(lambda path: read_tag_file(path, "auto", None), "a.txt", [CONLL, CRFSUITE]),
     "rule": Reader(lambda path: read_rule(text_of(path)), "rule", RULES.splitlines(), RULE_PIECES),
     "rules": Reader(lambda path: read_rules(text_of(path)), "rules", [RULES], RULE_PIECES),
@@ -101,14 +112,14 @@ READERS = {
 
 # Where the file of a data set is in the folder of the data, and what stands beside it.
 LOADERS = {
-    "litbank": Reader(datasets.load_litbank, "litbank/litbank_coref.jsonl.gz", [LITBANK]),
-    "epinions": Reader(datasets.load_epinions, "psl_uai13/epinions/trusts.txt.gz", [TABLE]),
-    "cora words": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.words.gz", [b"1\t1:1 2:1\n2\t2:1\n"]),
-    "cora ids": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.ids", [b"a\t1\nb\t2\n"]),
-    "cora labels": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.labels", [b"1\t1\n2\t2\n"]),
-    "cora links": Reader(datasets.load_linked_documents, "psl_uai13/cora/cora.links.gz", [b"1\t2\n2\t1\n"]),
+    "litbank": Reader(load_litbank, "litbank/litbank_coref.jsonl.gz", [LITBANK]),
+    "epinions": Reader(load_epinions, "psl_uai13/epinions/trusts.txt.gz", [TABLE]),
+    "cora words": Reader(load_linked_documents, "psl_uai13/cora/cora.words.gz", [b"1\t1:1 2:1\n2\t2:1\n"]),
+    "cora ids": Reader(load_linked_documents, "psl_uai13/cora/cora.ids", [b"a\t1\nb\t2\n"]),
+    "cora labels": Reader(load_linked_documents, "psl_uai13/cora/cora.labels", [b"1\t1\n2\t2\n"]),
+    "cora links": Reader(load_linked_documents, "psl_uai13/cora/cora.links.gz", [b"1\t2\n2\t1\n"]),
     "acquaintances": Reader(
-        datasets.load_simple_acquaintances,
+        load_simple_acquaintances,
         "simple_acquaintances/model.json",
         [
             b'{"rules": ["1: Knows(A, B)"], "predicates": {"Knows/2": {"observations": ["d/knows_obs.txt"], '
@@ -117,11 +128,11 @@ LOADERS = {
         JSON_PIECES,
     ),
     "acquaintances atoms": Reader(
-        datasets.load_simple_acquaintances, "simple_acquaintances/knows_obs.txt", [b"ann\tbob\t0.5\n"]
+        load_simple_acquaintances, "simple_acquaintances/knows_obs.txt", [b"ann\tbob\t0.5\n"]
     ),
-    "cora citations": Reader(datasets.load_cora_citations, "er_cora/cora_1295.csv.gz", [CORA]),
-    "febrl": Reader(datasets.load_febrl, "febrl/dataset1.csv.gz", [FEBRL]),
-    "conll2000": Reader(datasets.load_conll2000, "conll2000/train.txt.gz", [CONLL]),
-    "umass": Reader(datasets.load_umass_citations, "umass_citation/dev.tsv.gz", [b"A.\tB-a\ta/b\n\nB.\tB-b\tc\n"]),
-    "cora ie": Reader(datasets.load_cora_ie, "cora_ie/cora_ie.tsv.gz", [b"A.\tB-author\nB\tI-author\n"]),
+    "cora citations": Reader(load_cora_citations, "er_cora/cora_1295.csv.gz", [CORA]),
+    "febrl": Reader(load_febrl, "febrl/dataset1.csv.gz", [FEBRL]),
+    "conll2000": Reader(load_conll2000, "conll2000/train.txt.gz", [CONLL]),
+    "umass": Reader(load_umass_citations, "umass_citation/dev.tsv.gz", [b"A.\tB-a\ta/b\n\nB.\tB-b\tc\n"]),
+    "cora ie": Reader(load_cora_ie, "cora_ie/cora_ie.tsv.gz", [b"A.\tB-author\nB\tI-author\n"]),
 }

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.datasets.test_loaders import FILES as IMAGE_FILES
+from reproduction.tests.datasets.test_loaders import FILES as IMAGE_FILES
 from tests.fuzz.damage import bounded_by, files, within_bounds
 
 import intarsia
+from intarsia._files.checkpoint import Checkpoint
 from intarsia.cli.cluster_files import read_table_file
-from intarsia.datasets import load_olivetti_faces
 from intarsia.exceptions import FileFormatError
-from intarsia.learning.checkpoint import Checkpoint
+from intarsia_reproduction.datasets import load_olivetti_faces
 
 bounded = bounded_by(15)
 
@@ -155,7 +155,7 @@ def test_a_bomb_among_the_data_sets(pictures, monkeypatch):
     members["images.npy"] = header("(5000000,)")[:-8] + bytes(40_000_000)
     (folder / name).write_bytes(archive(members, zipfile.ZIP_DEFLATED))
     assert (folder / name).stat().st_size < 100_000
-    monkeypatch.setattr("intarsia._array_file.read_npz.__defaults__", (None, 30_000_000))
+    monkeypatch.setattr("intarsia._files.array_file.read_npz.__defaults__", (None, 30_000_000))
     with pytest.raises(FileFormatError, match=r"more than 3e.07 bytes"):
         load_olivetti_faces(folder)
 

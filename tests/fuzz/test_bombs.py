@@ -13,9 +13,10 @@ import pytest
 from tests.fuzz.readers import READERS
 
 import intarsia
-from intarsia import _packed_file, datasets
-from intarsia._array_file import read_npz
+from intarsia._files import packed_file as _packed_file
+from intarsia._files.array_file import read_npz
 from intarsia.exceptions import FileFormatError, IntarsiaError, TooLargeError
+from intarsia.sequences import read_conll
 
 # Members of a gzip file follow each other, so 100 times 30 kB become 3 GB.
 CONTENTS = {"an endless line": b"a", "endless numbers": b"0 ", "endless lines": b"a O\n", "zeros": b"\0"}
@@ -60,7 +61,7 @@ def test_every_reader_refuses_a_bomb_at_once(tmp_path, bombs, reader, content):
 
 def test_the_message_names_file_and_remedy(bombs):
     with pytest.raises(TooLargeError, match=r"97\.gz: .* more than 100 times its size .* Unpack it by hand"):
-        list(datasets.read_conll(bombs["an endless line"]))
+        list(read_conll(bombs["an endless line"]))
 
 
 @pytest.mark.parametrize("unit", [b"a", b"\0"])
@@ -68,7 +69,7 @@ def test_an_endless_line_of_a_plain_file_is_refused_early(tmp_path, unit):
     path = tmp_path / "plain.txt"
     path.write_bytes(b"a O\n" + unit * (3 * _packed_file.LONGEST_LINE))
     with Cost() as cost, pytest.raises(FileFormatError, match=r"plain\.txt, line 2: more than 16000000 bytes in one"):
-        list(datasets.read_conll(path))
+        list(read_conll(path))
     assert cost.peak < 100e6
     with Cost() as cost, pytest.raises(FileFormatError, match=r"plain\.txt, line 2: 1048576 bytes without a space"):
         intarsia.read_uai(path)
@@ -91,10 +92,10 @@ def test_large_files_of_usual_density_are_read(monkeypatch, tmp_path):
     words = np.random.default_rng(0).integers(0, 10**6, 5000)
     path = tmp_path / "train.txt.gz"
     path.write_bytes(gzip.compress("\n".join(f"w{word} O" for word in words).encode()))
-    assert sum(1 for _ in datasets.read_conll(path)) == 1
+    assert sum(1 for _ in read_conll(path)) == 1
     path.write_bytes(gzip.compress(b"w O\n" * 5000))
     with pytest.raises(TooLargeError):
-        list(datasets.read_conll(path))
+        list(read_conll(path))
 
 
 def test_arrays_out_of_proportion_are_refused():

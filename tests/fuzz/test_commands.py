@@ -7,14 +7,13 @@ import json
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.damage import bounded_by, files, within_bounds
 from tests.fuzz.valid_files import CONLL, CRFSUITE, GRAPHS, JSON_PIECES, PSL, RULE_PIECES, UAI
 
 from intarsia.cli import main
-from intarsia.cli.app import app
+from intarsia.cli.app import program as whole_program
 
 NAMES = ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays", "Eve Fox", "Eva Fox"]
 RECORDS = "".join(f"{name},{k},p{k // 2}\n" for k, name in enumerate(NAMES))
@@ -89,7 +88,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Whole files and models; and the program is put together once, which takes longer than most refusals."""
-    program = typer.main.get_command(app)
+    program = whole_program()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.main.get_command", lambda _: program)
         yield _folder(tmp_path_factory)

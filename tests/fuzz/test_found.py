@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.readers import LOADERS, READERS
 from tests.fuzz.valid_files import GRAPHS, LITBANK
 
-from intarsia._validation import as_int_array, check_number
+from intarsia._core.validation import as_int_array, check_number
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 LONG = b"1" * 5000

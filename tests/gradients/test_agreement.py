@@ -15,10 +15,10 @@ from intarsia.gradients.back_propagation import BackPropagation
 from intarsia.gradients.implicit import ImplicitGradient
 from intarsia.gradients.perturbation import PerturbationGradient
 from intarsia.gradients.truncated import TruncatedGradient
-from intarsia.inference.belief_propagation import BeliefPropagation
-from intarsia.inference.mean_field import MeanField
-from intarsia.inference.result import Status
-from intarsia.inference.tree_reweighted import TreeReweighted
+from intarsia.inference import Status
+from intarsia.inference.messages.belief_propagation import BeliefPropagation
+from intarsia.inference.messages.mean_field import MeanField
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE and name not in ("no_variables", "huge_potentials")]
 # Belief propagation is stable and quick on these; on the others it may need hundreds of sweeps or not settle at all.

@@ -8,7 +8,7 @@ from intarsia.gradients import resolve_gradient
 from intarsia.gradients.pairwise_reversal import PairwiseReversal
 from intarsia.graph import grid_graph
 from intarsia.losses import training_labels
-from intarsia.losses.logistic import UnivariateLogistic
+from intarsia.losses.marginal_losses import UnivariateLogistic
 
 
 @pytest.mark.parametrize("rule", ["back_propagation", "perturbation", "implicit"])

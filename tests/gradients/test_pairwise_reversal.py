@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from intarsia.gradients.general_reversal import GeneralReversal
 from intarsia.gradients.pairwise_reversal import PairwiseReversal
+from intarsia.gradients.reversal import GeneralReversal
 from intarsia.graph import chain_graph, from_edges
-from intarsia.inference.pairwise_messages import fits_pairwise
+from intarsia.inference.messages.pairwise_messages import fits_pairwise
 
 SWEEPS = 3
 

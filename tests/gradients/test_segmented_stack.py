@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from tests.gradients.marginal_losses import RandomQuadratic, lowered, mixed_rho
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
-from intarsia.gradients import segmented_stack
-from intarsia.gradients.segmented_stack import SegmentedStack, segment_lengths
-from intarsia.gradients.stack_memory import kept_stacks
+from intarsia.gradients import message_stack as segmented_stack
+from intarsia.gradients.message_stack import SegmentedStack, kept_stacks, segment_lengths
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import grid_graph
-from intarsia.inference.belief_propagation import BeliefPropagation
-from intarsia.inference.mean_field import MeanField
-from intarsia.inference.tree_reweighted import TreeReweighted
+from intarsia.inference.messages.belief_propagation import BeliefPropagation
+from intarsia.inference.messages.mean_field import MeanField
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.losses import UnivariateLogistic, training_labels
 from intarsia.losses.likelihood import SurrogateEM
 

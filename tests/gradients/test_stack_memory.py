@@ -3,8 +3,8 @@ import gc
 import numpy as np
 import pytest
 
-from intarsia.gradients import stack_memory
-from intarsia.gradients.stack_memory import kept_stacks, new_stack
+from intarsia.gradients import message_stack as stack_memory
+from intarsia.gradients.message_stack import kept_stacks, new_stack
 
 
 @pytest.fixture(autouse=True)

@@ -15,18 +15,17 @@ from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
-from intarsia.gradients.general_reversal import GeneralReversal
 from intarsia.gradients.pairwise_reversal import PairwiseReversal
-from intarsia.gradients.reversal import reversal_of
+from intarsia.gradients.reversal import GeneralReversal, reversal_of
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import grid_graph, learning_form
-from intarsia.inference.belief_propagation import BeliefPropagation
-from intarsia.inference.gibbs import Gibbs
-from intarsia.inference.mean_field import MeanField
-from intarsia.inference.pairwise_messages import fits_pairwise
+from intarsia.inference import Status
+from intarsia.inference.messages.belief_propagation import BeliefPropagation
+from intarsia.inference.messages.mean_field import MeanField
+from intarsia.inference.messages.pairwise_messages import fits_pairwise
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.registry import resolve_method
-from intarsia.inference.result import Status
-from intarsia.inference.tree_reweighted import TreeReweighted
+from intarsia.inference.sampling.gibbs import Gibbs
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE and name != "no_variables"]
 METHODS = {

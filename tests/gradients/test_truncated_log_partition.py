@@ -13,9 +13,9 @@ from tests.zoo import HARD_ZEROS
 import intarsia
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
 from intarsia.gradients import truncated_log_partition
-from intarsia.inference.belief_propagation import BeliefPropagation
-from intarsia.inference.mean_field import MeanField
-from intarsia.inference.tree_reweighted import TreeReweighted
+from intarsia.inference.messages.belief_propagation import BeliefPropagation
+from intarsia.inference.messages.mean_field import MeanField
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
 
 NAMES = ["grid", "grid_three_states", "three_way_factor", "four_way_factor", "unequal_state_counts", "isolated_node"]
 

@@ -11,12 +11,13 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from intarsia import LBFGS, MaximumLikelihood, RiskMinimizer
-from intarsia.datasets import load_ocr_letters, load_umass_citations
 from intarsia.graph import chain_graph
 from intarsia.inference import Status
-from intarsia.learning import OWLQN, ChainCRF, example
-from intarsia.learning.chain_preparation import prepare_fit
+from intarsia.learning import OWLQN, example
 from intarsia.models import LinearScores
+from intarsia.sequences import ChainCRF
+from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia_reproduction.datasets import load_ocr_letters, load_umass_citations
 
 # The promise of LBFGS: within 100 tol.
 TOL, CLOSE = 1e-5, 1e-3

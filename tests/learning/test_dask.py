@@ -9,14 +9,14 @@ import time
 import numpy as np
 import pytest
 from joblib import parallel_config
+from tests.softlogic.admm.test_admm_apart import side_by_side
 from tests.softlogic.random_hinges import random_mrf
-from tests.softlogic.test_admm_apart import side_by_side
 
 import intarsia
+from intarsia._core import worker_threads
 from intarsia.datasets import make_customers
 from intarsia.energies import Count, MeasuredEnergy, Squared
-from intarsia.learning import worker_threads
-from intarsia.softlogic import admm_run
+from intarsia.softlogic.admm import admm_run
 
 distributed = pytest.importorskip("distributed")
 

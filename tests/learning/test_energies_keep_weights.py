@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from intarsia import Adam, ChainCRF, DoubleLoop, DoublyStochastic, GraphCRF, RiskMinimizer
-from intarsia.datasets import load_umass_citations
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, at_most_one
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.learning.chain_preparation import prepare_fit
-from intarsia.learning.energy_fit import bind_energies, resolve_energies
-from intarsia.learning.surrogate_risk import SurrogateRisk
 from intarsia.metrics import segment_scores
+from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.energy_fit import SurrogateRisk, bind_energies, resolve_energies
+from intarsia_reproduction.datasets import load_umass_citations
 
 
 def features_of(words):

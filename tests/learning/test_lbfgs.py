@@ -8,7 +8,7 @@ from scipy.optimize import minimize, rosen, rosen_der
 from sklearn.base import clone
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.inference.result import Status
+from intarsia.inference import Status
 from intarsia.learning import LBFGS
 
 

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from tests.learning.training_sets import noisy_grids
 
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.inference.result import Status
+from intarsia.inference import Status
 from intarsia.learning import LBFGS, SGD, Adam, RiskMinimizer
 from intarsia.losses import ContrastiveDivergence
 

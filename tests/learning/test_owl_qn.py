@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.inference.result import Status
+from intarsia.inference import Status
 from intarsia.learning.owl_qn import OWLQN
 
 

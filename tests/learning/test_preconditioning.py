@@ -8,9 +8,9 @@ from scipy import sparse
 
 from intarsia.graph import chain_graph
 from intarsia.learning import LBFGS, RiskMinimizer, example
-from intarsia.learning import preconditioning as module
+from intarsia.learning import risk as module
 from intarsia.learning.minimum import SummedObjective
-from intarsia.learning.preconditioning import FeatureCurvature
+from intarsia.learning.risk import FeatureCurvature
 from intarsia.models import LinearScores
 from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 

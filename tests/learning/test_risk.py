@@ -13,7 +13,7 @@ from tests.oracles.finite_differences import central_differences, relative_error
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import grid_graph
-from intarsia.inference.result import Status
+from intarsia.inference import Status
 from intarsia.learning import LBFGS, RiskMinimizer, example
 from intarsia.losses import MarginalLoss, SurrogateEM, resolve_loss
 from intarsia.models import LinearScores

@@ -13,11 +13,11 @@ from joblib import parallel_config
 from sklearn.base import clone
 from tests.learning.training_sets import noisy_grids
 
-from intarsia._progress import fit_progress
+from intarsia._core.progress import fit_progress
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import grid_graph
-from intarsia.inference.result import Status
+from intarsia.inference import Status
 from intarsia.learning import LBFGS, SGD, Incremental, RiskMinimizer, example, learner_names, resolve_learner
 from intarsia.learning.risk import Risk
 from intarsia.models import LinearScores

@@ -12,12 +12,13 @@ from tests.oracles.partitions import all_partitions, slow_performance
 
 from intarsia import GraphCRF, SampleRank
 from intarsia.clusters import ClusterModel, ClusterWorld, SplitMerge, dense_pair_features, pair_features
-from intarsia.clusters.metric import FunctionMetric
+from intarsia.clusters.partition import FunctionMetric
+from intarsia.crf import GraphInstance
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import GraphBuilder, chain_graph
-from intarsia.learning import GraphInstance, example
-from intarsia.learning.graph_world import GraphWorld
+from intarsia.learning import example
 from intarsia.learning.margin_example import MarginExample
+from intarsia.learning.ranking_world import GraphWorld
 from intarsia.models import LinearScores, MatrixScores
 
 TRUTH = [0, 0, 1, 1, 1]

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from intarsia import LBFGS, SGD, Adam, ChainCRF, MaximumLikelihood
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.learning.chain_preparation import prepare_fit
-from intarsia.learning.chain_risk import ChainRisk
 from intarsia.learning.minimum import SummedObjective
+from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.chain_risk import ChainRisk
 
 
 def sentences(n, length=None):

@@ -7,15 +7,7 @@ import pytest
 from tests.learning.margin_sets import features, labellings, random_triangles
 from tests.learning.training_sets import noisy_grids
 
-from intarsia import (
-    ICM,
-    BeliefPropagation,
-    GraphCRF,
-    GridCRF,
-    LPRelaxation,
-    StructuredPerceptron,
-    TreeReweighted,
-)
+from intarsia import ICM, BeliefPropagation, GraphCRF, GridCRF, LPRelaxation, StructuredPerceptron, TreeReweighted
 from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
 from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph

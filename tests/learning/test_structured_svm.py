@@ -14,7 +14,7 @@ from intarsia.datasets.counterexamples import diamond_examples, triangle_example
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError, TooLargeError
 from intarsia.inference import Status
 from intarsia.learning import example
-from intarsia.learning.svm_solvers import BlockFrankWolfe
+from intarsia.learning.structured_svm import BlockFrankWolfe
 from intarsia.models import Templates, TemplateScores, template_graph
 
 SOLVERS = ["frank_wolfe", "subgradient"]
@@ -112,7 +112,7 @@ def test_fixed_scores_count_like_a_cost():
 
 
 def test_few_answers_are_kept_and_the_dual_stays_one(monkeypatch):
-    monkeypatch.setattr("intarsia.learning.svm_solvers._MOST_KEPT", 2)
+    monkeypatch.setattr("intarsia.learning.structured_svm._MOST_KEPT", 2)
     data = random_triangles(n=6, noise=0.3, n_states=3)
     best = enumerated_minimum(data, 0.1)
     found = StructuredSVM(ridge=0.1, tol=1e-2).minimize(data, "brute_force")

@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.enumeration import enumerate_model
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
-from intarsia._validation import read_only
+from intarsia._core.validation import read_only
 from intarsia.graph import FactorGraph
 from intarsia.losses import training_labels
 

@@ -14,8 +14,9 @@ from sklearn.base import clone
 from tests.losses.labelled_models import learning_model, some_labels
 
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.losses import DirectLoss, kept, loss_class, loss_names, training_labels
-from intarsia.losses.kept import Kept
+from intarsia.losses import DirectLoss, loss_class, loss_names, training_labels
+from intarsia.losses import clamping as kept
+from intarsia.losses.clamping import Kept
 
 MODEL = "grid_three_states"
 SHARED = [name for name in loss_names() if issubclass(loss_class(name), DirectLoss)]

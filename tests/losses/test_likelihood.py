@@ -20,7 +20,8 @@ from intarsia import BeliefPropagation, MeanField, TreeReweighted, chain_graph, 
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import Status
 from intarsia.inference.method import Answer
-from intarsia.losses import Likelihood, SurrogateEM, kept, training_labels
+from intarsia.losses import Likelihood, SurrogateEM, training_labels
+from intarsia.losses import clamping as kept
 from intarsia.losses.clamping import _REDUCTIONS
 
 SURROGATES = {

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from intarsia.models.chain_scores import ChainLayout, observed_pairs
-from intarsia.models.state_features import StateFeatures
+from intarsia.models.chain_scores import ChainLayout, StateFeatures, observed_pairs
 
 
 def make(n_labels, seed, weights="observed"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.models.histogram_of_gradients import histogram_of_gradients
+from intarsia.models.image_features import histogram_of_gradients
 
 SHAPES = [(1, 1), (1, 6), (5, 1), (2, 3), (7, 6)]
 

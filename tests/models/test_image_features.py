@@ -11,8 +11,7 @@ from scipy import ndimage
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import grid_graph
-from intarsia.models.histogram_of_gradients import histogram_of_gradients
-from intarsia.models.image_features import edge_features, pixel_features, sinusoidal_expansion
+from intarsia.models.image_features import edge_features, histogram_of_gradients, pixel_features, sinusoidal_expansion
 
 SHAPES = [(1, 1), (1, 4), (4, 1), (2, 2), (5, 7)]
 LIMITS = [0.1, 0.3, 0.5]

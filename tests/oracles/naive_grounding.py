@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 
-from intarsia.softlogic.syntax import (
+from intarsia.softlogic.language.syntax import (
     Atom,
     Cardinality,
     Comparison,

@@ -1,6 +1,7 @@
 """PSL itself as an oracle of the language: its parser, its grounder and its inference, driven line by line.
 
-Runs inside PSL's own environment as `python -P psl_peer.py`, started through `intarsia.experiments.peers.Peer`. Each
+Runs inside PSL's own environment as `python -P psl_peer.py`, started through
+`intarsia_reproduction.benchmarks.peers.Peer`. Each
 line on stdin is a JSON request with a key "do", each line on stdout its JSON answer:
 
     {"do": "parse", "predicates": {"P": 1}, "texts": [...]}   rules of each text in a normal form, or why it is refused

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.experiments.peers import Peer, find_peer
 from intarsia.softlogic import Program, SoftLogic, ground, read_rules
-from intarsia.softlogic.grounding_sums import coefficient_values
-from intarsia.softlogic.rule_forms import rule_key, split_filters
-from intarsia.softlogic.syntax import ArithmeticRule, Comparison, Constant, LogicalRule, SumVariable
+from intarsia.softlogic.grounding.grounding_sums import coefficient_values
+from intarsia.softlogic.language.rule_forms import rule_key, split_filters
+from intarsia.softlogic.language.syntax import ArithmeticRule, Comparison, Constant, LogicalRule, SumVariable
+from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 
 PEER = find_peer("psl")
-needs_psl = pytest.mark.skipif(PEER is None, reason="PSL is not set up; see benchmarks/README.md")
+needs_psl = pytest.mark.skipif(PEER is None, reason="PSL is not set up; see reproduction/README.md")
 ARITY = {"P": 1, "Q": 1, "R": 2, "S": 2}
 COUNT = 7  # what |X| counts while coefficients are compared
 

@@ -11,8 +11,7 @@ import pytest
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import Program, ground, read_rule
-from intarsia.softlogic.constants import ConstantTable
-from intarsia.softlogic.tables import row_keys
+from intarsia.softlogic.grounding.tables import ConstantTable, row_keys
 
 ROWS = [("ann", 1, 0.5), ("bob", 2, 1.0)]
 

@@ -1,6 +1,6 @@
 """Whole programs through PSL and through ours: values, scores, and what both refuse.
 
-Skipped where PSL's environment is not set up (`benchmarks/setup_peers.py psl`, Java).
+Skipped where PSL's environment is not set up (`reproduction/setup_peers.py psl`, Java).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from intarsia.exceptions import IntarsiaError
-from intarsia.experiments.peers import Peer, checkout
 from intarsia.softlogic import ConsensusADMM, Evaluation, SoftLogic, ground, read_psl
 from intarsia.softlogic.evaluation import evaluate
+from intarsia_reproduction.benchmarks.peers import Peer, checkout
 
 pytestmark = pytest.mark.slow
 PYTHON = checkout() / ".venv-peers" / "psl" / "bin" / "python"
@@ -25,7 +25,7 @@ PRECISE = '"admmreasoner.epsilonabs": 1e-9, "admmreasoner.epsilonrel": 1e-9, "ra
 @pytest.fixture(scope="module")
 def psl():
     if not PYTHON.exists():
-        pytest.skip("needs PSL in an environment of its own: benchmarks/setup_peers.py psl")
+        pytest.skip("needs PSL in an environment of its own: reproduction/setup_peers.py psl")
     with Peer("psl", PYTHON, Path(__file__).parents[1] / "oracles" / "psl_peer.py") as peer:
         yield peer
 

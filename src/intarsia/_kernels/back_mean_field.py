@@ -7,7 +7,7 @@ marginals. Everywhere 0 * -inf is 0: a state without probability has no adjoint 
 
 from __future__ import annotations
 
-from intarsia._jit import fast_kernel, kernel
+from intarsia._core.jit import fast_kernel, kernel
 
 
 @kernel

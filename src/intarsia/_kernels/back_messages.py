@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 TINY = 1e-250  # below this a linear-domain result is computed again in the log domain
 

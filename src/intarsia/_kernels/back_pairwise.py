@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import fast_kernel
+from intarsia._core.jit import fast_kernel
 
 # Products of a message's two entries below this are scaled first, lest one underflow.
 SMALL = 1e-200

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 TINY = 1e-250  # below this a factor's normaliser is computed again in the log domain
 DIVERGED = 1e6  # logarithms of messages beyond this lose digits that the bounds must allow for

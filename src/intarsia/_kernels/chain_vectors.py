@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intarsia._jit import fast_kernel, kernel
+from intarsia._core.jit import fast_kernel, kernel
 
 
 @kernel

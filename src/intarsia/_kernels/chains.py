@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from intarsia._jit import fast_kernel, kernel
+from intarsia._core.jit import fast_kernel, kernel
 
 SMALLEST = np.exp(-600.0)
 DONE, INFEASIBLE, NEEDS_LOGS = 1, 0, -1

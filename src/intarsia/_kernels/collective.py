@@ -9,7 +9,7 @@ and the least share that the scaled messages have in common, which tells how far
 
 import numpy as np
 
-from intarsia._jit import fast_kernel, kernel
+from intarsia._core.jit import fast_kernel, kernel
 
 # Entries below this are set to 0: numbers near the end of the double range are slow and inexact.
 NEGLIGIBLE = 1e-250

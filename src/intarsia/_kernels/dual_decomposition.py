@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import fast_kernel, kernel
+from intarsia._core.jit import fast_kernel, kernel
 
 # Terms of a smoothed maximum that are further below the largest, in units of the temperature, do not count.
 _NEGLIGIBLE = -40.0

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._jit import fast_kernel
+from intarsia._core.jit import fast_kernel
 
 LOG_RANGE = 600.0
 # Index & NOT_NEGATIVE tells the compiler that it need not look for negative indices: only then does it vectorise.

@@ -5,7 +5,7 @@ Both functions are run through `symbolic.run_loops`.
 
 from __future__ import annotations
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 # Entries of a bucket worked on together: two or three such blocks should fit into the fastest cache.
 BLOCK = 2048

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import inline_kernel, kernel
-from intarsia._validation import IntArray
+from intarsia._core.jit import inline_kernel, kernel
+from intarsia._core.validation import IntArray
 
 
 @inline_kernel

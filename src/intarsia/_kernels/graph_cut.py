@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 FREE, SOURCE, SINK = 0, 1, 2
 _ROOT, _NONE, _ORPHAN = -1, -2, -3

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import inline_kernel, kernel, prefetch
+from intarsia._core.jit import inline_kernel, kernel, prefetch
 
 LINEAR, SQUARED, INEQUALITY, EQUALITY = 0, 1, 2, 3  # kinds of rows
 RUNNING = 0  # as in `hinge_checks`

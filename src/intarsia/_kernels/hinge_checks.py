@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 SQUARED, INEQUALITY, EQUALITY = 1, 2, 3  # kinds of rows, as in `hinge_admm`
 RUNNING, CONVERGED, SUSPECT = 0, 1, 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 INEQUALITY = 2  # the first kind of rows that is a constraint, as in `hinge_admm`
 RUNNING, PRIMAL, DUAL = 0, 3, 4  # as in `hinge_checks`

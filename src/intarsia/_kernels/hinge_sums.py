@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 
 @kernel

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import fast_kernel
+from intarsia._core.jit import fast_kernel
 
 
 @fast_kernel

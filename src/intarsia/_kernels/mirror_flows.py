@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from intarsia._jit import fast_kernel, kernel
+from intarsia._core.jit import fast_kernel, kernel
 
 # Below 2 to this power, exponentials are 0; see `collective.NEGLIGIBLE`.
 _LEAST_POWER = np.log2(1e-250)

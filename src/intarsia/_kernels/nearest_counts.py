@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 
 @kernel

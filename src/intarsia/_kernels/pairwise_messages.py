@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import fast_kernel
+from intarsia._core.jit import fast_kernel
 
 TINY = 1e-300  # stands in for 0 where a message is divided out
 

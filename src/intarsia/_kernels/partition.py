@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intarsia._jit import kernel
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.jit import kernel
+from intarsia._core.validation import FloatArray, IntArray
 
 # Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
 SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL, BETWEEN = range(12)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 MAX_SCOPE = 64  # of factors in `find_overloaded_root`, which packs a place in a scope into few bits
 

@@ -10,7 +10,7 @@ Where all values are the same, the array of values may be one number that is rea
 
 from __future__ import annotations
 
-from intarsia._jit import fast_kernel
+from intarsia._core.jit import fast_kernel
 
 
 @fast_kernel

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._jit import kernel
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.jit import kernel
+from intarsia._core.validation import FloatArray, IntArray
 
 
 def score_labellings(labellings: IntArray, theta: FloatArray, *graph: NDArray[Any]) -> FloatArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._jit import kernel
+from intarsia._core.jit import kernel
 
 
 @kernel

@@ -2,4 +2,6 @@
 
 from intarsia.cli.app import app, main
 
-__all__ = ["app", "main"]
+__all__ = [
+    "app", "main",
+]  # fmt: skip

@@ -6,28 +6,27 @@ Nothing heavy is imported here or at the top of a command's file, so that `intar
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from intarsia._version import __version__
-from intarsia.cli.bench import bench_command
 from intarsia.cli.cluster import evaluate_command as cluster_evaluate
 from intarsia.cli.cluster import predict_command as cluster_predict
 from intarsia.cli.cluster import train_command as cluster_train
-from intarsia.cli.data import data_command
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
-from intarsia.cli.reproduce import reproduce_command
 from intarsia.cli.softlogic import explain_command as explain_atom_command
 from intarsia.cli.softlogic import infer_command as infer_program_command
 from intarsia.cli.softlogic import learn_command as learn_program_command
 from intarsia.cli.tag import evaluate_command, predict_command, train_command
 from intarsia.cli.tour import tour_command
-from intarsia.exceptions import IntarsiaError
+from intarsia.exceptions import IntarsiaError, MissingDependencyError
 
 # Newer typer carries its own copy of click, so the base of usage errors is reached through typer.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -86,9 +85,6 @@ app.command("tour", cls=_Command, rich_help_panel="Start here")(tour_command)
 app.command("infer", cls=_Command, rich_help_panel=_JOBS)(infer_command)
 app.command("methods", cls=_Command, rich_help_panel=_METHODS)(methods_command)
 app.command("diagnose", cls=_Command, rich_help_panel=_METHODS)(diagnose_command)
-app.command("reproduce", cls=_Command, rich_help_panel=_EVIDENCE)(reproduce_command)
-app.command("bench", cls=_Command, rich_help_panel=_EVIDENCE)(bench_command)
-app.command("data", cls=_Command, rich_help_panel=_EVIDENCE)(data_command)
 
 tag = typer.Typer(
     cls=_Group,
@@ -131,6 +127,44 @@ softlogic.command("explain", cls=_Command)(explain_atom_command)
 app.add_typer(softlogic, name="softlogic", no_args_is_help=True, rich_help_panel=_JOBS)
 
 
+# Commands of the distribution intarsia-reproduction, listed here so that the program can say how to install it.
+_OF_REPRODUCTION = {
+    "reproduce": "Rebuild the papers' tables and figures beside ours (needs intarsia-reproduction).",
+    "bench": "Measure speed, memory and quality beside other libraries (needs intarsia-reproduction).",
+    "data": "List the papers' data sets and how to obtain them (needs intarsia-reproduction).",
+}
+
+
+def _missing(name: str) -> Callable[[], None]:
+    def command() -> None:
+        raise MissingDependencyError(
+            f"intarsia {name} is in another distribution, which is not installed. Install it with "
+            f"`pip install intarsia-reproduction`, or from a checkout with `pip install -e reproduction`."
+        )
+
+    command.__doc__ = _OF_REPRODUCTION[name]
+    return command
+
+
+@cache
+def program() -> Any:
+    """Return the program with the commands of all installed distributions (entry points `intarsia.commands`).
+
+    Examples
+    --------
+    >>> "tour" in program().commands
+    True
+    """
+    installed = {entry.name: entry for entry in entry_points(group="intarsia.commands")}
+    for name in [*_OF_REPRODUCTION, *sorted(set(installed) - set(_OF_REPRODUCTION))]:
+        if name in installed:
+            app.command(name, cls=_Command, rich_help_panel=_EVIDENCE)(installed[name].load())
+        else:
+            settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+            app.command(name, cls=_Command, rich_help_panel=_EVIDENCE, context_settings=settings)(_missing(name))
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program: exit 0 on success, 2 with one line on stderr for bad input, 130 after Ctrl-C.
 
@@ -153,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        code = typer.main.get_command(app).main(
+        code = program().main(
             None if arguments is None else list(arguments), prog_name="intarsia", standalone_mode=False
         )
         sys.stdout.flush()

@@ -132,7 +132,7 @@ def evaluate_command(
 
     Example: `intarsia cluster evaluate test.csv --entity person --model people.npz --json`
     """
-    from intarsia.clusters.entity_labels import cluster_codes
+    from intarsia.clusters.matcher import cluster_codes
     from intarsia.clusters.tables import read_table
     from intarsia.metrics import clustering_scores
 

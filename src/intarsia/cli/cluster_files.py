@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intarsia._atomic_file import replaced_file
+from intarsia._files.atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
         except duckdb.Error as error:
             raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Get the file again.") from None
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
-    from intarsia.datasets.plain_tables import read_csv_rows
+    from intarsia._files.plain_tables import read_csv_rows
 
     header, lines = read_csv_rows(path, _DELIMITERS[kind])
     return {name: [row[k] for row in lines] for k, name in enumerate(header)}
@@ -52,7 +52,7 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
     """
     kind = _kind(path)
     if kind not in _PARQUET:
-        from intarsia.datasets.text_lines import written_text
+        from intarsia._files.text_lines import written_text
 
         with written_text(path) as file:
             writer = csv.writer(file, delimiter=_DELIMITERS[kind], lineterminator="\n")

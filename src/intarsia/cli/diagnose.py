@@ -12,7 +12,7 @@ from intarsia.cli.running import parse_settings
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from intarsia.learning.example import Example
+    from intarsia.learning.examples import Example
 
 BUILT_IN = ("diamond", "triangle")
 _KEYS = {"node_features", "edges", "edge_features", "labels"}
@@ -80,16 +80,16 @@ def load_examples(data: str) -> list[Example]:
             f"diagnose: {data!r} is no file, and not built in. Built in: {', '.join(map(repr, BUILT_IN))}."
         )
     graphs, labels = _read_graphs(Path(data))
-    from intarsia.learning.graph_crf import GraphCRF
+    from intarsia.crf.graph_crf import GraphCRF
 
     return GraphCRF().examples(graphs, labels)
 
 
 def _read_graphs(path: Path) -> tuple[list[Any], list[Any]]:
     """Graphs and labels of a JSON file."""
-    from intarsia._json_text import read_json_text
+    from intarsia._files.json_text import read_json_text
+    from intarsia.crf.graph_data import GraphInstance
     from intarsia.exceptions import FileFormatError
-    from intarsia.learning.graph_data import GraphInstance
 
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.output import (
-    check_folder_of,
-    console,
-    marginal_lists,
-    note,
-    number,
-    warnings_on_stderr,
-    write_json,
-)
+from intarsia.cli.output import check_folder_of, console, marginal_lists, note, number, warnings_on_stderr, write_json
 from intarsia.cli.running import AUTO, Request, load_request, parse_settings, run, run_auto
 
 if TYPE_CHECKING:
@@ -122,7 +114,7 @@ def as_document(result: InferenceResult, task: str) -> dict[str, Any]:
 
 
 def _write_output(path: Path, result: InferenceResult, task: str) -> None:
-    from intarsia.graph.uai import write_uai_solution
+    from intarsia.graph.uai_solution import write_uai_solution
 
     if result.status.name == "INFEASIBLE" and task != "pr":
         note(f"{path} was not written: {result.status.message}.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TimeLimitError, TooLargeError
 
 if TYPE_CHECKING:
-    from intarsia._validation import FloatArray
+    from intarsia._core.validation import FloatArray
     from intarsia.graph import FactorGraph
     from intarsia.inference.result import InferenceResult
 
@@ -43,8 +43,9 @@ class Request:
 
 def load_request(file: Path, evidence: Path | None, task: str, **more: Any) -> Request:
     """Read the model and its evidence, after the options have been checked that no method checks."""
-    from intarsia._validation import check_choice, check_number
-    from intarsia.graph.uai import read_uai, read_uai_evidence
+    from intarsia._core.validation import check_choice, check_number
+    from intarsia.graph.uai import read_uai
+    from intarsia.graph.uai_evidence import read_uai_evidence
 
     if more.get("seed") is not None:
         check_number(more["seed"], "--seed", low=0, integer=True)
@@ -120,7 +121,7 @@ def run_auto(request: Request) -> InferenceResult:
 
 def settings_by_method(names: Iterable[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """For each method the settings it has; one that none of them has is refused."""
-    from intarsia._validation import check_choice
+    from intarsia._core.validation import check_choice
     from intarsia.inference import method_class
 
     known = {name: method_class(name)._get_param_names() for name in names}

@@ -13,8 +13,8 @@ from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.softlogic.explain import Explanation, TermPull
-    from intarsia.softlogic.hinge_learner import HingeLearner
     from intarsia.softlogic.inferred import InferredAtoms
+    from intarsia.softlogic.learning.hinge_learner import HingeLearner
 
 _MOST_ATOMS = 20  # shown of a predicate
 
@@ -148,7 +148,7 @@ def learn_command(
     """
     import time
 
-    from intarsia.softlogic.psl_files import read_psl, write_learned
+    from intarsia.softlogic.files.psl_files import read_psl, write_learned
     from intarsia.softlogic.soft_logic import SoftLogic
 
     begun = time.perf_counter()
@@ -209,9 +209,9 @@ def explain_command(
 
     Example: `intarsia softlogic explain simple-acquaintances.json "Knows(0, 7)"`
     """
-    from intarsia._validation import check_number
-    from intarsia.softlogic.rules import read_ground_atom
-    from intarsia.softlogic.syntax import Constant
+    from intarsia._core.validation import check_number
+    from intarsia.softlogic.language.rules import read_ground_atom
+    from intarsia.softlogic.language.syntax import Constant
 
     check_number(terms, "--terms", low=0, integer=True)
     wanted = read_ground_atom(atom)
@@ -228,9 +228,9 @@ def explain_command(
 def _inferred(
     path: Path, data: Path | None, missing: str, setting: list[str] | None, time_limit: float | None
 ) -> InferredAtoms:
-    from intarsia._validation import check_choice
-    from intarsia.softlogic.admm import ConsensusADMM
-    from intarsia.softlogic.psl_files import read_psl
+    from intarsia._core.validation import check_choice
+    from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
+    from intarsia.softlogic.files.psl_files import read_psl
     from intarsia.softlogic.soft_logic import SoftLogic
 
     settings = parse_settings(setting or [])
@@ -258,9 +258,9 @@ def _check_data(data: Path | None) -> None:
 
 def _learner(name: str, settings: dict[str, Any]) -> HingeLearner:
     """A learner whose steps have their settings from the same list."""
-    from intarsia._validation import check_choice
-    from intarsia.softlogic.learners import hinge_learner_class
-    from intarsia.softlogic.projected_subgradient import ProjectedSubgradient
+    from intarsia._core.validation import check_choice
+    from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
+    from intarsia.softlogic.learning.registry import hinge_learner_class
 
     own = [key for key in hinge_learner_class(name)._get_param_names() if key not in ("steps", "inference")]
     stepping = "steps" in hinge_learner_class(name)._get_param_names()

@@ -14,7 +14,7 @@ from intarsia.cli.tag_files import TagFile, check_kind, read_tag_file
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from intarsia.learning.chain_crf import ChainCRF
+    from intarsia.sequences.chain_crf import ChainCRF
 
 _File = Annotated[Path, typer.Argument(help="CoNLL columns or CRFsuite features, plain or gz.", show_default=False)]
 _Model = Annotated[Path, typer.Option("--model", "-m", help="File of the model, npz.", show_default=False)]
@@ -54,8 +54,8 @@ def train_command(
 
     Example: `intarsia tag train train.txt --model chunker.npz --scheme bio --l2 0.5`
     """
-    from intarsia.learning.chain_crf import ChainCRF
-    from intarsia.learning.registry import resolve_chain_learner
+    from intarsia.sequences.chain_crf import ChainCRF
+    from intarsia.sequences.chain_learner import resolve_chain_learner
 
     began = time.perf_counter()
     check_folder_of(model)
@@ -116,7 +116,7 @@ def predict_command(
     """
     import sys
 
-    from intarsia.datasets import write_conll
+    from intarsia.sequences import write_conll
 
     began = time.perf_counter()
     check_folder_of(output)
@@ -184,7 +184,7 @@ def evaluate_command(
 
 def _load(file: Path, model: Path, form: str, separator: str | None) -> tuple[ChainCRF, TagFile, str | None]:
     """The model, the file as the model wants it, and the separator of columns."""
-    from intarsia.learning.chain_crf import ChainCRF
+    from intarsia.sequences.chain_crf import ChainCRF
 
     crf = ChainCRF.load(model)
     if crf.vocabulary_ is None or crf.layout_.n_edge_features:

@@ -41,7 +41,7 @@ class TagFile:
 
 def read_tag_file(path: Path, form: str, separator: str | None, n_columns: int | None = None) -> TagFile:
     """Read a file; `n_columns` is how many columns of features a model wants, if there is one already."""
-    from intarsia._validation import check_choice
+    from intarsia._core.validation import check_choice
 
     check_choice(form, FORMATS, "--format")
     kind = _guess(path) if form == "auto" else form
@@ -53,7 +53,7 @@ def read_tag_file(path: Path, form: str, separator: str | None, n_columns: int |
 
 def _guess(path: Path) -> str:
     """CRFsuite's if what stands after a tab in the first line is a feature: it has a value, by = or a colon."""
-    from intarsia.datasets.text_lines import read_lines
+    from intarsia._files.text_lines import read_lines
 
     for _, line in read_lines(path):
         if line.strip(" \t"):
@@ -63,7 +63,7 @@ def _guess(path: Path) -> str:
 
 
 def _read_crfsuite(path: Path) -> TagFile:
-    from intarsia.datasets import read_crfsuite
+    from intarsia.sequences import read_crfsuite
 
     found = list(read_crfsuite(path))
     return TagFile(
@@ -72,7 +72,7 @@ def _read_crfsuite(path: Path) -> TagFile:
 
 
 def _read_conll(path: Path, separator: str | None, n_columns: int | None) -> TagFile:
-    from intarsia.datasets import read_conll
+    from intarsia.sequences import read_conll
 
     sequences = list(read_conll(path, separator=separator))
     width = len(sequences[0]) if sequences else 0
@@ -92,7 +92,7 @@ def _read_conll(path: Path, separator: str | None, n_columns: int | None) -> Tag
 
 def _features(columns: tuple[list[str], ...]) -> list[list[str]]:
     """Features of words; the second column is taken as parts of speech, further ones as marks of the token."""
-    from intarsia.models.token_features import token_features
+    from intarsia.models.tokens import token_features
 
     words, pos = columns[0], columns[1] if len(columns) > 1 else None
     found = token_features(words, pos)

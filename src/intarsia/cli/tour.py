@@ -12,7 +12,7 @@ from intarsia.cli.output import check_folder, note, number, seconds, show_table,
 from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning
 
 if TYPE_CHECKING:
-    from intarsia.experiments.tour_stop import Stop
+    from intarsia.tour.tour import Stop
 
 
 def tour_command(
@@ -28,7 +28,7 @@ def tour_command(
 
     Example: `intarsia tour --output report`
     """
-    from intarsia.experiments.tour import run_tour
+    from intarsia.tour.tour import run_tour
 
     check_folder(output)
     page = None if output is None else output / "index.html"
@@ -74,8 +74,8 @@ def _show(stops: list[Stop]) -> None:
 
 
 def _write(page: Path, stops: list[Stop]) -> None:
-    from intarsia.experiments.tour import tour_sections
     from intarsia.report.page import write_page
+    from intarsia.tour.tour import tour_sections
 
     lead = (
         "Structured prediction in which learning and inference are cut to fit each other: five published systems, each "

@@ -4,58 +4,23 @@ from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.blocking import AllPairs, SharedTokens, SharedValues, SortedNeighbourhood
 from intarsia.clusters.cem_decode import CEMDecode
 from intarsia.clusters.choices import Choices, ProposalWeights, choices_of
-from intarsia.clusters.cluster_model import ClusterModel
+from intarsia.clusters.cluster_model import ClusterModel, PairFeatures, dense_pair_features, pair_features
 from intarsia.clusters.comparisons import Date, Embedding, Exact, JaroWinkler, Numeric, TokenOverlap
 from intarsia.clusters.components import best_threshold, connected_components
 from intarsia.clusters.constraints import Constraints, link_constraints
-from intarsia.clusters.coreference import sample_coreference
 from intarsia.clusters.decoding import Agglomeration, Clustering, Decoder, HillClimbing, MetropolisHastings, decode
 from intarsia.clusters.entity_clusterer import EntityClusterer
-from intarsia.clusters.jump_proposer import JumpProposer
-from intarsia.clusters.metric import PartitionMetric
-from intarsia.clusters.pair_features import PairFeatures, dense_pair_features, pair_features
-from intarsia.clusters.partition import Move, Partition
-from intarsia.clusters.proposers import SplitMerge
+from intarsia.clusters.entity_worlds import sample_coreference
+from intarsia.clusters.partition import Move, Partition, PartitionMetric
+from intarsia.clusters.proposers import JumpProposer, SplitMerge
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
-    "AdaptiveSplitMerge",
-    "Agglomeration",
-    "AllPairs",
-    "CEMDecode",
-    "Choices",
-    "ClusterModel",
-    "ClusterWorld",
-    "Clustering",
-    "Constraints",
-    "Date",
-    "Decoder",
-    "Embedding",
-    "EntityClusterer",
-    "Exact",
-    "HillClimbing",
-    "JaroWinkler",
-    "JumpProposer",
-    "MetropolisHastings",
-    "Move",
-    "Numeric",
-    "PairFeatures",
-    "Partition",
-    "PartitionMetric",
-    "ProposalWeights",
-    "SharedTokens",
-    "SharedValues",
-    "SortedNeighbourhood",
-    "SplitMerge",
-    "ThresholdClusterer",
-    "TokenOverlap",
-    "best_threshold",
-    "choices_of",
-    "connected_components",
-    "decode",
-    "dense_pair_features",
-    "link_constraints",
-    "pair_features",
-    "sample_coreference",
-]
+    "AdaptiveSplitMerge", "Agglomeration", "AllPairs", "CEMDecode", "Choices", "ClusterModel", "ClusterWorld",
+    "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "Exact", "HillClimbing",
+    "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
+    "PartitionMetric", "ProposalWeights", "SharedTokens", "SharedValues", "SortedNeighbourhood", "SplitMerge",
+    "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components", "decode",
+    "dense_pair_features", "link_constraints", "pair_features", "sample_coreference",
+]  # fmt: skip

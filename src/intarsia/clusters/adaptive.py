@@ -9,13 +9,11 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
+from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._kernels import partition as kernels
-from intarsia._validation import FloatArray, IntArray, check_choice, check_number
 from intarsia.clusters.choices import Choices, ProposalWeights, choices_of, log_softmax
-from intarsia.clusters.jump_proposer import JumpProposer
-from intarsia.clusters.metric import PartitionMetric
-from intarsia.clusters.partition import Move
-from intarsia.clusters.proposers import SplitMerge
+from intarsia.clusters.partition import Move, PartitionMetric
+from intarsia.clusters.proposers import JumpProposer, SplitMerge
 
 if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
@@ -95,7 +93,8 @@ class AdaptiveSplitMerge(JumpProposer):
     --------
     Two pairs of records that belong together, and pairs that do not: what is drawn are soon the good merges.
 
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, dense_pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, dense_pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> likeness = np.where(np.eye(2).repeat(2, 0).repeat(2, 1) > 0, 1.0, -1.0)
     >>> world = ClusterWorld(dense_pair_features(likeness), ClusterModel(absent=False))
     >>> proposer = AdaptiveSplitMerge()

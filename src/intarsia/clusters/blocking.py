@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._registry import Registry
-from intarsia._validation import IntArray, check_number
-from intarsia.clusters.tables import Table
-from intarsia.clusters.words import plain_text, token_matrix, tokens
+from intarsia._core.registry import Registry
+from intarsia._core.validation import IntArray, check_number
+from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
 from intarsia.exceptions import TooLargeError
 
 _ROWS = 2_000  # of the table of shared words at a time

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import EQUAL_SCORE
-from intarsia._validation import FloatArray, check_number
 from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.decoding import Decoder
-from intarsia.clusters.jump_proposer import JumpProposer
 from intarsia.clusters.partition import Move
+from intarsia.clusters.proposers import JumpProposer
 from intarsia.clusters.world import ClusterWorld
 
 
@@ -36,7 +36,9 @@ class CEMDecode(Decoder):
 
     Examples
     --------
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
+    >>> from intarsia.clusters.decoding import decode
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], "cem_decode").labels.tolist()
     [0, 0, 1]

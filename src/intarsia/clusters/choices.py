@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
-from intarsia._validation import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
@@ -61,7 +61,8 @@ class Choices:
     --------
     Single records cannot be split, and the last one is listed with nobody:
 
-    >>> from intarsia.clusters import ClusterWorld, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
+    >>> from intarsia.clusters.cluster_model import pair_features
     >>> found = choices_of(ClusterWorld(pair_features(3, [[0, 1]], [2.0])))
     >>> found.splits.tolist(), found.merges.tolist(), found.share_of_splits(0.5)
     ([], [[0, 1]], 0.0)
@@ -93,7 +94,8 @@ def choices_of(world: ClusterWorld) -> Choices:
 
     Examples
     --------
-    >>> from intarsia.clusters import ClusterWorld, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
+    >>> from intarsia.clusters.cluster_model import pair_features
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [0, 2]], [1.0, 3.0]), start=[0, 0, 1])
     >>> found = choices_of(world)
     >>> found.splits.tolist(), found.merges.tolist()

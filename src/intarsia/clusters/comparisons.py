@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._registry import Registry
-from intarsia._validation import FloatArray, IntArray, check_choice, check_number
-from intarsia.clusters.tables import Table
-from intarsia.clusters.words import plain_text, token_matrix, tokens
+from intarsia._core.registry import Registry
+from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
+from intarsia._core.worker_threads import run_by_workers
+from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
 from intarsia.exceptions import InvalidInputError, MissingDependencyError
-from intarsia.learning.worker_threads import run_by_workers
 
 _CHUNK = 200_000  # pairs at a time where token rows are gathered
 

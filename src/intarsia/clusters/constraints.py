@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from intarsia._validation import IntArray, as_int_array, frozen
+from intarsia._core.validation import IntArray, as_int_array, frozen
 from intarsia.exceptions import InvalidInputError
 
 

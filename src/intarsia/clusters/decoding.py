@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from intarsia._html import ShownResult
+from intarsia._core.html import ShownResult
+from intarsia._core.registry import Registry
+from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
-from intarsia._registry import Registry
-from intarsia._validation import FloatArray, IntArray, as_generator, check_number
 from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
@@ -42,7 +42,8 @@ class Clustering(ShownResult):
     --------
     Of the two pairs one is alike, by 2 x 3, and the other is not, by 1 x 3:
 
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -1.0]), ClusterModel(absent=False))
     >>> found = decode(world, [3.0], "agglomeration")
     >>> found.labels.tolist(), found.score, found.n_accepted
@@ -64,7 +65,8 @@ class Decoder(BaseEstimator):  # type: ignore[misc]
     --------
     One that puts everything together, whatever the weights:
 
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> class Together(Decoder):
     ...     def run(self, world, weights, rng):
     ...         world.reset([0] * world.n_sites)
@@ -104,7 +106,8 @@ class HillClimbing(Decoder):
 
     Examples
     --------
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> found = decode(world, [1.0], HillClimbing())
     >>> found.labels.tolist(), found.score
@@ -157,7 +160,8 @@ class MetropolisHastings(Decoder):
 
     Examples
     --------
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], MetropolisHastings()).labels.tolist()
     [0, 0, 1]
@@ -217,7 +221,8 @@ class Agglomeration(Decoder):
 
     Examples
     --------
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, decode, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], "agglomeration").labels.tolist()
     [0, 0, 1]
@@ -282,7 +287,8 @@ def decode(
 
     Examples
     --------
-    >>> from intarsia.clusters import ClusterModel, ClusterWorld, pair_features
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(4, [[0, 1], [2, 3], [1, 2]], [1.0, 1.0, -3.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], n_chains=2).labels.tolist()
     [0, 0, 1, 1]

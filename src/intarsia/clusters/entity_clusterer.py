@@ -10,16 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from intarsia._html import ShownEstimator
-from intarsia._transaction import transaction
-from intarsia._validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
-from intarsia.clusters.batches import Batch, read_links, split_into_batches
+from intarsia._core.html import ShownEstimator
+from intarsia._core.transaction import transaction
+from intarsia._core.validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
+from intarsia._core.worker_threads import run_by_workers
+from intarsia._files.saved_model import Arrays, Content, SavedModel
+from intarsia._files.settings_json import Maker, only
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
+from intarsia.clusters.components import Batch, read_links, split_into_batches
 from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
-from intarsia.clusters.entity_labels import cluster_codes, first_numbers
 from intarsia.clusters.entity_worlds import (
     MATCH,
     TrainedWeights,
@@ -30,17 +32,14 @@ from intarsia.clusters.entity_worlds import (
     sample_batch,
     world_names,
 )
-from intarsia.clusters.matcher import fit_matcher
-from intarsia.clusters.metric import METRICS, MetricFunction, PartitionMetric
+from intarsia.clusters.matcher import cluster_codes, first_numbers, fit_matcher
+from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
 from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 from intarsia.learning.registry import resolve_learner
 from intarsia.learning.sample_rank import SampleRank
-from intarsia.learning.saved_model import Arrays, Content, SavedModel
-from intarsia.learning.settings_json import Maker, only
-from intarsia.learning.worker_threads import run_by_workers
 from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._validation import frozen
+from intarsia._core.validation import frozen
+from intarsia._files.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array
+from intarsia._files.settings_json import saved_settings, settings_from_json, settings_to_json
 from intarsia.clusters.blocking import BLOCKINGS
 from intarsia.clusters.comparisons import COMPARISONS
 from intarsia.clusters.entity_worlds import cluster_model, world_names
 from intarsia.clusters.matcher import PairMatcher
-from intarsia.learning.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array
-from intarsia.learning.settings_json import saved_settings, settings_from_json, settings_to_json
 
 if TYPE_CHECKING:
     from intarsia.clusters.entity_clusterer import EntityClusterer

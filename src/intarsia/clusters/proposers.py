@@ -1,15 +1,21 @@
-"""How the next clustering is proposed: splits and merges of random pairs, and moves of single records."""
+"""How the next clustering is proposed: splits and merges of random pairs, single records, and user-defined jumps."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import Proposer
-from intarsia._validation import FloatArray, check_number
-from intarsia.clusters.cluster_model import FeatureTable
-from intarsia.clusters.pair_features import PairFeatures
+from intarsia.clusters.cluster_model import FeatureTable, PairFeatures
+from intarsia.clusters.partition import Move
 from intarsia.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from intarsia.clusters.world import ClusterWorld
 
 
 class SplitMerge(BaseEstimator):  # type: ignore[misc]
@@ -87,3 +93,53 @@ class SplitMerge(BaseEstimator):  # type: ignore[misc]
             affinity = pairs.values @ by_feature / float(self.temperature)
         numbers = np.array([*np.cumsum(shares), along, absent / float(self.temperature), 0.0, float(len(pairs.pairs))])
         return Proposer(numbers, affinity)
+
+
+class JumpProposer(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of proposers that look at a world in Python and name one move at a time.
+
+    Derive from it to propose in a way of your own, give it to `ClusterWorld(proposer=...)` for learning by SampleRank
+    and to `CEMDecode(proposer=...)` for decoding. `SplitMerge` is none of these: its proposals are drawn inside
+    compiled loops, which is what makes it fast.
+
+    Examples
+    --------
+    One that merges the first two clusters, which here are the records 0 and 1.
+
+    >>> from intarsia.clusters.cem_decode import CEMDecode
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> from intarsia.clusters.world import ClusterWorld
+    >>> from intarsia.clusters.decoding import decode
+    >>> class FirstTwo(JumpProposer):
+    ...     def propose(self, world, rng, score=None, model=None):
+    ...         if len(world.partition.clusters) < 2:
+    ...             return None, -np.inf
+    ...         first, second = (int(world.partition.members(c)[0]) for c in world.partition.clusters[:2])
+    ...         move = world.merge(first, second)
+    ...         return move, world.performance_change(move) if score is None else world.score_change(move, score)
+    >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -5.0]), ClusterModel(absent=False))
+    >>> decode(world, [1.0], CEMDecode(proposer=FirstTwo())).labels.tolist()
+    [0, 0, 1]
+    """
+
+    @abstractmethod
+    def propose(
+        self,
+        world: ClusterWorld,
+        rng: np.random.Generator,
+        score: FloatArray | None = None,
+        model: FloatArray | None = None,
+    ) -> tuple[Move | None, float]:
+        """A move that keeps the constraints, and what it would bring; None and -inf if nothing is proposed.
+
+        Parameters
+        ----------
+        world : ClusterWorld
+            With its present clustering; not to be changed. `world.memory` keeps what the next call needs.
+        rng : Generator
+            The only source of chance.
+        score : float array, optional
+            Weights by which moves are valued. Where there are none, the value is the change of performance.
+        model : float array, optional
+            Present weights, for proposers that are guided by them.
+        """

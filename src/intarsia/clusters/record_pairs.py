@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, candidate_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
-from intarsia.clusters.tables import Table, check_ids, read_table, record_ids
-from intarsia.clusters.words import tokens
+from intarsia.clusters.tables import Table, check_ids, read_table, record_ids, tokens
 from intarsia.exceptions import InvalidInputError
 
 # How programs for linkage call the two ends of a pair.

@@ -9,18 +9,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from intarsia._html import ShownEstimator
-from intarsia._transaction import transaction
-from intarsia._validation import IntArray
+from intarsia._core.html import ShownEstimator
+from intarsia._core.transaction import transaction
+from intarsia._core.validation import IntArray
+from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.comparisons import Declared, resolve_comparisons
 from intarsia.clusters.components import best_threshold, connected_components
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, matcher_from_file, matcher_to_file
-from intarsia.clusters.entity_labels import cluster_codes
-from intarsia.clusters.matcher import fit_matcher
+from intarsia.clusters.matcher import cluster_codes, fit_matcher
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons
 from intarsia.clusters.tables import read_table
-from intarsia.learning.saved_model import Arrays, Content, SavedModel, number_to_json
 
 
 class ThresholdClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]

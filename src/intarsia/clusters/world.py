@@ -9,16 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
 from intarsia._kernels import partition as kernels
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
 from intarsia.clusters.choices import Choices
-from intarsia.clusters.cluster_model import ClusterModel
+from intarsia.clusters.cluster_model import ClusterModel, PairFeatures
 from intarsia.clusters.constraints import Constraints, link_constraints
-from intarsia.clusters.jump_proposer import JumpProposer
-from intarsia.clusters.metric import METRICS, FunctionMetric, MetricFunction, PartitionMetric, truth_constants
-from intarsia.clusters.pair_features import PairFeatures
-from intarsia.clusters.partition import Move, Partition, canonical_labels
-from intarsia.clusters.proposers import SplitMerge
+from intarsia.clusters.partition import (
+    METRICS,
+    FunctionMetric,
+    MetricFunction,
+    Move,
+    Partition,
+    PartitionMetric,
+    canonical_labels,
+    truth_constants,
+)
+from intarsia.clusters.proposers import JumpProposer, SplitMerge
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.ranking_world import RankingState, RankingWorld
 
@@ -56,7 +62,7 @@ class ClusterWorld(RankingWorld):
     --------
     Three records; the pair 0-1 is alike. The score is the sum of 2 x likeness - 1 over the pairs inside clusters.
 
-    >>> from intarsia.clusters import ClusterWorld, pair_features
+    >>> from intarsia.clusters.cluster_model import pair_features
     >>> pairs = pair_features(3, [[0, 1], [0, 2], [1, 2]], [[0.9, 1], [0.2, 1], [0.3, 1]], ["like", "one"])
     >>> world = ClusterWorld(pairs, truth=[5, 5, 8])
     >>> world.feature_names
@@ -419,7 +425,7 @@ def check_cluster_world(world: object, where: str) -> None:
 
     Examples
     --------
-    >>> from intarsia.clusters import pair_features
+    >>> from intarsia.clusters.cluster_model import pair_features
     >>> check_cluster_world(ClusterWorld(pair_features(2, [[0, 1]], [1.0])), "decode")
     """
     if isinstance(world, ClusterWorld):

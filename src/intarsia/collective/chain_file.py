@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._validation import frozen
+from intarsia._core.validation import frozen
+from intarsia._files.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array, index_rows
 from intarsia.collective.moves import Moves
-from intarsia.learning.saved_model import (
-    Arrays,
-    Content,
-    course_from_file,
-    course_to_file,
-    finite_array,
-    index_rows,
-)
 
 if TYPE_CHECKING:
     from intarsia.collective.collective_chain import CollectiveChain

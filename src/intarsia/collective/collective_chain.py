@@ -11,21 +11,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from intarsia._html import ShownEstimator
-from intarsia._transaction import transaction
-from intarsia._validation import FloatArray, IntArray, check_choice, check_number
+from intarsia._core.html import ShownEstimator
+from intarsia._core.status import Status
+from intarsia._core.transaction import transaction
+from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
+from intarsia._core.worker_threads import run_by_workers
+from intarsia._files.saved_model import Arrays, Content, SavedModel
+from intarsia._files.settings_json import Maker
 from intarsia.collective.chain_file import collective_chain_from_file, collective_chain_to_file
 from intarsia.collective.infer_flows import infer_flows
-from intarsia.collective.learning import fit_table, fit_weights
-from intarsia.collective.moves import Moves, all_moves
+from intarsia.collective.moves import Moves, all_moves, fit_table, fit_weights
 from intarsia.collective.noise import NOISES, Noise
 from intarsia.collective.result import CollectiveResult
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.inference.result import Status
-from intarsia.learning.saved_model import Arrays, Content, SavedModel
-from intarsia.learning.settings_json import Maker
-from intarsia.learning.worker_threads import run_by_workers
 
 
 class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
@@ -98,7 +97,7 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
     --------
     Walkers on a ring of four cells take one step to the right each time:
 
-    >>> from intarsia.collective import make_moves
+    >>> from intarsia.collective.moves import make_moves
     >>> right = np.roll(np.eye(4), 1, axis=1)
     >>> counts = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(5)])
     >>> model = CollectiveChain(make_moves(np.ones((4, 4)), {"right": right})).fit(counts)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._progress import sweep_progress
-from intarsia._validation import FloatArray, as_float_array, check_choice, check_number, too_large
+from intarsia._core.progress import sweep_progress
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number, too_large
 from intarsia.collective.noise import NOISES, Noise
 from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.result import CollectiveResult
@@ -17,7 +18,6 @@ from intarsia.collective.search import SEARCHES
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.method import Clock
-from intarsia.inference.result import Status
 
 
 def infer_flows(

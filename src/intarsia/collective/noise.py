@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator
 
-from intarsia._registry import Registry
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.registry import Registry
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import InvalidInputError
 
 # Fewer walkers than this count as this many, so that slopes stay finite.

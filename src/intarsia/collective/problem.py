@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intarsia._validation import FloatArray, IntArray, as_float_array
-from intarsia.collective.flow_pass import FlowPass
+from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.collective.noise import Noise
-from intarsia.collective.oracle import Messages, WalkOracle
+from intarsia.collective.oracle import FlowPass, Messages, WalkOracle
 from intarsia.collective.tables import MoveTables
 from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedError
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from intarsia._html import ShownResult
-from intarsia._validation import FloatArray
+from intarsia._core.html import ShownResult
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray
 from intarsia.collective.oracle import Messages, WalkOracle
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.inference.result import Status
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +43,7 @@ class CollectiveResult(ShownResult):
     Examples
     --------
     >>> import numpy as np
-    >>> from intarsia.collective import infer_flows
+    >>> from intarsia.collective.infer_flows import infer_flows
     >>> result = infer_flows(np.log([[0.9, 0.1], [0.1, 0.9]]), [[8, 2], [5, 5]], noise="exact", tol=1e-10)
     >>> result.flows(0).sum(axis=1).round(6), result.flows(0).sum(axis=0).round(6)
     (array([8., 2.]), array([5., 5.]))

@@ -8,14 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
-from intarsia._validation import FloatArray
-from intarsia.collective.flow_descent import FlowDescent
-from intarsia.collective.mirror_steps import MirrorSteps
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray
+from intarsia.collective.flow_descent import FlowDescent, MirrorSteps
 from intarsia.collective.problem import CollectiveProblem, Point
 from intarsia.exceptions import NotSupportedError
-from intarsia.inference.iteration import Iteration, iterate
-from intarsia.inference.method import Clock
-from intarsia.inference.result import Status
+from intarsia.inference.method import Clock, Iteration, iterate
 
 COLUMNS = ("objective", "lower_bound", "residual", "oracle_calls", "seconds")
 Report = Callable[[int, float], None] | None

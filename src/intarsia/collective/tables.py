@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, too_large
 from intarsia._kernels.collective import NEGLIGIBLE
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, too_large
 from intarsia.exceptions import InvalidInputError
 
 # From this share of possible moves on, a matrix product beats going through a list of moves.

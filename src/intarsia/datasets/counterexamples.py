@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.graph import FactorGraph, from_edges
-from intarsia.learning.example import Example, example
-from intarsia.models.matrix_scores import MatrixScores
+from intarsia.learning.examples import Example, example
+from intarsia.models.linear_scores import MatrixScores
 
 TRIANGLE_INPUTS = ((4.0, 3.0, 3.0), (3.0, 4.0, 3.0), (3.0, 3.0, 4.0))
 DIAMOND_INPUTS = (((1.0, 0.0), (0.0, 0.95), 1), ((0.0, 1.0), (0.95, 0.0), 0))

@@ -3,11 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia._validation import as_generator, check_number, frozen
-from intarsia.datasets.entities import EntityRecords
+from intarsia._core.validation import IntArray, as_generator, check_number, frozen
+
+
+@dataclass(frozen=True, eq=False)
+class EntityRecords:
+    """A table of records and the entity of each.
+
+    Attributes
+    ----------
+    columns : dict of str -> list of str or None
+        The table, column by column; None where nothing is known. `pandas.DataFrame(columns)` makes a data frame.
+    entity : (n_records,) int array
+        Number of the entity of each record, from 0 in the order of appearance.
+    ids : list of str
+        A name for each record, different from all others.
+
+    Examples
+    --------
+    >>> two = EntityRecords({"name": ["ann", "anne"]}, np.array([0, 0]), ["r0", "r1"])
+    >>> len(two), two.n_entities
+    (2, 1)
+    """
+
+    columns: dict[str, list[str | None]]
+    entity: IntArray
+    ids: list[str]
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    @property
+    def n_entities(self) -> int:
+        """Number of entities."""
+        return int(self.entity.max(initial=-1)) + 1
+
+    def take(self, rows: IntArray) -> EntityRecords:
+        """The records of these rows, with their numbers of entities as they were.
+
+        Examples
+        --------
+        >>> three = EntityRecords({"name": ["ann", "bob", "anne"]}, np.array([0, 1, 0]), ["a", "b", "c"])
+        >>> three.take(np.array([0, 2])).columns
+        {'name': ['ann', 'anne']}
+        """
+        return EntityRecords(
+            {name: [values[k] for k in rows] for name, values in self.columns.items()},
+            frozen(self.entity[rows]),
+            [self.ids[k] for k in rows],
+        )
+
 
 _FIRST = (
     "Anna", "Elizabeth", "Maria", "Margaret", "Katherine", "Sofia", "Julia", "Laura", "Christina", "Barbara",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, check_number, frozen
+from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number, frozen
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph, grid_graph
 
@@ -87,3 +89,46 @@ def load_noisy_image(
     unary = np.stack([np.zeros(noisy.size), 2.0 * noisy.ravel() / noise**2], axis=1)
     tables = np.broadcast_to(coupling * np.eye(2), (graph.n_factors, 2, 2))
     return NoisyImage(frozen(clean), frozen(noisy), graph, frozen(graph.pack(unary, tables)))
+
+
+def noisy_inputs(
+    binary: Iterable[ArrayLike], n: float, random_state: int | np.random.Generator | None = 0
+) -> list[FloatArray]:
+    r"""Noisy observations of binary images: :math:`y_i = x_i (1 - t_i^n) + (1 - x_i) t_i^n` with uniform :math:`t_i`.
+
+    Larger n is less noise (Domke2013, section 8.2 uses 1.25, 1.5 and 5). Noise is drawn image after image, so the first
+    images of a list get the same noise whatever follows them.
+
+    Parameters
+    ----------
+    binary : list of arrays of 0 and 1
+        The truth x.
+    n : float
+        Noise level, positive.
+    random_state : int, Generator or None
+        Seed of t.
+
+    Returns
+    -------
+    list of float arrays
+        Of the same shapes, in [0, 1].
+
+    Examples
+    --------
+    With the same t, a black pixel shows :math:`t^n` and a white one :math:`1 - t^n`:
+
+    >>> black, = noisy_inputs([[0, 0, 0]], n=1.25)
+    >>> white, = noisy_inputs([[1, 1, 1]], n=1.25)
+    >>> bool(np.allclose(black + white, 1.0))
+    True
+    """
+    check_number(n, "noisy_inputs: n", low=0, open_low=True, high=np.inf, open_high=True)
+    rng = as_generator(random_state)
+    observed = []
+    for k, image in enumerate(binary):
+        x = np.asarray(image)
+        if x.dtype.kind not in "iubf" or not np.isin(x, (0, 1)).all():
+            raise InvalidInputError(f"noisy_inputs: binary[{k}] must hold 0 and 1 only. Threshold the image first.")
+        strength = rng.random(x.shape) ** n
+        observed.append(np.where(x == 1, 1.0 - strength, strength))
+    return observed

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from intarsia._validation import IntArray, frozen
+from intarsia._core.validation import IntArray, frozen
 
 # Members who went with the president when the club split; the others stayed with the instructor.
 _WITH_PRESIDENT = (9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33)

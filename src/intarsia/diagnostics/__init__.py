@@ -9,18 +9,7 @@ from intarsia.diagnostics.pac_bayes import PacBayesBound, pac_bayes_bound
 from intarsia.diagnostics.separability import Separability, algorithmically_separable, separable
 
 __all__ = [
-    "Certificate",
-    "Check",
-    "Diagnosis",
-    "MistakeBound",
-    "PacBayesBound",
-    "Pair",
-    "Separability",
-    "algorithmically_separable",
-    "compatibility",
-    "diagnose",
-    "diagnose_examples",
-    "mistake_bound",
-    "pac_bayes_bound",
+    "Certificate", "Check", "Diagnosis", "MistakeBound", "PacBayesBound", "Pair", "Separability",
+    "algorithmically_separable", "compatibility", "diagnose", "diagnose_examples", "mistake_bound", "pac_bayes_bound",
     "separable",
-]
+]  # fmt: skip

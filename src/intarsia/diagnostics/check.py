@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._html import ShownResult
+from intarsia._core.html import ShownResult
 
 GOOD, BAD, UNCLEAR = "good", "bad", "unclear"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.check import BAD, GOOD, Check, Diagnosis
 from intarsia.diagnostics.labelled_data import as_examples
 from intarsia.diagnostics.probes import Probe
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import resolve_method
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 from intarsia.learning.registry import resolve_learner
 
@@ -68,7 +68,7 @@ def diagnose(
 
     Examples
     --------
-    >>> from intarsia.learning import GraphCRF
+    >>> from intarsia.crf import GraphCRF
     >>> X = [([[1.0], [-1.0], [1.0]], [[0, 1], [1, 2], [0, 2]]), ([[-1.0], [-1.0], [1.0]], [[0, 1], [1, 2], [0, 2]])]
     >>> y = [[1, 0, 1], [0, 0, 1]]
     >>> diagnose(GraphCRF(learner="structured_perceptron", inference="lp_relaxation"), X, y).verdict

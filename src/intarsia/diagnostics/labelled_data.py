@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from intarsia.crf.crf import CRF
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.learning.chain_crf import ChainCRF
-from intarsia.learning.crf import CRF
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.margin_example import MarginExample
+from intarsia.sequences.chain_crf import ChainCRF
 
 
 def as_examples(X: Any, y: Any, model: Any, where: str) -> list[Example]:
@@ -17,7 +17,7 @@ def as_examples(X: Any, y: Any, model: Any, where: str) -> list[Example]:
 
     Examples
     --------
-    >>> from intarsia.learning import GraphCRF
+    >>> from intarsia.crf import GraphCRF
     >>> X = [([[1.0], [-1.0]], [[0, 1]])]
     >>> as_examples(X, [[1, 0]], GraphCRF(), "separable")[0].n_labelled
     2

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.labelled_data import as_examples, labelled
 from intarsia.diagnostics.margin_search import why_no_mistake_bound
 from intarsia.diagnostics.separability import Separability, algorithmically_separable

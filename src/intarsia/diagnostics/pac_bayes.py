@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from intarsia._validation import FloatArray, as_float_array, check_number
+from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.labelled_data import as_examples, labelled
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.inference.highs import Program, solve_program
-from intarsia.inference.local_polytope import LocalPolytope
 from intarsia.inference.method import Clock
+from intarsia.inference.relaxation.highs import Program, solve_program
+from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.learning.margin_example import MarginExample
 
 _SCALES = tuple(float(s) for s in 10.0 ** np.arange(-2.0, 4.01, 0.5))
@@ -114,7 +114,7 @@ def pac_bayes_bound(
 
     Examples
     --------
-    >>> from intarsia.learning import GraphCRF
+    >>> from intarsia.crf import GraphCRF
     >>> X = [([[1.0], [-1.0]], [[0, 1]]), ([[-1.0], [1.0]], [[0, 1]])] * 20
     >>> y = [[1, 0], [0, 1]] * 20
     >>> crf = GraphCRF(learner="structured_svm", inference="lp_relaxation").fit(X, y)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.diagnostics.check import BAD, GOOD, UNCLEAR, Check
 from intarsia.diagnostics.separability import algorithmically_separable, separable
 from intarsia.exceptions import IntarsiaError, TooLargeError
 from intarsia.inference import InferenceMethod, infer
 from intarsia.learning.compatibility import FAILS, FOREST, GUARANTEED, LOOPS, REFUSED, judge
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 from intarsia.learning.margin_example import MarginExample, score_difference
 from intarsia.learning.margin_learner import MarginLearner

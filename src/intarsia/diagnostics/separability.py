@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.labelled_data import as_examples, labelled
 from intarsia.diagnostics.margin_search import Certificate, MarginSearch, completions, why_no_mistake_bound

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.inference import infer
-from intarsia.inference.highs import Program, solve_program
-from intarsia.inference.local_polytope import LocalPolytope
-from intarsia.inference.lp_relaxation import LPRelaxation
 from intarsia.inference.method import Clock
+from intarsia.inference.relaxation.highs import Program, solve_program
+from intarsia.inference.relaxation.local_polytope import LocalPolytope
+from intarsia.inference.relaxation.lp_relaxation import LPRelaxation
 from intarsia.learning.margin_example import WRONG_MASS, MarginExample
 
 # Weights of wrong labels, in units of the margin, with which vertices are looked for.

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, as_float_array, check_number
-from intarsia.energies.bound_energy import BoundEnergy, check_psi
+from intarsia._core.validation import FloatArray, as_float_array, check_number
+from intarsia.energies.binding.bound_energy import BoundEnergy, check_psi
+from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.energy import Energy
-from intarsia.energies.label_index import LabelIndex
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number, frozen, read_only
 from intarsia._kernels.nearest_counts import find_nearest_counts
-from intarsia._validation import FloatArray, IntArray, check_choice, check_number, frozen, read_only
-from intarsia.energies.bound_energy import BoundEnergy, check_psi
+from intarsia.energies.binding.bound_energy import BoundEnergy, check_psi
+from intarsia.energies.binding.label_index import LabelIndex
+from intarsia.energies.binding.linear_maps import subtract_from_all
 from intarsia.energies.energy import Energy
-from intarsia.energies.label_index import LabelIndex
-from intarsia.energies.linear_maps import subtract_from_all
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from intarsia._validation import as_float_array, check_number
-from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms
-from intarsia.energies.bound_sum import join_energies
+from intarsia._core.validation import as_float_array, check_number
+from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.binding.bound_sum import join_energies
+from intarsia.energies.binding.label_index import LabelIndex
+from intarsia.energies.binding.scalar_functions import Penalties, repeat_rows
 from intarsia.energies.functions import Judgement
-from intarsia.energies.label_index import LabelIndex
 from intarsia.energies.measurements import Measurement
-from intarsia.energies.scalar_functions import Penalties, repeat_rows
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -82,7 +82,8 @@ class EnergySum(Energy):
 
     Examples
     --------
-    >>> from intarsia.energies import Count, Hinge, MeasuredEnergy, Squared
+    >>> from intarsia.energies.measurements import Count
+    >>> from intarsia.energies.functions import Hinge, Squared
     >>> from intarsia.graph import chain_graph
     >>> both = MeasuredEnergy(Count(1), Hinge(1.0)) + 2.0 * MeasuredEnergy(Count(0), Squared())
     >>> graph = chain_graph(2, 2)
@@ -120,7 +121,8 @@ class MeasuredEnergy(Energy):
 
     Examples
     --------
-    >>> from intarsia.energies import Count, Hinge
+    >>> from intarsia.energies.measurements import Count
+    >>> from intarsia.energies.functions import Hinge
     >>> from intarsia.graph import chain_graph
     >>> graph = chain_graph(3, 2)
     >>> some = MeasuredEnergy(Count("verb"), Hinge(1.0, side="below"), psi=2.0).bind(graph, ["noun", "verb"])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_choice, check_number
-from intarsia.energies.bound_energy import READS, BoundEnergy, check_psi
+from intarsia._core.validation import FloatArray, check_choice, check_number
+from intarsia.energies.binding.bound_energy import READS, BoundEnergy, check_psi
+from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.energy import Energy
-from intarsia.energies.label_index import LabelIndex
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 

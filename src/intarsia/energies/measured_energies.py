@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, vstack
 
-from intarsia._validation import FloatArray, as_float_array
-from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms
+from intarsia._core.validation import FloatArray, as_float_array
+from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.binding.label_index import LabelIndex
+from intarsia.energies.binding.scalar_functions import ScalarFunctions, stack_functions
 from intarsia.energies.energy import Energy, MeasuredEnergy
-from intarsia.energies.label_index import LabelIndex
 from intarsia.energies.measurements import Combination, Measurement
-from intarsia.energies.scalar_functions import ScalarFunctions, stack_functions
 from intarsia.exceptions import InvalidInputError
 
 
@@ -34,7 +34,7 @@ class MeasuredEnergies(Energy):
 
     Examples
     --------
-    >>> from intarsia.energies import at_most_one, implies
+    >>> from intarsia.energies.segments import at_most_one, implies
     >>> from intarsia.graph import chain_graph
     >>> graph = chain_graph(3, 3)
     >>> both = MeasuredEnergies([at_most_one("x", width=0.0), implies("x", "y", width=0.0)], psi=[1.0, 10.0])
@@ -87,7 +87,7 @@ def shared_measurements(members: Sequence[MeasuredEnergy]) -> tuple[list[Measure
 
     Examples
     --------
-    >>> from intarsia.energies import at_most_one, implies
+    >>> from intarsia.energies.segments import at_most_one, implies
     >>> measurements, coefficients = shared_measurements([at_most_one("x"), implies("y", "x")])
     >>> measurements, coefficients.toarray().tolist()
     ([SegmentStarts(kind='x'), SegmentStarts(kind='y')], [[1.0, 0.0], [-1.0, 1.0]])

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_number
-from intarsia.energies.label_index import Label, LabelIndex
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_number
+from intarsia.energies.binding.label_index import Label, LabelIndex
 from intarsia.exceptions import InvalidInputError
 
 

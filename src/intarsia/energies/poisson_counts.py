@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from intarsia._validation import as_float_array, check_number
-from intarsia.energies.bound_energy import BoundEnergy, ScalarTerms
+from intarsia._core.validation import as_float_array, check_number
+from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.binding.label_index import LabelIndex
+from intarsia.energies.binding.scalar_functions import PoissonDeviances
 from intarsia.energies.energy import Energy
-from intarsia.energies.label_index import LabelIndex
-from intarsia.energies.scalar_functions import PoissonDeviances
 from intarsia.exceptions import InvalidInputError
 
 

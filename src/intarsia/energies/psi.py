@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_generator, check_choice, check_number
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_generator, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
 
 POSITIVE = ("softplus", "clip", "drop")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from intarsia._registry import Registry
+from intarsia._core.registry import Registry
+from intarsia._files.settings_json import Maker
 from intarsia.energies.psi import Psi
 
 _CLASSES = {
@@ -39,23 +40,6 @@ PSIS: Registry[Psi] = Registry(
 )
 
 
-def name_of_part(part: Any) -> str | None:
-    """Name of an energy, a measurement or a judgement; None for anything else.
-
-    Examples
-    --------
-    >>> from intarsia.energies import Hinge
-    >>> name_of_part(Hinge(2.0)), name_of_part("hinge")
-    ('hinge', None)
-    """
-    wanted = type(part).__name__
-    return next((name for name, at in _CLASSES.items() if at.endswith(f":{wanted}") and _is(part, name)), None)
-
-
-def _is(part: Any, name: str) -> bool:
-    return type(part) is ENERGY_PARTS.get(name)
-
-
 def resolve_psi(psi: str | Psi, settings: dict[str, Any] | None = None) -> Psi:
     """Return a settings object from a name or an object, with further settings put in.
 
@@ -65,3 +49,9 @@ def resolve_psi(psi: str | Psi, settings: dict[str, Any] | None = None) -> Psi:
     50
     """
     return PSIS.resolve(psi, settings)
+
+
+# Wherever energies stand, and what they consist of.
+ENERGY_MAKERS: dict[str, Maker] = dict.fromkeys(
+    ("", "energies", "energy", "measurement", "judgement"), ENERGY_PARTS.resolve
+)

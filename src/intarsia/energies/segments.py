@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from intarsia._validation import check_choice
+from intarsia._core.validation import check_choice
+from intarsia.energies.binding.label_index import Label, segment_kinds
 from intarsia.energies.energy import Energy, EnergySum, MeasuredEnergy
 from intarsia.energies.functions import Absolute, Hinge, Huber, Judgement, SmoothedHinge
-from intarsia.energies.label_index import Label, segment_kinds
 from intarsia.energies.measurements import SegmentStarts, StartsAfter
 from intarsia.exceptions import InvalidInputError
 

@@ -1,14 +1,5 @@
 """How a loss flows back to theta: one file per rule, one result type, one registry."""
 
-from intarsia.gradients.registry import gradient_class, gradient_names, resolve_gradient
-from intarsia.gradients.rule import GradientResult, GradientRule
-from intarsia.gradients.truncated_log_partition import truncated_log_partition
+import lazy_loader
 
-__all__ = [
-    "GradientResult",
-    "GradientRule",
-    "gradient_class",
-    "gradient_names",
-    "resolve_gradient",
-    "truncated_log_partition",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

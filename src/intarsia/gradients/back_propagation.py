@@ -1,17 +1,64 @@
-"""The gradient through inference at convergence, without a stack."""
+"""The gradient through inference at convergence, without a stack, and the checks that converged rules share."""
 
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import check_number
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.gradients.converged import ConvergedRule, FixedPoint
-from intarsia.gradients.rule import GradientResult
-from intarsia.inference.result import Status
+from intarsia.gradients.reversal import Reversal, converge, reversal_of
+from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible
+from intarsia.graph import FactorGraph
+from intarsia.inference.method import InferenceMethod, Iteration
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """Converged inference with its marginals, the loss there, and the loss's gradient in them."""
+
+    graph: FactorGraph
+    theta: FloatArray
+    inference: InferenceMethod
+    run: Reversal
+    loop: Iteration
+    mu: FloatArray
+    value: float
+    slope: FloatArray
+    uses_factors: bool
+
+
+class ConvergedRule(GradientRule):
+    """Base of the rules for converged inference: `tol` is when it counts as converged."""
+
+    tol: float
+
+    def check_settings(self) -> None:
+        """Raise for settings that cannot be meant; extended by subclasses."""
+        check_number(self.tol, f"{type(self).__name__}: tol", low=0.0)
+
+    def _differentiate(
+        self, graph: FactorGraph, theta: FloatArray, judge: Judge, inference: InferenceMethod
+    ) -> GradientResult:
+        run = reversal_of(graph, theta, inference)
+        loop = converge(run, inference, float(self.tol))
+        mu = None if loop.status is Status.INFEASIBLE else run.marginals()
+        if mu is None:
+            return infeasible(graph)
+        value, slope = judge.evaluate(mu)
+        return self._pull_back(
+            FixedPoint(graph, theta, inference, run, loop, mu, float(value), slope, judge.uses_factors)
+        )
+
+    @abstractmethod
+    def _pull_back(self, point: FixedPoint) -> GradientResult:
+        """The gradient in theta at a fixed point."""
+
 
 # An adjoint that has grown by this factor will not come down again.
 GROWTH = 1e6

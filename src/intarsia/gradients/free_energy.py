@@ -1,4 +1,4 @@
-"""The free energy of given marginals, and what a truncated run says of log Z."""
+"""The free energy of given marginals, the weights rho it needs, and what a truncated run says of log Z."""
 
 from __future__ import annotations
 
@@ -6,13 +6,56 @@ from dataclasses import replace
 
 import numpy as np
 
-from intarsia._validation import FloatArray
-from intarsia.gradients.appearance import factor_weights
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia.exceptions import InvalidInputError
 from intarsia.gradients.rule import GradientResult, GradientRule, Judge
-from intarsia.gradients.state_positions import state_positions
 from intarsia.graph import FactorGraph
-from intarsia.inference.mean_field import MeanField
+from intarsia.graph.spanning_trees import appearance_probabilities, check_appearance
+from intarsia.inference.messages.mean_field import MeanField
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.method import InferenceMethod
+
+
+def factor_weights(graph: FactorGraph, inference: InferenceMethod) -> FloatArray:
+    """Give rho of every factor: 1 for belief propagation; given, or computed once for a graph, for tree-reweighted."""
+    if not isinstance(inference, TreeReweighted):
+        return np.ones(graph.n_factors)
+    if inference.rho is None:
+        known: FloatArray | None = graph.__dict__.get("_appearance")
+        if known is None:
+            known = graph.__dict__["_appearance"] = appearance_probabilities(graph)
+        return known
+    given = np.asarray(inference.rho, dtype=float)
+    if given.ndim and given.shape != (graph.n_factors,):
+        raise InvalidInputError(
+            f"TreeReweighted: rho has shape {given.shape}, but the graph in learning form has {graph.n_factors} "
+            f"factors. Give one value for each of these, or one for all."
+        )
+    return check_appearance(graph, np.broadcast_to(given, (graph.n_factors,)).copy())
+
+
+def state_positions(graph: FactorGraph, factor: IntArray) -> list[IntArray]:
+    """For each axis, the last one first: position among the variables' states of every table entry.
+
+    `factor` is the factor of each entry; -1 stands where a factor has no such axis.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> state_positions(chain_graph(2, 2), np.zeros(4, dtype=int))
+    [array([2, 3, 2, 3]), array([0, 0, 1, 1])]
+    """
+    within = np.arange(factor.size) + graph.table_ptr[0] - graph.table_ptr[factor]
+    widths = np.diff(graph.scope_ptr)[factor]
+    positions = []
+    rest = within.copy()
+    for back in range(graph.max_scope):  # from the last axis, which runs fastest
+        there = widths > back
+        variable = graph.scope_idx[np.where(there, graph.scope_ptr[factor + 1] - 1 - back, 0)]
+        states = graph.n_states[variable]
+        positions.append(np.where(there, graph.variable_ptr[variable] + rest % states, -1))
+        rest = np.where(there, rest // states, rest)
+    return positions
 
 
 def free_energy_found(

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from scipy.sparse import block_array, coo_array, csc_array, diags_array
 from scipy.sparse.linalg import splu
 
-from intarsia._validation import FloatArray, IntArray
-from intarsia.gradients.appearance import factor_weights
-from intarsia.gradients.converged import ConvergedRule, FixedPoint
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia.gradients.back_propagation import ConvergedRule, FixedPoint
+from intarsia.gradients.free_energy import factor_weights, state_positions
 from intarsia.gradients.rule import GradientResult
-from intarsia.gradients.state_positions import state_positions
 from intarsia.graph import FactorGraph
 
 # A marginal below this counts as 0: its own gradient would be no larger.

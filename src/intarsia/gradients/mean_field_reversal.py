@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, read_only
 from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor_gradient, gather_tables
 from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_pairwise
-from intarsia._validation import FloatArray, read_only
 from intarsia.exceptions import NotSupportedError
-from intarsia.gradients.segmented_stack import SegmentedStack
-from intarsia.gradients.stack_memory import new_stack
+from intarsia.gradients.message_stack import SegmentedStack, new_stack
 from intarsia.graph import FactorGraph
-from intarsia.inference.icm import update_arrays
+from intarsia.inference.sampling.icm import update_arrays
 
 # Sweeps whose adjoints reach the tables together: one at a time fetches each table too often, all at once follows more
 # arrays than the processor fetches ahead.

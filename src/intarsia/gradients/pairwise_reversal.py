@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray
 from intarsia._kernels.back_pairwise import (
     back_sweep_binary,
     back_sweep_equal,
@@ -15,11 +16,9 @@ from intarsia._kernels.back_pairwise import (
     start_adjoints,
     sum_tables,
 )
-from intarsia._validation import FloatArray
-from intarsia.gradients.segmented_stack import SegmentedStack
-from intarsia.gradients.stack_memory import new_stack
+from intarsia.gradients.message_stack import SegmentedStack, new_stack
 from intarsia.graph import FactorGraph
-from intarsia.inference.pairwise_messages import PairwiseMessages
+from intarsia.inference.messages.pairwise_messages import PairwiseMessages
 
 
 class PairwiseReversal:

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import check_number
+from intarsia._core.status import Status
+from intarsia._core.validation import check_number
 from intarsia.exceptions import InvalidInputError
-from intarsia.gradients.converged import ConvergedRule, FixedPoint
+from intarsia.gradients.back_propagation import ConvergedRule, FixedPoint
 from intarsia.gradients.reversal import converge, reversal_of
 from intarsia.gradients.rule import GradientResult
-from intarsia.inference.result import Status
 
 # Shifts in units of r and their weights, over r: first, second and fourth order in r.
 _SCHEMES = {

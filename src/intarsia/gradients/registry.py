@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intarsia._registry import Registry
+from intarsia._core.registry import Registry
 from intarsia.gradients.rule import GradientRule
 
 GRADIENTS: Registry[GradientRule] = Registry(

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
-from intarsia.inference.message_passing import MessagePassing
+from intarsia.inference.messages.message_passing import MessagePassing
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import method_class, resolve_method
-from intarsia.inference.result import Status
 from intarsia.losses.registry import loss_names, resolve_loss
 
 

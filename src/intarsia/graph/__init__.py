@@ -17,20 +17,7 @@ from intarsia.graph.shapes import (
 )
 
 __all__ = [
-    "FactorGraph",
-    "FactorKind",
-    "GraphBatch",
-    "GraphBuilder",
-    "LearningForm",
-    "Reduction",
-    "batch_graphs",
-    "chain_graph",
-    "complete_graph",
-    "from_edges",
-    "from_networkx",
-    "grid_graph",
-    "learning_form",
-    "reduce_graph",
-    "star_graph",
-    "tree_graph",
-]
+    "FactorGraph", "FactorKind", "GraphBatch", "GraphBuilder", "LearningForm", "Reduction", "batch_graphs",
+    "chain_graph", "complete_graph", "from_edges", "from_networkx", "grid_graph", "learning_form", "reduce_graph",
+    "star_graph", "tree_graph",
+]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
 
@@ -29,7 +29,7 @@ class GraphBatch:
 
     Examples
     --------
-    >>> from intarsia.graph import batch_graphs, chain_graph
+    >>> from intarsia.graph.shapes import chain_graph
     >>> batch = batch_graphs([chain_graph(3, 2), chain_graph(4, 2)])
     >>> batch.graph.n_variables, batch.variable_start
     (7, array([0, 3, 7]))
@@ -98,7 +98,7 @@ def batch_graphs(graphs: Sequence[FactorGraph], *, share_tables: bool = False) -
 
     Examples
     --------
-    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.graph.shapes import chain_graph
     >>> batch = batch_graphs([chain_graph(3, 2, shared=True), chain_graph(5, 2, shared=True)], share_tables=True)
     >>> batch.graph
     FactorGraph(8 variables with 2 states, 6 factors of scope <= 2, 1 tables)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, as_float_array, check_choice, check_number
+from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.factor_kinds import FactorKind

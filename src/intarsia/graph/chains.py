@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import LARGEST_SCORE, FloatArray, IntArray, as_float_array, as_int_array, read_only
+from intarsia._core.validation import LARGEST_SCORE, FloatArray, IntArray, as_float_array, as_int_array, read_only
 from intarsia.exceptions import InvalidInputError
 
 
@@ -19,8 +19,8 @@ class ChainBatch:
 
     `start[y_first] + sum_t nodes[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_last]`.
 
-    The functions of `intarsia.inference.chains` take it. Arrays are not copied but read through views that
-    cannot be written to: do not change them as long as the batch is in use.
+    The functions of `intarsia.inference.chains.chain_inference` take it. Arrays are not copied but read through views
+    that cannot be written to: do not change them as long as the batch is in use.
 
     Parameters
     ----------

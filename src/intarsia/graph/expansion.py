@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.exceptions import TooLargeError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.factor_kinds import FactorKind, parametric_statistic

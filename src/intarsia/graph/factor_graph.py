@@ -9,11 +9,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, frozen, read_only
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, frozen, read_only
 from intarsia.exceptions import InvalidInputError, TooLargeError
-from intarsia.graph.factor_checks import check_index, check_names, check_scopes, check_tables, table_sizes
+from intarsia.graph.factor_checks import (
+    check_axes,
+    check_index,
+    check_labelling,
+    check_names,
+    check_scopes,
+    check_tables,
+    check_theta,
+    table_sizes,
+)
 from intarsia.graph.factor_kinds import FactorKind, statistic_table
-from intarsia.graph.score_checks import check_axes, check_labelling, check_theta
 
 # Constraints over more variables than this are not written out as tables.
 MAX_WRITTEN = 20

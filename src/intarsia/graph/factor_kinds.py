@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 
 
 class FactorKind(enum.IntEnum):

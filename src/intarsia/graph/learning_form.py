@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.expansion import MAX_BYTES
 from intarsia.graph.factor_graph import FactorGraph
@@ -37,7 +37,7 @@ class LearningForm:
 
     Examples
     --------
-    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.graph.shapes import chain_graph
     >>> shared = chain_graph(3, 2, shared=True)
     >>> form = learning_form(shared)
     >>> shared.n_tables, form.graph.n_tables
@@ -145,7 +145,7 @@ def learning_form(graph: FactorGraph, evidence: Mapping[int | str, int] | None =
 
     Examples
     --------
-    >>> from intarsia.graph import grid_graph
+    >>> from intarsia.graph.shapes import grid_graph
     >>> form = learning_form(grid_graph(2, 2, 3, kind="potts"))
     >>> form.graph.n_theta                      # 4 variables of 3 states, 4 tables of 3 x 3
     48

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.factor_checks import scopes_by_width
 from intarsia.graph.factor_graph import MAX_WRITTEN, FactorGraph
@@ -45,7 +45,7 @@ class Reduction:
     --------
     Two variables with a bonus of 5 for being equal; when the second is in state 1, that is a bonus for the first's:
 
-    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.graph.shapes import chain_graph
     >>> graph = chain_graph(2, 2)
     >>> theta = graph.pack(variables=[[0.0, 1.0], [0.0, 2.0]], tables=[5.0 * np.eye(2)])
     >>> reduction = reduce_graph(graph, {1: 1})
@@ -141,7 +141,7 @@ def reduce_graph(
 
     Examples
     --------
-    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.graph.shapes import chain_graph
     >>> graph = chain_graph(3, 2)
     >>> reduction = reduce_graph(graph, {1: 0})
     >>> reduction.graph.n_variables, reduction.graph.n_factors

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray, IntArray, check_choice
+from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.uai_evidence import read_uai_evidence, write_uai_evidence
@@ -265,7 +265,7 @@ def write_uai(
     Examples
     --------
     >>> import io, pathlib, tempfile
-    >>> from intarsia.graph import chain_graph
+    >>> from intarsia.graph.shapes import chain_graph
     >>> graph = chain_graph(2, 2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "chain.uai"

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.uai_tokens import MAX_BYTES, Tokens, read_bytes

@@ -19,8 +19,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from intarsia._packed_file import open_packed
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.packed_file import open_packed
 from intarsia.exceptions import FileFormatError, TooLargeError
 
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?", re.IGNORECASE)

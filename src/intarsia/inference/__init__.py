@@ -1,8 +1,11 @@
 """How scores become beliefs: one file per algorithm, one result type, one registry."""
 
+from intarsia._core.status import Status
 from intarsia.inference.infer import infer
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import method_class, method_names
-from intarsia.inference.result import InferenceResult, Status
+from intarsia.inference.result import InferenceResult
 
-__all__ = ["InferenceMethod", "InferenceResult", "Status", "infer", "method_class", "method_names"]
+__all__ = [
+    "InferenceMethod", "InferenceResult", "Status", "infer", "method_class", "method_names",
+]  # fmt: skip

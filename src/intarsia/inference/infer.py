@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._progress import sweep_progress
-from intarsia._validation import (
+from intarsia._core.progress import sweep_progress
+from intarsia._core.status import Status
+from intarsia._core.validation import (
     LARGEST_SCORE,
     FloatArray,
     as_generator,
@@ -27,7 +28,7 @@ from intarsia.graph.reduction import check_evidence
 from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem
 from intarsia.inference.presentation import Rerun, present
 from intarsia.inference.registry import method_class, method_names, resolve_method
-from intarsia.inference.result import InferenceResult, Status
+from intarsia.inference.result import InferenceResult
 
 
 def infer(

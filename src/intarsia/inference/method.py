@@ -1,4 +1,4 @@
-"""What every inference method is: settings, declared abilities, and one function from problem to answer."""
+"""The base of every inference method: settings, declared abilities, and the loop that iterative methods share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, IntArray, check_number
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph, Reduction
-from intarsia.inference.result import Status
 
 
 class Clock:
@@ -115,7 +115,7 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from intarsia.inference import method_class
+    >>> from intarsia.inference.registry import method_class
     >>> method = method_class("junction_tree")
     >>> issubclass(method, InferenceMethod), method.exact
     (True, True)
@@ -168,3 +168,48 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def run(self, problem: Problem) -> Answer:
         """Solve one problem in normal form."""
+
+
+@dataclass
+class Iteration:
+    """How a loop went."""
+
+    status: Status
+    n_iter: int
+    residual: float
+    residuals: FloatArray
+
+
+def iterate(
+    sweep: Callable[[], float],
+    max_iter: int,
+    tol: float,
+    clock: Clock,
+    report: Callable[[int, float], None] | None = None,
+) -> Iteration:
+    """Call `sweep` until the residual it returns is at most `tol`.
+
+    A residual of NaN is the sweep's way to say that no assignment is left: the status is then INFEASIBLE. Ctrl-C
+    ends the loop after the current sweep, with status INTERRUPTED and everything reached so far.
+    """
+    residuals: list[float] = []
+    status = Status.MAX_ITER
+    try:
+        for k in range(int(max_iter)):
+            residual = sweep()
+            if np.isnan(residual):
+                status = Status.INFEASIBLE
+                break
+            residuals.append(residual)
+            if report is not None:
+                report(k + 1, residual)
+            if residual <= tol:
+                status = Status.CONVERGED
+                break
+            if clock.expired:
+                status = Status.TIME_LIMIT
+                break
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    last = residuals[-1] if residuals else np.inf
+    return Iteration(status, len(residuals), last, np.array(residuals))

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from intarsia._registry import Registry
+from intarsia._core.registry import Registry
 from intarsia.inference.method import InferenceMethod
 
 METHODS: Registry[InferenceMethod] = Registry(
     "method",
     "intarsia.inference",
     {
-        "brute_force": "BruteForce",
-        "tree": "Tree",
-        "junction_tree": "JunctionTree",
-        "mean_field": "MeanField",
-        "belief_propagation": "BeliefPropagation",
-        "tree_reweighted": "TreeReweighted",
-        "gibbs": "Gibbs",
-        "icm": "ICM",
-        "lp_relaxation": "LPRelaxation",
-        "integer_program": "IntegerProgram",
-        "graph_cut": "GraphCut",
-        "dual_decomposition": "DualDecomposition",
-        "bethe_rda": "BetheRDA",
-        "bethe_mirror_descent": "BetheMirrorDescent",
-        "bethe_accelerated": "BetheAccelerated",
-        "bethe_dual": "BetheDual",
+        "brute_force": "exact.brute_force:BruteForce",
+        "tree": "exact.tree:Tree",
+        "junction_tree": "exact.junction_tree:JunctionTree",
+        "mean_field": "messages.mean_field:MeanField",
+        "belief_propagation": "messages.belief_propagation:BeliefPropagation",
+        "tree_reweighted": "messages.tree_reweighted:TreeReweighted",
+        "gibbs": "sampling.gibbs:Gibbs",
+        "icm": "sampling.icm:ICM",
+        "lp_relaxation": "relaxation.lp_relaxation:LPRelaxation",
+        "integer_program": "relaxation.integer_program:IntegerProgram",
+        "graph_cut": "exact.graph_cut:GraphCut",
+        "dual_decomposition": "relaxation.dual_decomposition:DualDecomposition",
+        "bethe_rda": "projection.bethe_rda:BetheRDA",
+        "bethe_mirror_descent": "projection.bethe_mirror_descent:BetheMirrorDescent",
+        "bethe_accelerated": "projection.bethe_accelerated:BetheAccelerated",
+        "bethe_dual": "projection.bethe_dual:BetheDual",
     },
     InferenceMethod,  # type: ignore[type-abstract]
 )

@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from intarsia._html import ShownResult
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.html import ShownResult
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
-
-
-class Status(enum.Enum):
-    """How a run ended; `message` says it to people.
-
-    EXACT is a proof: log Z and marginals are right up to rounding, or no labelling has a higher score. CONVERGED means
-    that the residual is at most `tol`, whatever the schedule and the damping:
-
-    * messages for marginals: no message is farther than `tol` from its undamped update, and the marginals of factors
-      and variables differ by at most `tol` (or 1e-11, which is rounding);
-    * messages for "map": no max-message is farther than `tol` from its undamped update;
-    * mean field: a pass over all variables changes no marginal by more than `tol`;
-    * sampling: no standard error of a variable's marginal is above `tol`, and R-hat is at most `r_hat_max`;
-    * global energies: the marginals are within `tol` of a fixed point, or the objective of its lower bound;
-    * relaxations: the bound is within `tol` of the relaxation's optimum, and the labelling is not proven best;
-    * iterated conditional modes: no change of a single variable raises the score.
-
-    A converged run may still be far from the truth where the method is an approximation: `log_partition_is` and the
-    bounds say what is guaranteed.
-
-    Examples
-    --------
-    >>> Status.TIME_LIMIT.message
-    'stopped at time_limit'
-    """
-
-    EXACT = "the answer is exact"
-    CONVERGED = "reached its tolerance"
-    MAX_ITER = "stopped at max_iter before it reached its tolerance"
-    STALLED = "makes no more progress although it has not reached its tolerance"
-    TIME_LIMIT = "stopped at time_limit"
-    INTERRUPTED = "interrupted; this is the best result so far"
-    INFEASIBLE = "no assignment has a finite score"
-
-    @property
-    def message(self) -> str:
-        """The status in words."""
-        return self.value
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from intarsia.exceptions import CompatibilityWarning
 from intarsia.inference import InferenceMethod
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 
 GUARANTEED, HEURISTIC, FAILS, REFUSED = "guaranteed", "heuristic", "known to fail", "refused"
@@ -49,7 +49,7 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
 
     Examples
     --------
-    >>> from intarsia.inference.belief_propagation import BeliefPropagation
+    >>> from intarsia.inference.messages.belief_propagation import BeliefPropagation
     >>> from intarsia.learning.structured_perceptron import StructuredPerceptron
     >>> judge(StructuredPerceptron, BeliefPropagation).level
     'known to fail'

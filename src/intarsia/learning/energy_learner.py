@@ -1,4 +1,4 @@
-"""What every learner of strengths is: settings, and one function from a surrogate risk to a point."""
+"""Learners of the weights psi of energies: the base, batches of examples, and alternating inference and learning."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, check_number
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.inference.result import Status
+from intarsia._core.registry import NamedParts, Registry
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, check_number
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
+from intarsia.learning.optimizer import Optimizer
+from intarsia.learning.registry import resolve_optimizer
 
 Report = Callable[[int, float, float, float], None]
 """Told after each pass or round: its number, the risk, NaN for the gradient's norm, the share of the work done."""
@@ -135,3 +139,221 @@ class RunningMean:
         """Take in a further point."""
         self.count += 1
         self.point += (1.0 + _POWER) / (self.count + _POWER) * (point - self.point)
+
+
+ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
+    "energy_learner",
+    "intarsia.learning",
+    {"doubly_stochastic": "energy_learner:DoublyStochastic", "double_loop": "energy_learner:DoubleLoop"},
+    EnergyLearner,  # type: ignore[type-abstract]
+)
+
+
+def energy_learner_names() -> list[str]:
+    """Names of all learners of energies.
+
+    Examples
+    --------
+    >>> energy_learner_names()
+    ['doubly_stochastic', 'double_loop']
+    """
+    return ENERGY_LEARNERS.names
+
+
+def resolve_energy_learner(learner: str | EnergyLearner, settings: dict[str, Any] | None = None) -> EnergyLearner:
+    """Return a settings object from a name or an object, with further settings put in.
+
+    Examples
+    --------
+    >>> resolve_energy_learner("double_loop", {"steps": 2}).steps
+    2
+    """
+    return ENERGY_LEARNERS.resolve(learner, settings)
+
+
+class DoubleLoop(NamedParts, EnergyLearner):
+    """Strengths (and weights) by rounds of inference and of optimisation (Vilnis2015 Algorithm 2).
+
+    Choose it for small data, or where steps are hard to choose. In each round all examples are inferred under the
+    energies; then, with the slopes found held fixed, the surrogate log-likelihood is raised by some iterations of an
+    optimiser (it is concave in the weights and in strengths that do not depend on the input), and strengths are brought
+    back to 0 or above. The result is the point with the lowest risk of all examples, as in `DoublyStochastic`.
+
+    Parameters
+    ----------
+    max_rounds : int
+        Most rounds.
+    steps : int
+        Iterations of the optimiser in each; few, since the marginals move with the point.
+    optimizer : str or Optimizer
+        "lbfgs", or an object; its own limit on iterations is not read.
+    tol : float
+        Converged when no weight changes by more in a round.
+    average : bool
+        Whether means of the rounds' points are compared, the late ones weighing more, or the points themselves.
+    l2 : float
+        Penalty on the weights of the features of psi(x), but not on the constant one.
+
+    References
+    ----------
+    Vilnis2015, section 7.
+
+    Examples
+    --------
+    >>> DoubleLoop(steps=2).get_params()["max_rounds"]
+    20
+    """
+
+    name: ClassVar[str] = "double_loop"
+    summary: ClassVar[str] = "small data: all examples in every round, no step size"
+
+    def __init__(
+        self,
+        *,
+        max_rounds: int = 20,
+        steps: int = 5,
+        optimizer: str | Optimizer = "lbfgs",
+        tol: float = 1e-3,
+        average: bool = False,
+        l2: float = 0.0,
+    ) -> None:
+        self.max_rounds = max_rounds
+        self.steps = steps
+        self.optimizer = optimizer
+        self.tol = tol
+        self.average = average
+        self.l2 = l2
+
+    def check_settings(self) -> None:
+        """Raise for settings that cannot be meant."""
+        super().check_settings()
+        check_number(self.max_rounds, "DoubleLoop: max_rounds", low=0, integer=True)
+        check_number(self.steps, "DoubleLoop: steps", low=1, integer=True)
+        check_number(self.tol, "DoubleLoop: tol", low=0.0)
+        resolve_optimizer(self.optimizer).check_settings()
+
+    def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
+        """Rounds until nothing moves."""
+        self.check_settings()
+        given = resolve_optimizer(self.optimizer)
+        optimizer = resolve_optimizer(given, {given.limit_name: int(self.steps)})
+        point, mean, best = start, RunningMean(start), BestPoint(risk, start)
+        values: list[float] = []
+        status = Status.MAX_ITER
+        try:
+            best.begin(int(self.max_rounds))
+            for round_ in range(int(self.max_rounds)):
+                found = optimizer.minimize(risk.with_slopes(point), point)
+                if found.status is Status.INTERRUPTED:
+                    raise KeyboardInterrupt
+                moved = risk.project(found.point)
+                change = float(np.abs(moved - point).max(initial=0.0))
+                point = moved
+                mean.add(point)
+                values.append(found.value)
+                best.offer(mean.point if self.average else point)
+                if report is not None:
+                    report(round_ + 1, found.value, found.gradient_norm, (round_ + 1) / int(self.max_rounds))
+                if change <= self.tol:
+                    status = Status.CONVERGED
+                    break
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        best.warn_if_worse("DoubleLoop")
+        return best.minimum(status, values)
+
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        return {"optimizer": resolve_optimizer}
+
+
+class DoublyStochastic(NamedParts, EnergyLearner):
+    """Strengths (and weights) by one gradient step for each batch of examples (Vilnis2015 Algorithm 3).
+
+    The one to begin with. Every batch is inferred at the current point, then a step is made along the gradient of its
+    surrogate log-likelihood, strengths are brought back to 0 or above, and the mean of the points is kept. Nothing is
+    sure to converge, since inference and steps alternate. So the risk of all examples is evaluated after each pass, and
+    the result is the point with the lowest risk; the start, and all strengths 0, are among those compared.
+
+    Parameters
+    ----------
+    max_epochs : int
+        Passes over the examples.
+    optimizer : str or Optimizer
+        "adam" or "sgd", or an object with `step`, `batch_size` and `decay`; its own `max_epochs` is not read.
+    average : bool
+        Whether means of the points met are compared, the late ones weighing more, or the points themselves.
+    l2 : float
+        Penalty on the weights of the features of psi(x), but not on the constant one.
+    random_state : int
+        Seed of the batches.
+
+    References
+    ----------
+    Vilnis2015, section 7.
+
+    Examples
+    --------
+    >>> DoublyStochastic().set_params(optimizer__step=0.2).optimizer.step
+    0.2
+    """
+
+    name: ClassVar[str] = "doubly_stochastic"
+    summary: ClassVar[str] = "the default: a step for each batch of examples"
+
+    def __init__(
+        self,
+        *,
+        max_epochs: int = 10,
+        optimizer: str | Optimizer = "adam",
+        average: bool = True,
+        l2: float = 0.0,
+        random_state: int = 0,
+    ) -> None:
+        self.max_epochs = max_epochs
+        self.optimizer = optimizer
+        self.average = average
+        self.l2 = l2
+        self.random_state = random_state
+
+    def check_settings(self) -> None:
+        """Raise for settings that cannot be meant."""
+        super().check_settings()
+        check_number(self.max_epochs, "DoublyStochastic: max_epochs", low=0, integer=True)
+        check_number(self.random_state, "DoublyStochastic: random_state", low=0, integer=True)
+        optimizer = resolve_optimizer(self.optimizer)
+        optimizer.check_settings()
+        if not optimizer.takes_batches:
+            raise NotSupportedError(
+                f"DoublyStochastic: {type(optimizer).__name__} needs all examples at once. Use 'adam' or 'sgd', or "
+                f"energy_learner='double_loop'."
+            )
+
+    def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
+        """Pass over the examples."""
+        self.check_settings()
+        optimizer = resolve_optimizer(self.optimizer)
+        mean, best = RunningMean(start), BestPoint(risk, start)
+        point, memory = start, dict[str, NDArray[Any]]()
+        values: list[float] = []
+        status = Status.MAX_ITER
+
+        def after(moved: FloatArray) -> FloatArray:
+            projected = risk.project(moved)
+            mean.add(projected)
+            return projected
+
+        try:
+            best.begin(int(self.max_epochs))
+            for epoch in range(int(self.max_epochs)):
+                point, memory, value = optimizer.epoch(risk, point, memory, int(self.random_state), after)
+                values.append(value)
+                best.offer(mean.point if self.average else point)
+                if report is not None:
+                    report(epoch + 1, value, np.nan, (epoch + 1) / int(self.max_epochs))
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        best.warn_if_worse("DoublyStochastic")
+        return best.minimum(status, values)
+
+    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
+        return {"optimizer": resolve_optimizer}

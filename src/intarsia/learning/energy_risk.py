@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
+from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads
 from intarsia.energies import Psi
-from intarsia.energies.chain_energies import STRONGEST
-from intarsia.learning.chain_data import LARGEST_WEIGHT
-from intarsia.learning.minimum import SummedObjective
-from intarsia.learning.worker_threads import Parcels, run_by_workers, run_in_threads
+from intarsia.energies.binding.batch_energies import STRONGEST
+from intarsia.learning.minimum import LARGEST_WEIGHT, SummedObjective
 
 R = TypeVar("R")
 E = TypeVar("E", bound="EnergyRisk")

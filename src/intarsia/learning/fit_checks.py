@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from intarsia._validation import FloatArray, as_float_array
+from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients import GradientRule
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference import InferenceMethod
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.risk import Risk
 from intarsia.losses import Loss, MarginalLoss

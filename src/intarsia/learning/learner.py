@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod, InferenceResult, Status, infer
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.minimum import Minimum
 
 

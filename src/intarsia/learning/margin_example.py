@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import InferenceMethod, InferenceResult
 from intarsia.inference.infer import infer_quietly
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.learner import whole_answer
 
 # Mass on a wrong state above which an answer counts as wrong; linear programs are solved to about 1e-9.
@@ -33,7 +33,7 @@ class MarginExample:
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.learning import example
+    >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
     >>> one = MarginExample(example(LinearScores(chain_graph(3, 2), [[0.0], [1.0], [2.0]]), [0, -1, 1]))
     >>> one.cost[:6].tolist()                      # a wrong label costs 1, and a hidden variable has none

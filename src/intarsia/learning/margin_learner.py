@@ -10,16 +10,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, as_float_array, check_choice, check_number
+from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number
+from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.compatibility import warn_if_known_to_fail
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 from intarsia.learning.margin_example import WRONG_MASS, MarginExample, score_difference
 from intarsia.learning.minimum import Minimum
-from intarsia.learning.worker_threads import Parcels, cut_in_parts, run_by_workers
 
 _PATHS = ("none", "passes", "steps")
 _ROUNDING = 1e-9

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
-from intarsia.inference.result import Status
-from intarsia.learning.minimum import Minimum, Objective
-from intarsia.learning.search import Search
+from intarsia.learning.minimum import Minimum, Objective, Search
 from intarsia.losses import Loss
 
 

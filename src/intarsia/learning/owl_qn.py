@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.learning.lbfgs import MAX_IDLE, has_pairs, lbfgs_direction, remember_pair
-from intarsia.learning.minimum import Minimum, Objective
+from intarsia.learning.minimum import Minimum, Objective, Search, largest, rounding
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.search import Search, largest, rounding
 
 DECREASE = 1e-4
 MAX_HALVINGS = 40

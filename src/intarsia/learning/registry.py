@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from intarsia._registry import Registry
-from intarsia.learning.chain_learner import ChainLearner
-from intarsia.learning.energy_learner import EnergyLearner
-from intarsia.learning.incremental import Incremental
+from intarsia._core.registry import Registry
 from intarsia.learning.learner import Learner
 from intarsia.learning.optimizer import Optimizer
+from intarsia.learning.staged_fit import Incremental
 
 OPTIMIZERS: Registry[Optimizer] = Registry(
     "optimizer",
     "intarsia.learning",
-    {"lbfgs": "LBFGS", "sgd": "SGD", "adam": "Adam"},
+    {"lbfgs": "LBFGS", "sgd": "mini_batch:SGD", "adam": "mini_batch:Adam"},
     Optimizer,  # type: ignore[type-abstract]
 )
 
@@ -30,27 +28,8 @@ LEARNERS: Registry[Learner] = Registry(
     Learner,  # type: ignore[type-abstract]
 )
 
-CHAIN_LEARNERS: Registry[ChainLearner] = Registry(
-    "learner",
-    "intarsia.learning",
-    {
-        "maximum_likelihood": "MaximumLikelihood",
-        "averaged_perceptron": "AveragedPerceptron",
-        "passive_aggressive": "PassiveAggressive",
-        "arow": "AROW",
-    },
-    ChainLearner,  # type: ignore[type-abstract]
-)
-
-ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
-    "energy_learner",
-    "intarsia.learning",
-    {"doubly_stochastic": "DoublyStochastic", "double_loop": "DoubleLoop"},
-    EnergyLearner,  # type: ignore[type-abstract]
-)
-
 SCHEDULES: Registry[Incremental] = Registry(
-    "schedule", "intarsia.learning", {"incremental": "Incremental"}, Incremental
+    "schedule", "intarsia.learning", {"incremental": "staged_fit:Incremental"}, Incremental
 )
 
 
@@ -118,47 +97,3 @@ def resolve_learner(learner: str | Learner, settings: dict[str, Any] | None = No
     0.1
     """
     return LEARNERS.resolve(learner, settings)
-
-
-def chain_learner_names() -> list[str]:
-    """Names of all learners of `ChainCRF`.
-
-    Examples
-    --------
-    >>> chain_learner_names()
-    ['maximum_likelihood', 'averaged_perceptron', 'passive_aggressive', 'arow']
-    """
-    return CHAIN_LEARNERS.names
-
-
-def resolve_chain_learner(learner: str | ChainLearner, settings: dict[str, Any] | None = None) -> ChainLearner:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_chain_learner("maximum_likelihood", {"l1": 0.1}).l1
-    0.1
-    """
-    return CHAIN_LEARNERS.resolve(learner, settings)
-
-
-def energy_learner_names() -> list[str]:
-    """Names of all learners of energies.
-
-    Examples
-    --------
-    >>> energy_learner_names()
-    ['doubly_stochastic', 'double_loop']
-    """
-    return ENERGY_LEARNERS.names
-
-
-def resolve_energy_learner(learner: str | EnergyLearner, settings: dict[str, Any] | None = None) -> EnergyLearner:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_energy_learner("double_loop", {"steps": 2}).steps
-    2
-    """
-    return ENERGY_LEARNERS.resolve(learner, settings)

@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray, check_n_jobs, check_number
+from intarsia._core.progress import fit_progress
+from intarsia._core.registry import NamedParts
+from intarsia._core.transaction import describe
+from intarsia._core.validation import FloatArray, check_n_jobs, check_number
+from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import resolve_method
-from intarsia.learning.checkpoint import Checkpoint, data_sums, describe
-from intarsia.learning.early_stopping import EarlyStopping
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example, data_sums
 from intarsia.learning.fit_checks import (
     check_fits,
     check_labelled,
@@ -26,14 +27,12 @@ from intarsia.learning.fit_checks import (
     hold_out,
     warn_if_above_one,
 )
-from intarsia.learning.incremental import Incremental
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
-from intarsia.learning.named_parts import NamedParts
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.registry import SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
-from intarsia.learning.staged_fit import StagedFit
+from intarsia.learning.staged_fit import EarlyStopping, Incremental, StagedFit
 from intarsia.losses import DirectLoss, Loss, resolve_loss
 from intarsia.losses.loss import check_pair
 
@@ -90,7 +89,7 @@ class RiskMinimizer(NamedParts, Learner):
     --------
     >>> import numpy as np
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.learning import example
+    >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
     >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
     >>> found = RiskMinimizer(ridge=0.1).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
@@ -245,7 +244,7 @@ class RiskMinimizer(NamedParts, Learner):
         --------
         >>> import numpy as np
         >>> from intarsia.graph import chain_graph
-        >>> from intarsia.learning import example
+        >>> from intarsia.learning.examples import example
         >>> from intarsia.models import LinearScores
         >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
         >>> learner = RiskMinimizer(loss="univariate_logistic", optimizer="adam")

@@ -8,16 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.progress import fit_progress
+from intarsia._core.validation import FloatArray, as_float_array, as_generator, check_choice, check_number
 from intarsia._kernels import partition as kernels
-from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray, as_float_array, as_generator, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import InferenceMethod, Status
-from intarsia.learning.example import Example
-from intarsia.learning.graph_world import GraphWorld
+from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
-from intarsia.learning.ranking_world import RankingState, RankingWorld
+from intarsia.learning.ranking_world import GraphWorld, RankingState, RankingWorld
 
 _RULES = {"perceptron": kernels.PERCEPTRON, "mira": kernels.MIRA, "adagrad": kernels.ADAGRAD}
 _WALKS = {"model": kernels.BY_MODEL, "truth": kernels.BY_TRUTH, "always": kernels.ALWAYS}

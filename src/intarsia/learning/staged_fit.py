@@ -1,24 +1,131 @@
-"""One fit from start to end: its stages, early stopping, checkpoints and progress around the optimiser's iterations."""
+"""One fit from start to end: stages, early stopping, checkpoints and progress around an optimiser's iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from threadpoolctl import threadpool_limits
 
-from intarsia._validation import FloatArray, IntArray
-from intarsia.gradients.stack_memory import kept_stacks
-from intarsia.inference.result import Status
-from intarsia.learning.checkpoint import Checkpoint
-from intarsia.learning.early_stopping import EarlyStopping
-from intarsia.learning.minimum import COLUMNS, Minimum, SummedObjective
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, IntArray, check_number
+from intarsia._files.checkpoint import Checkpoint
+from intarsia.gradients.message_stack import kept_stacks
+from intarsia.learning.minimum import COLUMNS, Minimum, Objective, Search, SummedObjective, largest
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.search import Search, largest
+
+_KEPT = ("best_point", "best_value", "best_risk", "best_norm", "n_idle", "given_up")
+
+
+class EarlyStopping:
+    """Looks at a search after every iteration: keeps the best point by validation, and ends what gains no more.
+
+    Parameters
+    ----------
+    objective : function
+        The risk of the examples held out, without a ridge.
+    patience : int
+        Iterations without gain after which the search is ended.
+
+    Attributes
+    ----------
+    best_point, best_value : array, float
+        Weights with the lowest validation risk, and that risk.
+    best_risk, best_norm : float
+        Risk and gradient there in the search that was looked at.
+    given_up : bool
+        Whether the last search was ended.
+    rows : list of float
+        Validation risk of every point that was looked at.
+    """
+
+    def __init__(self, objective: Objective, patience: int) -> None:
+        self.objective = objective
+        self.patience = patience
+        self.best_point = np.empty(0)
+        self.best_value, self.best_risk, self.best_norm = np.inf, np.inf, np.inf
+        self.n_idle, self.given_up = 0, False
+        self.rows: list[float] = []
+
+    def begin_stage(self) -> None:
+        """Be patient anew, with more data."""
+        self.n_idle, self.given_up = 0, False
+
+    def look(self, search: Search) -> None:
+        """Judge the present point; the search is told to end when patience is at its end."""
+        value = float(self.objective(search.point)[0])
+        self.rows.append(value)
+        self.n_idle += 1
+        if not self.best_point.size or value < self.best_value:  # never true of NaN
+            self.best_point, self.best_value = search.point, value if np.isfinite(value) else np.inf
+            self.best_risk, self.best_norm = search.value, largest(search.gradient)
+            self.n_idle = 0
+        if self.n_idle >= self.patience:
+            self.given_up = search.stalled = True
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that `restore` needs."""
+        return {name: np.asarray(getattr(self, name)) for name in _KEPT} | {"rows": np.array(self.rows)}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from where `arrays` were taken."""
+        for name in _KEPT:
+            setattr(self, name, arrays[name].copy() if arrays[name].ndim else arrays[name].item())
+        self.rows = arrays["rows"].tolist()
+
+    def takes_heart(self) -> bool:
+        """After `restore`: whether a search that was ended goes on, since there is more patience now."""
+        if not self.given_up or self.n_idle >= self.patience:
+            return False
+        self.given_up = False
+        return True
+
+
+class Incremental(BaseEstimator):  # type: ignore[misc]
+    """Stages of a fit: at first few examples and many iterations, then twice the examples and half the iterations.
+
+    Every stage begins where the last one ended, and its examples contain those of the last. All stages cost about the
+    same, so many iterations are had for the price of few on all data; the last stage sees all examples.
+
+    Parameters
+    ----------
+    n_start : int
+        Examples in the first stage.
+    max_iter : int
+        Most iterations in the first stage, whatever the optimiser's own limit.
+
+    References
+    ----------
+    Domke2013, section 8.4.
+
+    Examples
+    --------
+    >>> Incremental(n_start=32, max_iter=1000).stages(100)
+    [(32, 1000), (64, 500), (100, 250)]
+    """
+
+    name: ClassVar[str] = "incremental"
+
+    def __init__(self, *, n_start: int = 32, max_iter: int = 1000) -> None:
+        self.n_start = n_start
+        self.max_iter = max_iter
+
+    def check_settings(self) -> None:
+        """Raise InvalidInputError for settings that cannot be meant."""
+        check_number(self.n_start, "Incremental: n_start", low=1, integer=True)
+        check_number(self.max_iter, "Incremental: max_iter", low=1, integer=True)
+
+    def stages(self, n_examples: int) -> list[tuple[int, int]]:
+        """Number of examples and most iterations of each stage."""
+        self.check_settings()
+        found = [(min(int(self.n_start), n_examples), int(self.max_iter))]
+        while found[-1][0] < n_examples:
+            found.append((min(2 * found[-1][0], n_examples), max(1, found[-1][1] // 2)))
+        return found
 
 
 @dataclass(eq=False)

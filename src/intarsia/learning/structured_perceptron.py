@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._progress import fit_progress
-from intarsia._validation import FloatArray, check_number
+from intarsia._core.progress import fit_progress
+from intarsia._core.validation import FloatArray, check_number
 from intarsia.inference import InferenceMethod, Status
-from intarsia.learning.example import Example
+from intarsia.learning.examples import Example
 from intarsia.learning.margin_example import MarginExample
 from intarsia.learning.margin_learner import Look, MarginLearner, Record, Visit
 from intarsia.learning.minimum import Minimum
@@ -70,7 +70,7 @@ class StructuredPerceptron(MarginLearner):
     One variable with two features; a label is right when the larger one is its own.
 
     >>> import numpy as np
-    >>> from intarsia.learning import example
+    >>> from intarsia.learning.examples import example
     >>> from intarsia.models import Templates, TemplateScores, template_graph
     >>> templates = Templates({"node": 2}, {"node": 2})
     >>> def instance(features, label):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph
 from intarsia.losses.clamping import graph_bytes
 from intarsia.losses.labels import TrainingLabels

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_choice, check_number, read_only
+from intarsia._core.validation import FloatArray, check_choice, check_number, read_only
 from intarsia.graph import FactorGraph, reduce_graph
 from intarsia.inference import InferenceMethod
-from intarsia.inference.gibbs import make_sampler
+from intarsia.inference.sampling.gibbs import make_sampler
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
 
@@ -48,7 +48,7 @@ class ContrastiveDivergence(DirectLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = chain_graph(3, 2)
     >>> loss = ContrastiveDivergence(n_chains=4, random_state=0)
     >>> _, gradient = loss.value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 0, 0]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intarsia._validation import FloatArray, IntArray, as_float_array, frozen
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, frozen
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import resolve_method
@@ -69,7 +69,7 @@ class Likelihood(LogPartitionLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = chain_graph(2, 2)
     >>> loss = Likelihood(inference="tree")
     >>> value, gradient = loss.value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 1]))
@@ -128,7 +128,7 @@ class SurrogateEM(LogPartitionLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = chain_graph(3, 2)
     >>> loss = SurrogateEM()
     >>> loss.bound_is

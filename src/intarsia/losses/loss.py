@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._validation import FloatArray, as_float_array, as_generator, read_only
+from intarsia._core.validation import FloatArray, as_float_array, as_generator, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference import InferenceMethod
@@ -20,7 +20,8 @@ class Loss(BaseEstimator, ABC):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from intarsia.losses import CliqueLogistic, PseudoLikelihood
+    >>> from intarsia.losses.marginal_losses import CliqueLogistic
+    >>> from intarsia.losses.pseudo_likelihood import PseudoLikelihood
     >>> [(one.needs, one.uses_factors) for one in (CliqueLogistic, PseudoLikelihood)]
     [('marginals', True), ('labels only', False)]
     """

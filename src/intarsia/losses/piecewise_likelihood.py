@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.losses.labels import TrainingLabels
@@ -33,7 +33,7 @@ class PiecewiseLikelihood(DirectLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = chain_graph(2, 2)
     >>> labels = training_labels(graph, [0, 1])
     >>> round(PiecewiseLikelihood().value_and_gradient_theta(graph, graph.zeros(), labels)[0], 4)    # 2 log 2 + log 4

@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number, read_only
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
-from intarsia._validation import FloatArray, IntArray, as_int_array, check_number, read_only
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
-from intarsia.losses.clamping import choose_method, free_minus_clamped
+from intarsia.losses.clamping import Kept, choose_method, free_minus_clamped
 from intarsia.losses.conditioning import Conditioned, condition_on_rest, patches_with_observed_border
-from intarsia.losses.kept import Kept
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
 from intarsia.losses.terms import variable_terms
@@ -39,7 +38,7 @@ class PseudoLikelihood(DirectLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = chain_graph(2, 2)
     >>> theta = graph.pack(tables=[[[1.0, 0.0], [0.0, 1.0]]])
     >>> labels = training_labels(graph, [0, 0])
@@ -105,7 +104,7 @@ class PatchPseudoLikelihood(DirectLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph, grid_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = grid_graph(3, 3, 2)
     >>> labels = training_labels(graph, [0] * 9)
     >>> value, _ = PatchPseudoLikelihood(patch=2).value_and_gradient_theta(graph, graph.zeros(), labels)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from intarsia._registry import Registry
+from intarsia._core.registry import Registry
 from intarsia.losses.loss import Loss
 
 LOSSES: Registry[Loss] = Registry(
     "loss",
     "intarsia.losses",
     {
-        "univariate_logistic": "logistic:UnivariateLogistic",
-        "clique_logistic": "logistic:CliqueLogistic",
-        "univariate_quadratic": "quadratic:UnivariateQuadratic",
-        "clique_quadratic": "quadratic:CliqueQuadratic",
-        "smoothed_classification_error": "classification_error:SmoothedClassificationError",
+        "univariate_logistic": "marginal_losses:UnivariateLogistic",
+        "clique_logistic": "marginal_losses:CliqueLogistic",
+        "univariate_quadratic": "marginal_losses:UnivariateQuadratic",
+        "clique_quadratic": "marginal_losses:CliqueQuadratic",
+        "smoothed_classification_error": "marginal_losses:SmoothedClassificationError",
         "likelihood": "likelihood:Likelihood",
         "surrogate_em": "likelihood:SurrogateEM",
         "pseudo_likelihood": "pseudo_likelihood:PseudoLikelihood",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._validation import FloatArray
+from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.losses.clamping import choose_method, free_minus_clamped
@@ -41,7 +41,7 @@ class SaddlePoint(DirectLoss):
     Examples
     --------
     >>> from intarsia.graph import chain_graph
-    >>> from intarsia.losses import training_labels
+    >>> from intarsia.losses.labels import training_labels
     >>> graph = chain_graph(2, 2)
     >>> theta = graph.pack(variables=[[0, 2], [0, 1]])
     >>> loss = SaddlePoint(inference="tree")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph
 from intarsia.losses.labels import TrainingLabels
 

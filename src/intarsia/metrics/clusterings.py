@@ -10,10 +10,10 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from intarsia._html import ShownResult
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.html import ShownResult
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.metrics.pairs import is_hidden
+from intarsia.metrics.counts import is_hidden
 
 Clustering = Mapping[Hashable, Any] | Iterable[Any]
 

@@ -7,10 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia._html import ShownResult
+from intarsia._core.html import ShownResult
 from intarsia.exceptions import InvalidInputError
-from intarsia.metrics.counts import PrecisionRecall, count_by_label
-from intarsia.metrics.pairs import is_hidden, paired_sequences
+from intarsia.metrics.counts import PrecisionRecall, count_by_label, is_hidden, paired_sequences
 
 
 @dataclass(frozen=True)

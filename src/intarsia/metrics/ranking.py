@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._html import ShownResult
-from intarsia._validation import FloatArray, as_float_array
+from intarsia._core.html import ShownResult
+from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
-from intarsia._html import ShownResult
-from intarsia._validation import check_choice
+from intarsia._core.html import ShownResult
+from intarsia._core.validation import check_choice
 from intarsia.exceptions import InvalidInputError
-from intarsia.metrics.counts import PrecisionRecall, count_by_label
-from intarsia.metrics.pairs import is_hidden, paired_sequences
+from intarsia.metrics.counts import PrecisionRecall, count_by_label, is_hidden, paired_sequences
 
 Segment = tuple[int, int, Hashable]
 

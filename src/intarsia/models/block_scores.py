@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from intarsia._validation import FloatArray, IntArray, as_float_array
+from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from intarsia._validation import as_float_array
+from intarsia._core.validation import as_float_array
 from intarsia.exceptions import InvalidInputError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.models.block_scores import Block, BlockScores

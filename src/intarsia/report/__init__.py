@@ -5,11 +5,6 @@ from intarsia.report.flow_maps import plot_flow_map, plot_flow_maps
 from intarsia.report.plots import detect_grid, plot_comparison, plot_marginals, save_figure
 
 __all__ = [
-    "detect_grid",
-    "plot_comparison",
-    "plot_diagnosis",
-    "plot_flow_map",
-    "plot_flow_maps",
-    "plot_marginals",
+    "detect_grid", "plot_comparison", "plot_diagnosis", "plot_flow_map", "plot_flow_maps", "plot_marginals",
     "save_figure",
-]
+]  # fmt: skip

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from intarsia._validation import FloatArray, as_float_array, check_number
+from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.report.plots import INK, PROBABILITY
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Sequence
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from intarsia._atomic_file import replaced_file
+from intarsia._files.atomic_file import replaced_file
 from intarsia._version import __version__
 from intarsia.report.page_parts import Section
 
@@ -55,3 +57,18 @@ def write_page(path: str | os.PathLike[str], title: str, lead: str, sections: Se
 
 def _asset(name: str) -> str:
     return (files("intarsia.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
+
+
+def versions() -> str:
+    """Versions of what computed the numbers.
+
+    Examples
+    --------
+    >>> versions().startswith("intarsia ")
+    True
+    """
+    told = [f"intarsia {__version__}", f"Python {platform.python_version()}"]
+    return ", ".join(told + [f"{name} {version(name)}" for name in _LIBRARIES])

@@ -14,7 +14,7 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from intarsia._validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.graph.shapes import grid_edges

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray, check_choice
+from intarsia._core.validation import FloatArray, check_choice
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics import PrecisionRecall, ranking_scores
-from intarsia.softlogic.atoms import AtomTable
+from intarsia.softlogic.grounding.atoms import AtomTable
+from intarsia.softlogic.grounding.tables import row_keys
 from intarsia.softlogic.program import Evaluation
-from intarsia.softlogic.tables import row_keys
 
 _THRESHOLD = 0.5
 _Scores = dict[str, Any]
@@ -187,7 +187,8 @@ def evaluate(evaluations: Iterable[Evaluation], atoms: AtomTable, x: FloatArray)
 
     Examples
     --------
-    >>> from intarsia.softlogic import Program, ground
+    >>> from intarsia.softlogic.program import Program
+    >>> from intarsia.softlogic.grounding.grounding import ground
     >>> program = Program().predicate("P", 1).target("P", ["a", "b"]).truth("P", [("a", 1), ("b", 0)])
     >>> scores = evaluate([Evaluation("P", "ContinuousEvaluator")], ground(program).atoms, np.array([0.5, 0.0]))
     >>> scores["P"]["ContinuousEvaluator"]

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._validation import FloatArray
-from intarsia.softlogic.grounding import Grounding
-from intarsia.softlogic.grounding_database import GroundingDatabase
-from intarsia.softlogic.grounding_joins import has_sums, pattern_of
-from intarsia.softlogic.grounding_query import JoinQuery, Terms
-from intarsia.softlogic.grounding_sums import RuleSums
-from intarsia.softlogic.linear_rows import LinearRows
-from intarsia.softlogic.program import Program
-from intarsia.softlogic.syntax import (
+from intarsia._core.validation import FloatArray
+from intarsia.softlogic.grounding.grounding import Grounding
+from intarsia.softlogic.grounding.grounding_joins import has_sums, pattern_of
+from intarsia.softlogic.grounding.grounding_query import GroundingDatabase, JoinQuery, Terms
+from intarsia.softlogic.grounding.grounding_sums import RuleSums
+from intarsia.softlogic.hinge.linear_rows import LinearRows
+from intarsia.softlogic.language.syntax import (
     ArithmeticRule,
     Atom,
     Comparison,
@@ -28,6 +26,7 @@ from intarsia.softlogic.syntax import (
     Term,
     Variable,
 )
+from intarsia.softlogic.program import Program
 
 # Groundings with one atom that are looked through for a rule with sums, each at the price of a few queries.
 _MOST_SUMS = 200
@@ -70,7 +69,7 @@ class GroundingSources:
 
     Examples
     --------
-    >>> from intarsia.softlogic import ground
+    >>> from intarsia.softlogic.grounding.grounding import ground
     >>> program = Program().predicate("Friend", 2).predicate("Nice", 1).rule("1: Friend(A, B) -> Nice(B)")
     >>> program = program.observe("Friend", [("ann", "bob", 0.8)]).target("Nice", ["bob"])
     >>> grounding = ground(program)

@@ -10,14 +10,14 @@ from typing import Any
 
 import narwhals as nw
 
-from intarsia._atomic_file import replaced_file
-from intarsia._html import ShownResult
-from intarsia._validation import FloatArray
+from intarsia._core.html import ShownResult
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray
+from intarsia._files.atomic_file import replaced_file
 from intarsia.exceptions import InvalidInputError
-from intarsia.inference.result import Status
 from intarsia.softlogic.evaluation import evaluate
 from intarsia.softlogic.explain import Explanation, explain
-from intarsia.softlogic.grounding import Grounding
+from intarsia.softlogic.grounding.grounding import Grounding
 from intarsia.softlogic.program import Evaluation, Program
 
 
@@ -40,7 +40,8 @@ class InferredAtoms(ShownResult):
     --------
     3 (1 - x)^2 + x^2 is least at 3/4:
 
-    >>> from intarsia.softlogic import Program, SoftLogic
+    >>> from intarsia.softlogic.program import Program
+    >>> from intarsia.softlogic.soft_logic import SoftLogic
     >>> program = Program().predicate("P", 1).rule("3: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
     >>> found = SoftLogic(program).infer()
     >>> found, round(found.value("P", "a"), 3)

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intarsia._validation import check_choice, check_number
+from intarsia._core.validation import check_choice, check_number
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.softlogic.constants import ARGUMENT_TYPES, ConstantTable
-from intarsia.softlogic.rule_forms import rule_key, split_filters
-from intarsia.softlogic.rules import read_rule, read_rules
-from intarsia.softlogic.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
-from intarsia.softlogic.tables import AtomRows, backend_of, read_table
+from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, backend_of, read_table
+from intarsia.softlogic.language.rule_forms import rule_key, split_filters
+from intarsia.softlogic.language.rules import read_rule, read_rules
+from intarsia.softlogic.language.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
 
 # What data say of an atom.
 OBSERVED, TARGET, LATENT, TRUTH = "observed", "target", "latent", "truth"

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from intarsia._html import ShownEstimator
-from intarsia._transaction import transaction
-from intarsia._validation import FloatArray
+from intarsia._core.html import ShownEstimator
+from intarsia._core.transaction import transaction
+from intarsia._core.validation import FloatArray
+from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.exceptions import InvalidInputError
-from intarsia.learning.saved_model import Arrays, Content, SavedModel
-from intarsia.softlogic.admm import ConsensusADMM
-from intarsia.softlogic.grounding import Grounding, ground
-from intarsia.softlogic.hinge_learner import HingeLearner, LearnedWeights
+from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
+from intarsia.softlogic.files.soft_logic_file import MAKERS, soft_logic_from_file, soft_logic_to_file
+from intarsia.softlogic.grounding.grounding import Grounding, ground
 from intarsia.softlogic.inferred import InferredAtoms
-from intarsia.softlogic.learners import resolve_hinge_learner
+from intarsia.softlogic.language.syntax import Rule
+from intarsia.softlogic.learning.hinge_learner import HingeLearner, LearnedWeights
+from intarsia.softlogic.learning.registry import resolve_hinge_learner
 from intarsia.softlogic.program import Program
-from intarsia.softlogic.soft_logic_file import MAKERS, soft_logic_from_file, soft_logic_to_file
-from intarsia.softlogic.syntax import Rule
 
 
 class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
@@ -58,7 +58,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
     Ann and Bob like chess. Knowing each other is pulled to 1 with weight 2 and to 0 with weight 1, both squared:
     2 (1 - x)^2 + x^2 is least at 2/3.
 
-    >>> from intarsia.softlogic import Program
+    >>> from intarsia.softlogic.program import Program
     >>> program = (
     ...     Program()
     ...     .predicate("Likes", 2)

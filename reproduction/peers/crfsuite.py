@@ -1,0 +1,168 @@
+"""Chain models by CRFsuite, run inside its own environment and driven line by line.
+
+Started by `intarsia_reproduction.benchmarks.peers` as `python -P crfsuite.py`. Each line on stdin is a JSON request
+with a key "do", each line on stdout the JSON answer:
+
+    {"do": "load", "file": F}       npz: row_ptr, columns (features of positions, all of value 1), ptr (where sequences
+                                    begin), labels (n,), every_pair (whether features have weights with all labels)
+    {"do": "train", "c2": C, "max_iterations": N, "epsilon": E}
+                                    L-BFGS from 0, stopped by N or by |gradient| <= E max(1, |weights|); loss after each
+                                    iteration, seconds since the features were made, evaluations in it
+    {"do": "weights", "file": F}    write rows (feature, label, weight) of the last model
+    {"do": "transitions", "file": F}  write its table (n_labels, n_labels)
+    {"do": "tag", "file": F}        npz: row_ptr, columns, ptr of other sequences; the last model labels them
+    {"do": "tags", "file": F}       write these labels (n,)
+    {"do": "chain", "file": F}      npz: unary (T, k); a model is made that has these scores, and a table of its own
+    {"do": "infer", "all": B}       one timed call for the chain: all marginals, which CRFsuite gives one by one; or a
+                                    single one, which is when it computes its messages
+    {"do": "marginals", "file": F}  write them all (T, k)
+"""
+
+import importlib.metadata
+import itertools
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+
+import numpy as np
+import pycrfsuite
+
+VERSION = f"python-crfsuite {importlib.metadata.version('python-crfsuite')}"
+
+
+class Trainer(pycrfsuite.Trainer):
+    """A trainer that notes when each iteration has ended; CRFsuite itself tells the time of the processor."""
+
+    def message(self, message):
+        n = len(self.logparser.iterations)
+        super().message(message)
+        if self.logparser.featgen_seconds is not None and not self.stamps:
+            self.stamps.append(time.perf_counter())  # features are made, now it begins
+        # A heading comes before the figures of its iteration, which has ended then.
+        if len(self.logparser.iterations) > n:
+            self.stamps.append(time.perf_counter())
+
+
+class Session:
+    """One data set and the last model that was made of it."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.model = os.path.join(self.folder.name, "model")
+        self.found = None
+
+    def load(self, file):
+        with np.load(file) as data:
+            rows, columns, ptr, labels = (data[name].tolist() for name in ("row_ptr", "columns", "ptr", "labels"))
+            self.every_pair = bool(data["every_pair"])
+        self.n_labels = max(labels) + 1
+        start = time.perf_counter()
+        self.trainer = Trainer(algorithm="lbfgs", verbose=False)
+        for a, b in itertools.pairwise(ptr):
+            items = [[str(c) for c in columns[rows[t] : rows[t + 1]]] for t in range(a, b)]
+            self.trainer.append(items, [str(y) for y in labels[a:b]])
+        return {"seconds": time.perf_counter() - start, "version": VERSION}
+
+    def train(self, c2, max_iterations, epsilon):
+        self.trainer.set_params(
+            {
+                "c1": 0.0,
+                "c2": c2,
+                "max_iterations": max_iterations,
+                "epsilon": epsilon,
+                "delta": 0.0,
+                "feature.possible_states": self.every_pair,
+                "feature.possible_transitions": True,
+            }
+        )
+        self.found, self.trainer.stamps = None, []
+        self.trainer.train(self.model)
+        steps, stamps = self.trainer.logparser.iterations, self.trainer.stamps
+        return {
+            "losses": [step["loss"] for step in steps],
+            "seconds": [stamp - stamps[0] for stamp in stamps[1:]],
+            "evaluations": [step["linesearch_trials"] for step in steps],
+        }
+
+    def info(self):
+        if self.found is None:
+            tagger = pycrfsuite.Tagger()
+            tagger.open(self.model)
+            self.found = tagger.info()
+        return self.found
+
+    def weights(self, file):
+        states = self.info().state_features
+        np.savez(file, weights=np.array([(int(f), int(y), w) for (f, y), w in states.items()]))
+        return {}
+
+    def transitions(self, file):
+        table = np.zeros((self.n_labels, self.n_labels))
+        for (x, y), w in self.info().transitions.items():
+            table[int(x), int(y)] = w
+        np.savez(file, transitions=table)
+        return {}
+
+    def tag(self, file):
+        with np.load(file) as data:
+            rows, columns, ptr = (data[name].tolist() for name in ("row_ptr", "columns", "ptr"))
+        tagger = pycrfsuite.Tagger()
+        tagger.open(self.model)
+        self.tagged = []
+        for a, b in itertools.pairwise(ptr):
+            self.tagged += tagger.tag([[str(c) for c in columns[rows[t] : rows[t + 1]]] for t in range(a, b)])
+        return {}
+
+    def tags(self, file):
+        np.savez(file, tags=np.array([int(y) for y in self.tagged]))
+        return {}
+
+    def chain(self, file):
+        """Feature y of a position has a weight with label y alone, so that its value gives any score whatever."""
+        with np.load(file) as data:
+            unary = data["unary"]
+        k = self.n_labels = unary.shape[1]
+        rng = random.Random(0)
+        trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
+        trainer.set_params({"c2": 1.0, "max_iterations": 20, "feature.possible_transitions": True})
+        for _ in range(200):
+            labels = [str(rng.randrange(k)) for _ in range(20)]
+            trainer.append([[y] for y in labels], labels)
+        trainer.train(self.model)
+        self.found = None
+        weights = self.info().state_features
+        scale = [weights[str(y), str(y)] for y in range(k)]
+        rows = [{str(y): float(row[y]) / scale[y] for y in range(k)} for row in unary]
+        self.items = pycrfsuite.ItemSequence(rows)
+        self.tagger = pycrfsuite.Tagger()
+        self.tagger.open(self.model)
+        self.length = len(rows)
+        return {"version": VERSION}
+
+    def infer(self, all):
+        names = [str(y) for y in range(self.n_labels)] if all else ["0"]
+        marginal, positions = self.tagger.marginal, range(self.length if all else 1)
+        start = time.perf_counter()
+        self.tagger.set(self.items)
+        self.last = [[marginal(y, t) for y in names] for t in positions]
+        return {"seconds": time.perf_counter() - start}
+
+    def marginals(self, file):
+        self.infer(True)
+        np.savez(file, marginals=np.array(self.last))
+        return {}
+
+
+def main():
+    session = Session()
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = getattr(session, request.pop("do"))(**request)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

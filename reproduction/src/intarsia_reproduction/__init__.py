@@ -1,0 +1,1 @@
+"""Tables, figures and benchmarks of the papers that Intarsia implements."""

@@ -1,0 +1,1 @@
+"""Speed, memory and quality beside other libraries."""

@@ -1,0 +1,293 @@
+"""How to time two programs fairly: one processor, taking turns, the fastest of several runs."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Literal
+
+from intarsia.exceptions import IntarsiaError, InvalidInputError
+
+Row = dict[str, Any]
+Report = Callable[[str], None]
+
+# Read when a program starts, so they must be in its environment before; for both sides alike.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+
+# Python for a fresh process: its largest memory so far.
+PEAK_BYTES = "__import__('intarsia_reproduction.benchmarks.measurement', fromlist=['measurement']).peak_bytes()"
+
+
+_STATUS, _CLEAR = "/proc/self/status", "/proc/self/clear_refs"
+
+
+def forget_peak() -> int | None:
+    """Begin to measure the largest memory anew; returns what this process holds now, in bytes.
+
+    What was freed is given back to the system first, so that what comes next cannot hide in it. None where the system
+    has no such thing, which is everywhere but on Linux.
+    """
+    if not os.access(_CLEAR, os.W_OK):
+        return None
+    gc.collect()
+    with suppress(OSError, AttributeError):  # another C library than that of GNU
+        ctypes.CDLL(None).malloc_trim(0)
+    with open(_CLEAR, "w", encoding="ascii") as file:
+        file.write("5")
+    return _status("VmRSS")
+
+
+def peak_since() -> int:
+    """Largest memory of this process since `forget_peak`, in bytes.
+
+    Examples
+    --------
+    >>> before = forget_peak()
+    >>> block = bytearray(30_000_000)
+    >>> before is None or peak_since() - before > 25_000_000
+    True
+    """
+    return _status("VmHWM")
+
+
+def _status(key: str) -> int:
+    with open(_STATUS, encoding="ascii") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(key))
+
+
+def peak_bytes() -> int:
+    """Largest memory of this process so far, in bytes.
+
+    Linux hands the maximum that `getrusage` tells on from the process which started this one: a fresh process would
+    be charged with what a large one held before it. The system's own account of this process is not.
+    """
+    if os.access(_STATUS, os.R_OK):
+        return _status("VmHWM")
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def one_processor() -> Iterator[None]:
+    """Hold this process, and those it starts meanwhile, on one processor where the system allows it."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Wall seconds of one call.
+
+    Examples
+    --------
+    >>> seconds_of(lambda: None) < 1
+    True
+    """
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def processor_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of the processor in this process: what a busy machine does meanwhile does not count.
+
+    Examples
+    --------
+    >>> processor_seconds(lambda: None) < 1
+    True
+    """
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def fastest_in_turns(timed: Mapping[str, Callable[[], float]], repeats: int, at_least: float = 0.0) -> dict[str, float]:
+    """Smallest of the seconds that each function reports, all taking turns after one warm-up.
+
+    Taking turns means that a busy moment of the machine hits all of them; the minimum is the run it disturbed least.
+    Short runs are repeated more often, until `at_least` seconds have passed (but at most ten times `repeats`).
+
+    Examples
+    --------
+    >>> ticks = iter([9.0, 2.0, 3.0])
+    >>> fastest_in_turns({"ours": lambda: next(ticks)}, repeats=2)    # the warm-up does not count
+    {'ours': 2.0}
+    """
+    for call in timed.values():
+        call()
+    best = dict.fromkeys(timed, float("inf"))
+    start = time.perf_counter()
+    for turn in range(10 * repeats):
+        if turn >= repeats and time.perf_counter() - start >= at_least:
+            break
+        for name, call in timed.items():
+            best[name] = min(best[name], call())
+    return best
+
+
+def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run Python code in a new process of this interpreter; it prints one JSON object, which is returned.
+
+    Examples
+    --------
+    >>> in_fresh_process("import json; print(json.dumps({'sum': 1 + 1}))")
+    {'sum': 2}
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **ONE_THREAD, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        raise IntarsiaError(f"bench: a measuring process failed. {run.stderr.strip().splitlines()[-1:]}")
+    answer: dict[str, Any] = json.loads(run.stdout)
+    return answer
+
+
+COMPARISONS = {
+    "same rule": "another program in the same run, with the same input and the same stopping rule",
+    "own rules": "another program in the same run, but with another stopping rule, tolerance or input",
+    "quoted": "another program, whose seconds were not measured in this run",
+    "ourselves": "another part, size or setting of this library",
+}
+"""Kinds of comparison that a row of `intarsia bench` can make, and their meaning."""
+
+Comparison = Literal["same rule", "own rules", "quoted", "ourselves"]
+
+
+def bench_row(
+    workload: str,
+    ours: float,
+    peer: str | None = None,
+    peer_seconds: float | None = None,
+    *,
+    comparison: Comparison | None = None,
+    stopping: str | None = None,
+    peer_finished: bool | None = None,
+    **more: Any,
+) -> Row:
+    """Return one row of `intarsia bench`, with `ratio` = peer / ours, and check that it says how the two compare.
+
+    Parameters
+    ----------
+    workload : str
+        Name of the row.
+    ours, peer_seconds : float
+        Seconds of both sides; `peer_seconds` is None when the peer is not installed.
+    peer : str, optional
+        Name of the other side.
+    comparison : str, optional
+        One of `COMPARISONS`; required with `peer`.
+    stopping : str, optional
+        When each side stops, in a few words; required with `peer`.
+    peer_finished : bool, optional
+        False when the peer was stopped before it reached its target: `ratio` is then a lower bound. True by default
+        when there are seconds of a peer.
+    **more
+        Further fields.
+
+    Raises
+    ------
+    InvalidInputError
+        A row with a peer does not say how the two compare and stop.
+
+    Examples
+    --------
+    >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="same rule", stopping="50 sweeps")
+    >>> row["ratio"], is_fair(row)
+    (4.0, True)
+    """
+    row: Row = {
+        "workload": workload,
+        "ours_seconds": ours,
+        "peer": peer,
+        "peer_seconds": peer_seconds,
+        "ratio": None if peer_seconds is None else peer_seconds / ours,
+        "comparison": comparison,
+        "stopping": stopping,
+        "peer_finished": None if peer_seconds is None else peer_finished is not False,
+        "ours_quality": None,
+        "peer_quality": None,
+    }
+    check_row(row)
+    return row | more
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Check that a row of `intarsia bench` says how its two sides compare; rows of files are checked as well.
+
+    Raises
+    ------
+    InvalidInputError
+        `comparison`, `stopping` or `peer_finished` is missing or contradicts the other fields.
+    """
+    where = f"bench: row {row.get('workload')!r}"
+    missing = [key for key in ("comparison", "stopping", "peer_finished") if key not in row]
+    if missing:
+        raise InvalidInputError(f"{where} has no field {missing[0]!r}. Make rows with bench_row.")
+    if row["peer"] is None:
+        if row["comparison"] is not None or row["stopping"] is not None:
+            raise InvalidInputError(f"{where} has a comparison but no peer. Name the peer, or drop the comparison.")
+    elif row["comparison"] not in COMPARISONS or not row["stopping"]:
+        raise InvalidInputError(
+            f"{where} compares with {row['peer']!r}: expected comparison to be one of {', '.join(COMPARISONS)} and "
+            f"stopping to say when each side stops, got {row['comparison']!r} and {row['stopping']!r}."
+        )
+    if (row["peer_seconds"] is None) != (row["peer_finished"] is None):
+        raise InvalidInputError(
+            f"{where}: expected peer_finished to be True or False with seconds of a peer and None without, "
+            f"got {row['peer_finished']!r}."
+        )
+
+
+def is_fair(row: Mapping[str, Any]) -> bool:
+    """Return whether the ratio of a row is a claim: a peer that finished, in the same run, by the same stopping rule.
+
+    Examples
+    --------
+    >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="quoted", stopping="50 sweeps")
+    >>> is_fair(row)
+    False
+    """
+    check_row(row)
+    return row["comparison"] == "same rule" and bool(row["peer_finished"])
+
+
+def ratio_text(row: Mapping[str, Any], digits: int = 3) -> str:
+    """Return the ratio of a row as text: a lower bound where the peer was stopped, marked where it is quoted.
+
+    Examples
+    --------
+    >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="same rule", stopping="50", peer_finished=False)
+    >>> ratio_text(row)
+    '> 4 x (stopped)'
+    """
+    if row["ratio"] is None:
+        return "–"
+    ratio = f"{row['ratio']:,.0f}" if row["ratio"] >= 100 else f"{row['ratio']:.{digits}g}"
+    if not row["peer_finished"]:
+        return f"> {ratio} x (stopped)"
+    return f"{ratio} (quoted)" if row["comparison"] == "quoted" else ratio

@@ -1,0 +1,1 @@
+"""The commands `intarsia reproduce`, `intarsia bench` and `intarsia data`."""

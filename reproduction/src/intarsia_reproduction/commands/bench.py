@@ -1,0 +1,99 @@
+"""`intarsia bench`: speed, memory and quality beside other libraries, in one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from intarsia.cli.output import check_folder_of, console, note, number, save_json, write_json
+
+# Name -> function in the module of the same name in `benchmarks`; it takes (repeats, report=) and gives rows.
+_BENCHMARKS = {
+    "inference": "bench_inference",
+    "learning": "bench_learning",
+    "sequences": "bench_sequences",
+    "collective": "bench_collective",
+    "map": "bench_map",
+    "softlogic": "bench_softlogic",
+    "clusters": "bench_clusters",
+}
+
+
+def bench_command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="What to measure: inference, learning, sequences, collective, map, softlogic or clusters.",
+            show_default=False,
+        ),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    repeats: Annotated[int, typer.Option(help="Timed runs of each program; the fastest counts.")] = 5,
+    output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file too.")] = None,
+) -> None:
+    """Speed, memory and quality beside other libraries; takes a few minutes.
+
+    Peers are found in the environments that `reproduction/setup_peers.py` makes; one that is missing leaves its columns
+    empty. Ctrl-C ends it; the rows measured by then are shown and written.
+
+    Example: `intarsia bench inference --json --output docs/results/bench_inference.json`
+    """
+    from importlib import import_module
+
+    from intarsia._core.validation import check_choice
+
+    check_choice(name, _BENCHMARKS, "bench")
+    check_folder_of(output)
+    function = _BENCHMARKS[name]
+    rows: list[dict[str, Any]] = []
+    ended = False
+    try:
+        getattr(import_module(f"intarsia_reproduction.benchmarks.{function}"), function)(
+            repeats, report=note, rows=rows
+        )
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        ended = True
+    document = {"name": name, "rows": rows}
+    if output is not None:
+        save_json(output, document)
+    if json:
+        write_json(document)
+    else:
+        _show(rows)
+        if output is not None:
+            typer.echo(f"Rows: {output}")
+    if ended:
+        raise typer.Exit(130)
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from intarsia_reproduction.benchmarks.measurement import ratio_text
+
+    table = Table("workload", show_lines=True)
+    for heading in ("ours, s", "peer, s", "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("wanted", no_wrap=True)
+    for row in rows:
+        beside = f"\nbeside {row['peer']}" if row["peer"] else ""
+        table.add_row(
+            f"{row['workload']}{beside}",
+            _figures(row["ours_seconds"], row["ours_quality"]),
+            _figures(row["peer_seconds"], row["peer_quality"]),
+            ratio_text(row),
+            row.get("wanted", "-"),
+        )
+    console().print(table)
+    qualities = {row["quality_is"] for row in rows if "quality_is" in row}
+    if qualities:
+        typer.echo(f"In brackets: {'; '.join(sorted(qualities))}.")
+
+
+def _figures(seconds: float | None, quality: float | None) -> str:
+    """Seconds, and below them the quality that they bought."""
+    return number(seconds, digits=3) + ("" if quality is None else f"\n({number(quality, digits=2)})")

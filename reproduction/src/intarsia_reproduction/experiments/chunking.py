@@ -1,0 +1,136 @@
+"""Chunks of newspaper sentences (CoNLL-2000): what the learners of chain models reach with ordinary features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intarsia.learning import LBFGS
+from intarsia.metrics import SegmentScores, segment_scores
+from intarsia.models import token_features
+from intarsia.sequences import ChainCRF, ChainLearner, MaximumLikelihood
+from intarsia.sequences.online_learners import AveragedPerceptron, PassiveAggressive
+from intarsia_reproduction.datasets.tagged_text import TaggedSequences
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Nothing is chosen on the test set: features and ridge had F1 94.1 on the last 1,436 training sentences when fitted to
+# the others, and were kept; the rest are usual values.
+_LEARNERS: dict[str, tuple[str, ChainLearner]] = {
+    "l2": ("likelihood, L2", MaximumLikelihood(l2=0.7)),
+    "l1": ("likelihood, L1", MaximumLikelihood(l1=0.3, l2=0.1, optimizer=LBFGS(tol=1e-4))),
+    "averaged_perceptron": ("averaged perceptron", AveragedPerceptron()),
+    "passive_aggressive": ("passive-aggressive", PassiveAggressive()),
+}
+QUICK = (400, 300)  # training and test sentences
+_FIGURES = ("F1", "precision", "recall", "accuracy")
+
+Sentences = tuple[list[list[list[str]]], list[list[str]]]
+
+
+def chunk_features(words: Sequence[str], pos: Sequence[str]) -> list[list[str]]:
+    """Features of each word of one sentence, as strings: words and parts of speech around it, affixes, shape.
+
+    Examples
+    --------
+    >>> chunk_features(["He", "reckons"], ["PRP", "VBZ"])[0][:4]
+    ['word[0]=He', 'word[1]=reckons', 'word[0]|word[1]=He|reckons', 'prefix=H']
+    """
+    return token_features(words, pos, position=False)
+
+
+def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
+    """Segment F1 on the test sentences for each learner, with the same features for all.
+
+    The quick version has 400 training and 300 test sentences.
+
+    Examples
+    --------
+    >>> [task.key for task in chunking().tasks]
+    ['l2', 'l1', 'averaged_perceptron', 'passive_aggressive']
+    """
+
+    @cache
+    def sentences() -> tuple[Sentences, Sentences]:
+        from intarsia_reproduction.datasets import load_conll2000
+
+        parts = load_conll2000(data)
+        n_train, n_test = QUICK if quick else (None, None)
+        return _take(parts.train, n_train), _take(parts.test, n_test)
+
+    tasks = [
+        Task(key, label, dict.fromkeys(_FIGURES), "per cent", partial(_run, key, sentences))
+        for key, (label, _) in _LEARNERS.items()
+    ]
+    return Experiment(
+        "chunking",
+        "Chunks of newspaper sentences: segments found, counted as conlleval counts",
+        tasks,
+        _figures,
+        "CoNLL-2000, 8,936 training and 2,012 test sentences; words, parts of speech, affixes and shapes as features",
+        question="Which words of a sentence belong together: is a chain CRF here as good as CRFsuite?",
+    )
+
+
+def _take(part: TaggedSequences, n: int | None) -> Sentences:
+    made = [chunk_features(words, pos) for words, pos in zip(part.words[:n], (part.pos or [])[:n], strict=True)]
+    return made, part.tags[:n]
+
+
+def _run(key: str, sentences: Any, checkpoint: Path) -> Finding:
+    (X, y), (test_X, test_y) = sentences()
+    crf = ChainCRF(learner=_LEARNERS[key][1], scheme="bio").fit(X, y)  # minutes: not worth a checkpoint
+    scores = segment_scores(test_y, [labels.tolist() for labels in crf.predict(test_X)])
+    labels = sorted(scores.by_label, key=lambda label: -scores.by_label[label].n_true)
+    arrays = {
+        "labels": np.array(labels),
+        "n_true": np.array([scores.by_label[label].n_true for label in labels]),
+        "f1": np.array([100.0 * scores.by_label[label].f1 for label in labels]),
+    }
+    about = {
+        "learner": repr(_LEARNERS[key][1]),
+        "status": crf.status_.name,
+        "iterations": int(crf.n_iter_),
+        "weights": int(crf.weights_.size),
+        "weights above 0": int(np.count_nonzero(crf.weights_)),
+        "training sentences": len(X),
+    }
+    return Finding(as_figures(scores), len(test_X), arrays, about)
+
+
+def as_figures(scores: SegmentScores) -> dict[str, float]:
+    """The figures of a row, in per cent."""
+    values = (scores.f1, scores.precision, scores.recall, scores.accuracy)
+    return {name: 100.0 * value for name, value in zip(_FIGURES, values, strict=True)}
+
+
+def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+    """F1 of the more frequent kinds of chunks, a line for each learner."""
+    from intarsia.report.line_plots import Line, LinePanel, plot_lines
+
+    done = {key: finding for key, finding in found.items() if "f1" in finding.arrays}
+    if not done:
+        return {}
+    first = next(iter(done.values())).arrays
+    names = [str(name) for name, n in zip(first["labels"], first["n_true"], strict=True) if n >= 40]
+    lines = []
+    for key, finding in done.items():
+        by_label = dict(zip(finding.arrays["labels"].tolist(), finding.arrays["f1"], strict=True))
+        lines.append(
+            Line(_LEARNERS[key][0], np.arange(len(names)), [by_label[name] for name in names], dashes="", marker="o")
+        )
+    figure = plot_lines(
+        [LinePanel("kinds of chunks, the most frequent first", lines)],
+        x_label="kind of chunk",
+        y_label="F1 in per cent",
+        title="Chunks of newspaper sentences: F1 by kind",
+    )
+    axes = figure.axes[0]
+    axes.set_xticks(range(len(names)), names)
+    return {"chunking": figure}

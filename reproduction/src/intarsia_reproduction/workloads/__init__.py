@@ -1,0 +1,1 @@
+"""Problems on which Intarsia and its peers are timed."""

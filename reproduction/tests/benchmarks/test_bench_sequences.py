@@ -1,0 +1,167 @@
+"""The rows of the benchmark on sequences small enough for a test; what they time is not asserted."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from reproduction.tests.benchmarks.bench_contract import check
+
+from intarsia.exceptions import MissingDataError
+from intarsia.graph.chains import ChainBatch
+from intarsia_reproduction.benchmarks import bench_sequences as bench
+from intarsia_reproduction.benchmarks import chunk_quality
+from intarsia_reproduction.benchmarks import sequence_training as training
+from intarsia_reproduction.benchmarks.peers import find_peer
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(bench, "_AT_LEAST", 0.0)
+    monkeypatch.setattr(bench, "_WORDS", 12)
+    monkeypatch.setattr(bench, "_BATCH", 20)
+    monkeypatch.setattr(bench, "_CHAIN", 30)
+    monkeypatch.setattr(bench, "_TILTED", 6)
+    monkeypatch.setattr(training, "_STEPS", 3)
+
+
+@pytest.fixture
+def chunks(monkeypatch):
+    """A few sentences in the place of CoNLL-2000."""
+    words, pos = ["the", "cat", "sat", "down"], ["D", "N", "V", "R"]
+    features = [training.token_features(words[:n], pos[:n]) for n in (4, 1, 3)]
+    examples = training._examples(features, [list("abca"), ["a"], list("bbc")], "observed")
+    task = training.TrainingTask("sentences", examples, 2.0, 2.0)
+    monkeypatch.setattr(bench, "chunking_task", lambda n: task)
+    monkeypatch.setattr(bench, "chunk_sentences", few_sentences)
+    return task
+
+
+def few_sentences():
+    """A noun phrase, then another or a verb: the words tell."""
+    made = []
+    for texts in (["the cat sat", "a cat the dog", "the dog sat"], ["the cat the dog", "the dog sat"]):
+        words = [text.split() for text in texts]
+        tags = [["B-VP" if w == "sat" else "I-NP" if w in ("cat", "dog") else "B-NP" for w in one] for one in words]
+        made += [[chunk_quality.chunk_features(one, one) for one in words], tags]
+    return chunk_quality.Sentences(*made)
+
+
+def random_batch(rng, lengths, k, per_step):
+    n = sum(lengths)
+    shape = (n - len(lengths), k, k) if per_step else (k, k)
+    return ChainBatch(rng.standard_normal((n, k)), np.cumsum([0, *lengths]), rng.standard_normal(shape))
+
+
+@pytest.mark.parametrize("per_step", [False, True])
+def test_the_reference_is_enumeration(per_step):
+    batch = random_batch(np.random.default_rng(0), [3, 1, 4], 3, per_step)
+    found = bench.reference_marginals(batch)
+    for s in range(3):
+        a, b = batch.ptr[s], batch.ptr[s + 1]
+        expected = np.zeros((b - a, 3))
+        for labels in product(range(3), repeat=int(b - a)):
+            score = sum(batch.nodes[a + t, y] for t, y in enumerate(labels))
+            for t in range(1, b - a):
+                table = batch.transitions[a + t - 1 - s] if per_step else batch.transitions
+                score += table[labels[t - 1], labels[t]]
+            expected[np.arange(b - a), labels] += np.exp(score)
+        np.testing.assert_allclose(found[a:b], expected / expected[0].sum(), atol=1e-12)
+
+
+def test_the_objective_is_enumeration(chunks):
+    examples, rng = chunks.examples, np.random.default_rng(1)
+    states = rng.standard_normal((examples.layout.n_features, 3))
+    table = rng.standard_normal((3, 3))
+    scores, expected = examples.data.matrix @ states, (states**2).sum() + (table**2).sum()
+    for a, b in pairwise(examples.data.ptr):
+
+        def score(labels, a=a):
+            steps = sum(table[x, y] for x, y in pairwise(labels))
+            return sum(scores[a + t, y] for t, y in enumerate(labels)) + steps
+
+        every = [score(labels) for labels in product(range(3), repeat=int(b - a))]
+        expected += np.log(np.exp(every).sum()) - score(examples.truth.states[a:b])
+    assert chunks.objective(states, table) == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_we_minimise_is_that_objective(chunks):
+    layout = chunks.examples.layout
+    risk = training.MaximumLikelihood(l2=training.C2).risk(chunks.examples)
+    weights = np.random.default_rng(2).standard_normal(layout.n_weights)
+    objective = chunks.objective(layout.state_matrix(weights), layout.unpack(weights).transitions)
+    assert objective == pytest.approx(risk(weights)[0] * chunks.examples.mass, rel=1e-12)
+
+
+def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
+    for module in (bench, training, chunk_quality):
+        monkeypatch.setattr(module, "find_peer", lambda name: None)
+    lines = []
+    rows = bench.bench_sequences(repeats=1, report=lines.append)
+    check(rows)
+    assert lines
+    assert (
+        len(rows) == 10
+    )  # marginals of words and of a chain, preferences for both, two for each task, chunks, workers
+    assert rows[-2]["ours_quality"] == 100.0
+    for row in rows:
+        if row["peer"] != "a call of its oracle":
+            assert row["peer_seconds"] is row["peer_quality"] is None
+        if row.get("quality_is") == bench._ERROR_IS:
+            assert row["ours_quality"] < 1e-12
+    assert rows[2]["ours_quality"] == 21 / 20  # one call per iteration, and one to begin with
+    assert rows[3]["ratio"] <= 1.0
+    assert rows[-1]["workload"].endswith("n_jobs=2")
+
+
+def test_without_the_sentences_their_rows_are_left_out(small, monkeypatch):
+    def missing(n):
+        raise MissingDataError("there is no conll2000")
+
+    for module in (bench, training, chunk_quality):
+        monkeypatch.setattr(module, "find_peer", lambda name: None)
+    monkeypatch.setattr(bench, "chunking_task", missing)
+    lines = []
+    rows = bench.bench_sequences(repeats=1, report=lines.append)
+    assert len(rows) == 7
+    assert "left out: there is no conll2000" in lines
+
+
+def test_where_a_fit_arrives():
+    assert training._arrival(np.array([3.0, 2.0, 1.0 + 2e-6, 1.0 + 5e-7, 1.0]), 1.0) == 3
+    assert training._arrival(np.array([3.0, 2.0]), 1.0) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see reproduction/README.md")
+def test_crfsuite_finds_the_same_minimum(small, chunks):
+    for task in (chunks, training.letters_task(12)):
+        iterations, end = training.train_rows(task, 1, lambda line: None)
+        check([iterations, end])
+        assert iterations["peer_evaluations"] >= 1.0
+        assert end["peer_quality"] == pytest.approx(end["ours_quality"], rel=1e-6)  # an independent program
+        assert max(end["ours_excess"], end["peer_excess"]) <= training.CLOSE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see reproduction/README.md")
+def test_crfsuite_tags_the_same_sentences():
+    row = chunk_quality.chunk_row(few_sentences())
+    check([row])
+    assert row["peer_quality"] == row["ours_quality"] == 100.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see reproduction/README.md")
+def test_crfsuite_has_the_marginals_of_its_own_table(small):
+    rows = bench._one_chain(1)
+    check(rows)
+    assert len(rows) == 2
+    assert rows[0]["peer_quality"] < 1e-5  # its weights are known to six digits
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("pytorch_crf") is None, reason="pytorch-crf is not set up; see reproduction/README.md")
+def test_pytorch_crf_has_the_same_marginals(small):
+    row = bench._many_words(1)
+    check([row])
+    assert row["peer_quality"] < 1e-5  # single precision

@@ -1,0 +1,107 @@
+"""Tiny versions of the collective experiments and benchmark rows; what they time is not asserted."""
+
+import numpy as np
+import pytest
+from reproduction.tests.benchmarks.bench_contract import CONTRACT
+
+from intarsia.exceptions import IntarsiaError, InvalidInputError
+from intarsia_reproduction.benchmarks import bench_collective as bench
+from intarsia_reproduction.benchmarks.peers import find_peer
+from intarsia_reproduction.experiment import load_experiment, run_tasks
+from intarsia_reproduction.experiments import collective as table
+from intarsia_reproduction.workloads.collective_workloads import banded_year, migration, noisy_marginals
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(bench, "_CELLS", 6)
+    monkeypatch.setattr(bench, "_ITERATIONS", 50)
+    monkeypatch.setattr(bench, "_YEAR", (5, 4, 5))
+    monkeypatch.setattr(bench, "noisy_marginals", lambda: noisy_marginals(3, 4, 200))
+
+
+def test_rows_without_peers(small, monkeypatch):
+    monkeypatch.setattr(bench, "find_peer", lambda name: None)
+    lines = []
+    rows = bench.bench_collective(repeats=1, report=lines.append)
+    assert len(rows) == len(lines) == 3
+    for row in rows:
+        assert row.keys() >= CONTRACT
+        assert row["ours_seconds"] > 0
+        assert row["peer_seconds"] is row["ratio"] is row["peer_quality"] is None
+    assert rows[1]["ours_gap"] <= 1e-6
+    assert rows[2]["ours_gap"] <= 1e-4
+
+
+def test_the_limit_is_a_setting(monkeypatch):
+    monkeypatch.setenv(bench.TIME_LIMIT, "12.5")
+    assert bench.time_limit() == 12.5
+    for bad in ("soon", "0"):
+        monkeypatch.setenv(bench.TIME_LIMIT, bad)
+        with pytest.raises(InvalidInputError, match=bench.TIME_LIMIT):
+            bench.time_limit()
+    monkeypatch.delenv(bench.TIME_LIMIT)
+    assert bench.time_limit() == 1800.0
+
+
+def test_table_says_what_did_not_finish(monkeypatch, tmp_path):
+    experiment = load_experiment("collective", quick=True)
+    monkeypatch.setattr(table, "migration", lambda n_cells: migration(5, 4))
+    answers = iter(
+        [
+            {"finished": False, "processor_seconds": 60.0, "seconds": 61.0, "objective": None, "status": "user_limit"},
+            IntarsiaError("no memory"),
+        ]
+    )
+
+    def ask(made, limit):
+        assert limit == 60.0
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(table, "ask_interior_point", ask)
+    rows = experiment.rows(run_tasks(experiment.tasks, tmp_path))
+    by_label = {row["label"].split(", ")[1]: row for row in rows}
+    assert by_label["ratio"]["ours"] == pytest.approx(60.0 / by_label["ours"]["ours"])
+    assert by_label["ratio"]["paper"] == pytest.approx(14.7, abs=0.05)
+    assert by_label["objectives apart"]["ours"] is None
+    assert "lower bound" in by_label["ratio"]["status"]
+    assert "stopped after 61 s" in by_label["ratio"]["settings"]["solver"]["status"]
+    assert "ended without an answer" in table._run(25, True, tmp_path).settings["solver"]["status"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("clarabel") is None, reason="Clarabel is not set up; see reproduction/README.md")
+def test_clarabel_has_the_same_objective(monkeypatch, tmp_path):
+    monkeypatch.setattr(table, "migration", lambda n_cells: migration(6, 4))
+    experiment = load_experiment("collective", quick=True)
+    found = run_tasks(experiment.tasks, tmp_path)["s625"]
+    assert found.values["objectives apart"] < 1e-6
+    assert experiment.figures({"s625": found})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_peer("mbi") is None, reason="mbi is not set up; see reproduction/README.md")
+def test_mbi_comes_to_the_same_errors(small, monkeypatch):
+    monkeypatch.setattr(bench, "_ITERATIONS", 1000)
+    row = bench._beside_mbi(noisy_marginals(3, 4, 200), 1)
+    assert row["ours_quality"] == pytest.approx(row["peer_quality"], rel=1e-2)
+
+
+def test_workloads_are_those_of_the_peers():
+    """Sums of the draws, from the generators with which peers were measured."""
+    made = migration(50)
+    assert (made.counts.sum(), made.counts[3, 7], made.n_walkers) == (19831.0, 35.0, 1000.0)
+    marginals = noisy_marginals()
+    assert marginals.counts[2, 5] == pytest.approx(294.3597115676496, rel=1e-14)
+    assert marginals.flow_counts[8, 49, 49] == pytest.approx(-10.197299751730483, rel=1e-14)
+
+
+def test_a_year_reaches_no_further_than_its_band():
+    made = banded_year(3, 6, 20)
+    rows, columns = made.theta.nonzero()
+    assert np.abs(rows - columns).max() <= 3 * 6
+    leaving = made.moves.matrix(np.exp(made.theta.data)).sum(axis=1)
+    np.testing.assert_allclose(leaving, 1.0)

@@ -1,0 +1,27 @@
+"""Tiny versions of the image experiments: a model with neighbours beats the independent one on real pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intarsia_reproduction.experiment import choose_tasks, load_experiment, run_tasks
+
+FITS = {
+    "denoising": ("n1_25-independent", "n1_25-clique_logistic"),
+    "horses": ("independent", "trw-10-clique_logistic"),
+    "backgrounds": ("independent", "trw-5-univariate_logistic"),
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", list(FITS))
+def test_neighbours_help(name, data, tmp_path):
+    experiment = load_experiment(name, quick=True, data=data)
+    tasks = [task for key in FITS[name] for task in choose_tasks(experiment, key)]
+    found = run_tasks(tasks, tmp_path)
+    alone, joined = (found[key].values["train error"] for key in FITS[name])
+    assert joined < alone
+    figures = experiment.figures(found)
+    assert figures
+    assert all(np.isfinite(finding.arrays["weights"]).all() for finding in found.values())

@@ -1,0 +1,73 @@
+"""The handwriting experiment on words of our own making: rows, folds that are kept, the picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intarsia_reproduction.experiment import load_experiment, load_findings, run_tasks
+from intarsia_reproduction.experiments.ocr import ocr
+
+WORDS = ["abca", "bcab", "cab", "bac"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Letters are noisy patterns; a word of each kind in every fold, several times."""
+    rng = np.random.default_rng(0)
+    patterns = rng.random((26, 128)) < 0.3
+    words = [word for _ in range(3) for word in WORDS for _ in range(10)]
+    letters = np.array([ord(letter) - 97 for word in words for letter in word])
+    pixels = patterns[letters] ^ (rng.random((letters.size, 128)) < 0.42)
+    data = tmp_path_factory.mktemp("data")
+    np.savez(
+        data / "ocr_letters.npz",
+        pixels_packed=np.packbits(pixels, axis=1),
+        letter=letters.astype(np.uint8),
+        word_start=np.concatenate([[0], np.cumsum([len(word) for word in words])]),
+        word_fold=np.tile(np.arange(10), len(words) // 10).astype(np.uint8),
+    )
+    return data
+
+
+@pytest.fixture(scope="module")
+def run(folder, tmp_path_factory):
+    experiment = ocr(quick=True, data=folder)
+    results = tmp_path_factory.mktemp("results")
+    return experiment, run_tasks(experiment.tasks, results), results
+
+
+def test_energies_that_know_the_words_read_better(run):
+    _, found, _ = run
+    share = {key: finding.values[""] for key, finding in found.items()}
+    assert 50.0 < share["base"] < share["positional"] <= 100.0
+    assert share["base"] < share["positional_mm"]
+    assert share["unigram"] >= share["base"]
+    assert share["classifier"] > 20.0
+    assert {finding.n for finding in found.values()} == {sum(len(word) for word in WORDS) * 3}
+
+
+def test_rows_stand_beside_the_papers(run):
+    experiment, found, _ = run
+    rows = experiment.rows(found)
+    assert [row["paper"] for row in rows] == [84.93, 94.01, 94.96, 98.26, 98.83, 86.06]
+    assert all(row["status"] == "done" for row in rows)
+    assert load_experiment("ocr", quick=True).name == "ocr"
+
+
+def test_folds_that_are_done_are_kept(folder, tmp_path):
+    task = ocr(data=folder).tasks[0]
+    assert task.key == "base"
+    kept = tmp_path / "base.checkpoint.npz"
+    np.savez(kept, right=np.full(10, 7.0), total=np.full(10, 10.0), first=np.zeros(1, np.int64), done=10)
+    assert task.run(kept).values[""] == pytest.approx(70.0)  # nothing was left to be done
+
+
+def test_the_picture_shows_words_that_were_misread(run):
+    experiment, _, results = run
+    figures = experiment.figures(load_findings(experiment.tasks, results))
+    assert list(figures) == ["ocr-words"]
+    readings = "".join(axes.get_xlabel() for axes in figures["ocr-words"].axes)
+    assert "2-gram" in readings
+    assert "positional (MM)" in readings
+    assert experiment.figures({}) == {}

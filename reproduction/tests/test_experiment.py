@@ -1,0 +1,119 @@
+"""Reproductions keep what is done: runs go on where they were, and rows that were not run say so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia_reproduction.experiment import (
+    EXPERIMENTS,
+    Experiment,
+    Finding,
+    Task,
+    choose_tasks,
+    load_experiment,
+    load_findings,
+    run_tasks,
+)
+
+
+def made(calls, broken=()):
+    def task(key, required=True):
+        def run(checkpoint):
+            if key in broken:
+                raise KeyboardInterrupt
+            calls.append((key, checkpoint.name))
+            return Finding({"test error": 0.25}, 8, {"weights": np.arange(3.0)}, {"seed": 1})
+
+        return Task(key, f"row {key}", {"test error": 0.2, "train error": None}, "error rate", run, required=required)
+
+    tasks = [task("a"), task("b"), task("c", required=False)]
+    return Experiment("made", "Made up", tasks, lambda found: {"one": Figure()}, "no data", "Why?")
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(made(calls, broken=["b"]).tasks, tmp_path)
+    assert calls == [("a", "a.checkpoint.npz")]
+    found = run_tasks(made(calls).tasks, tmp_path)
+    assert [key for key, _ in calls] == ["a", "b", "c"]
+    assert found["a"].arrays["weights"].tolist() == [0.0, 1.0, 2.0]
+    assert found["a"].settings == {"seed": 1}
+    assert found["a"].seconds > 0.0
+
+
+def test_rows_that_were_not_run_are_empty(tmp_path):
+    experiment = made([])
+    run_tasks(experiment.tasks[:1], tmp_path)
+    rows = experiment.rows(load_findings(experiment.tasks, tmp_path))
+    assert [(row["label"], row["paper"], row["ours"], row["status"]) for row in rows[:4]] == [
+        ("row a, test error", 0.2, 0.25, "done"),
+        ("row a, train error", None, None, "done"),
+        ("row b, test error", 0.2, None, "not run"),
+        ("row b, train error", None, None, "not run"),
+    ]
+
+
+def test_a_fit_that_was_interrupted_is_not_done(tmp_path):
+    """Estimators keep their best after Ctrl-C and give it back; that is no row of a table."""
+
+    def run(checkpoint):
+        ended = "CONVERGED" if checkpoint.exists() else "INTERRUPTED"
+        checkpoint.write_bytes(b"half a fit")
+        return Finding({"": 1.0}, 1, settings={"status": ended})
+
+    tasks = [Task("fit", "a fit", {"": 1.0}, "ratio", run)]
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(tasks, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.checkpoint.npz"]
+    assert run_tasks(tasks, tmp_path)["fit"].settings == {"status": "CONVERGED"}
+
+
+def test_a_checkpoint_goes_when_its_task_is_done(tmp_path):
+    def run(checkpoint):
+        checkpoint.write_bytes(b"half a fit")
+        return Finding({"": 1.0}, 1)
+
+    run_tasks([Task("fit", "a fit", {"": 1.0}, "ratio", run)], tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.json"]
+
+
+def test_tasks_are_chosen_by_a_part_of_their_name():
+    experiment = made([])
+    assert [task.key for task in choose_tasks(experiment, None)] == ["a", "b"]
+    assert [task.key for task in choose_tasks(experiment, "row c")] == ["c"]
+    with pytest.raises(InvalidInputError, match=r"no task matches 'horse'\. There are: a, b, c"):
+        choose_tasks(experiment, "horse")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"values": 1}'])
+def test_a_damaged_result_is_told_and_left(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match="Delete it to run the task anew"):
+        run_tasks(made([]).tasks, tmp_path)
+    assert path.read_text() == text
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(InvalidInputError, match="denoising"):
+        load_experiment("denoise")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_experiment_is_well_formed(name, quick):
+    experiment = load_experiment(name, quick=quick)
+    keys = [task.key for task in experiment.tasks]
+    assert len(set(keys)) == len(keys)
+    assert all(key.replace("-", "").replace("_", "").isalnum() for key in keys)
+    assert any(task.required for task in experiment.tasks)
+    assert experiment.question.endswith("?")
+    rows = experiment.rows({})
+    assert all(row["ours"] is None and row["status"] == "not run" for row in rows)
+    json.dumps(rows, allow_nan=False)

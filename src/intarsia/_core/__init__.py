@@ -1,0 +1,1 @@
+"""Tools that every room uses: validation, registries, compilation, progress, parallel work, status, transactions."""

@@ -1,0 +1,1 @@
+"""Files and tables, read and written: atomic files, arrays, JSON, saved models, checkpoints."""

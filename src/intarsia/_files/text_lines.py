@@ -1,0 +1,99 @@
+"""Lines of a text file, plain or gzip, each with its number; and a text file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from intarsia._files.atomic_file import replaced_file
+from intarsia._files.packed_file import limited_lines, open_packed
+from intarsia.exceptions import FileFormatError, InvalidInputError
+
+# A path, or a stream that is already open (text or bytes).
+Source = str | os.PathLike[str] | IO[Any]
+
+
+def source_name(source: Source) -> str:
+    """What a file is called in messages.
+
+    Examples
+    --------
+    >>> source_name("some/train.txt.gz"), source_name(io.StringIO())
+    ('train.txt.gz', 'input')
+    """
+    return Path(source).name if isinstance(source, (str, os.PathLike)) else "input"
+
+
+def read_lines(source: Source) -> Iterator[tuple[int, str]]:
+    r"""Number (from 1) and text of each line, without its end; a stream, so that large files need no memory.
+
+    A line ends at a line feed, with or without a carriage return before it; no other character ends one, so that a
+    token may hold any of them. Gzip files are told by their content, and a byte order mark is left out.
+
+    Raises
+    ------
+    FileFormatError
+        A line is not UTF-8 or far too long, or the gzip file is damaged.
+    TooLargeError
+        The gzip file is a decompression bomb, see `intarsia._files.packed_file`.
+
+    Examples
+    --------
+    >>> list(read_lines(io.BytesIO(b"a b\r\n\nc")))
+    [(1, 'a b'), (2, ''), (3, 'c')]
+    """
+    name = source_name(source)
+    with contextlib.ExitStack() as stack:
+        lines: Iterable[str | bytes] = source  # type: ignore[assignment]
+        if isinstance(source, (str, os.PathLike)):
+            lines = limited_lines(stack.enter_context(open_packed(source)), name)
+        for number, line in enumerate(lines, 1):
+            text = line if isinstance(line, str) else _decoded(line, name, number)
+            if number == 1:
+                text = text.removeprefix("\ufeff")
+            yield number, text.removesuffix("\n").removesuffix("\r")
+
+
+def _decoded(line: bytes, name: str, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{name}, line {number}: byte {error.start + 1} (0x{line[error.start]:02x}) is not UTF-8. Save the file as "
+            f"UTF-8, for instance with iconv."
+        ) from None
+
+
+@contextlib.contextmanager
+def written_text(target: Source) -> Iterator[IO[str]]:
+    """A text stream into a file that appears when all is written, packed if its name ends in .gz; or an open stream.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with written_text(Path(folder, "a.txt.gz")) as file:
+    ...         _ = file.write("one line")
+    ...     print(list(read_lines(Path(folder, "a.txt.gz"))))
+    [(1, 'one line')]
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        yield target
+        return
+    path = Path(target)
+    try:
+        with contextlib.ExitStack() as stack:
+            file: Any = stack.enter_context(open(stack.enter_context(replaced_file(path)), "xb"))
+            if path.suffix == ".gz":
+                # Without name and time inside, the same text makes the same file.
+                file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+            yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline="\n"))
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"{path.name}: {error.object[error.start : error.end]!r} cannot be written as UTF-8. Replace it."
+        ) from None

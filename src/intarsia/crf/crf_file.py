@@ -1,0 +1,102 @@
+"""A fitted `GridCRF` or `GraphCRF` as a file, and back: settings, types and labels as JSON, weights as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intarsia._files.saved_model import (
+    Arrays,
+    Content,
+    course_from_file,
+    course_to_file,
+    finite_array,
+    labels_from_json,
+    number_from_json,
+    number_to_json,
+)
+from intarsia._files.settings_json import Maker
+from intarsia.energies.registry import ENERGY_MAKERS
+from intarsia.gradients.registry import resolve_gradient
+from intarsia.inference.registry import resolve_method
+from intarsia.learning.registry import SCHEDULES, resolve_learner, resolve_optimizer
+from intarsia.losses.registry import resolve_loss
+from intarsia.models.template_scores import Templates
+
+if TYPE_CHECKING:
+    from intarsia.crf.crf import CRF
+
+MAKERS: dict[str, Maker] = {
+    "learner": resolve_learner,
+    "loss": resolve_loss,
+    "gradient": resolve_gradient,
+    "optimizer": resolve_optimizer,
+    "schedule": SCHEDULES.resolve,
+    **dict.fromkeys(("inference", "free", "clamped", "oracle"), resolve_method),
+    **ENERGY_MAKERS,
+}
+# Numbers that finding equal cells of symmetric tables may take.
+_MOST_SYMMETRIC = 2 * 10**7
+
+
+def crf_to_file(crf: CRF) -> Content:
+    """What a fitted model has learned."""
+    templates, named = crf.templates_, isinstance(crf.classes_, dict)
+    classes = crf.classes_ if named else {next(iter(templates.n_states)): crf.classes_}
+    course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
+    about = {
+        **course,
+        # Lists of pairs, since the order of the types is that of the weights.
+        "classes": [[name, labels.tolist()] for name, labels in classes.items()],
+        "named": named,
+        "n_features": [[name, int(n)] for name, n in templates.n_features.items()],
+        "scopes": [[name, list(kinds)] for name, kinds in templates.scopes.items()],
+        "n_factor_features": [[name, int(n)] for name, n in templates.n_factor_features.items()],
+        "symmetric": sorted(templates.symmetric),
+        "risk": number_to_json(crf.risk_),
+    }
+    return about, {**histories, "weights": crf.weights_, "initial_weights": crf.initial_weights_}
+
+
+def crf_from_file(crf: CRF, about: dict[str, Any], arrays: Arrays) -> None:
+    """Put what a file holds into a new model; everything is checked before it is used."""
+    classes = {str(name): labels_from_json(labels) for name, labels in about["classes"]}
+    templates = Templates(
+        {name: labels.size for name, labels in classes.items()},
+        _counts(about["n_features"]),
+        {str(name): tuple(map(str, kinds)) for name, kinds in about["scopes"]},
+        _counts(about["n_factor_features"]),
+        frozenset(map(str, about["symmetric"])),
+    )
+    if list(templates.n_features) != list(classes) or list(templates.n_factor_features) != list(templates.scopes):
+        raise ValueError("types")
+    _check_sizes(templates, arrays["weights"].size)
+    crf.weights_, crf.initial_weights_ = (
+        finite_array(arrays, name, (templates.n_weights,)) for name in ("weights", "initial_weights")
+    )
+    crf.templates_ = templates
+    crf.classes_ = classes if about["named"] else next(iter(classes.values()))
+    crf.n_iter_, crf.status_, crf.history_ = course_from_file(about, arrays)
+    crf.risk_ = number_from_json(about["risk"])
+
+
+def _check_sizes(templates: Templates, n_weights: int) -> None:
+    """Refuse sizes that the file only claims, before anything of that size is made."""
+    sizes = [float(n * templates.n_features[name]) for name, n in templates.n_states.items()]
+    for name, n in templates.n_factor_features.items():
+        shape = templates.table_shape(name)
+        cells = float(np.prod(shape, dtype=float))
+        if name not in templates.symmetric:
+            sizes.append(cells * n)
+        elif len(shape) * cells > max(_MOST_SYMMETRIC, 4 * n_weights):  # cells share weights
+            raise ValueError("symmetric")
+    if sum(sizes) > n_weights:
+        raise ValueError("weights")
+
+
+def _counts(pairs: Any) -> dict[str, int]:
+    counts = {str(name): int(n) for name, n in pairs}
+    if any(n < 0 for n in counts.values()):
+        raise ValueError("counts")
+    return counts

@@ -1,0 +1,36 @@
+"""Global preferences L(mu): what is wanted of the marginals as a whole."""
+
+from .cross_clique import CrossCliqueEnergy as CrossCliqueEnergy
+from .distance_to_set import DistanceToSet as DistanceToSet
+from .energy import Energy as Energy
+from .energy import EnergySum as EnergySum
+from .energy import MeasuredEnergy as MeasuredEnergy
+from .function_energy import FunctionEnergy as FunctionEnergy
+from .functions import Absolute as Absolute
+from .functions import Hinge as Hinge
+from .functions import Huber as Huber
+from .functions import Judgement as Judgement
+from .functions import Poisson as Poisson
+from .functions import SmoothedHinge as SmoothedHinge
+from .functions import SoftInterval as SoftInterval
+from .functions import Squared as Squared
+from .measured_energies import MeasuredEnergies as MeasuredEnergies
+from .measurements import Count as Count
+from .measurements import Measurement as Measurement
+from .measurements import SegmentStarts as SegmentStarts
+from .measurements import SparseVector as SparseVector
+from .measurements import StartsAfter as StartsAfter
+from .measurements import Transitions as Transitions
+from .poisson_counts import PoissonCounts as PoissonCounts
+from .psi import ConstantPsi as ConstantPsi
+from .psi import LinearPsi as LinearPsi
+from .psi import MeanMapPsi as MeanMapPsi
+from .psi import Psi as Psi
+from .registry import resolve_psi as resolve_psi
+from .segments import at_most_one as at_most_one
+from .segments import balanced as balanced
+from .segments import before as before
+from .segments import exactly_one as exactly_one
+from .segments import forbidden_together as forbidden_together
+from .segments import implies as implies
+from .segments import segment_preferences as segment_preferences

@@ -1,1 +1,0 @@
-"""Tables and figures as functions that return rows; benchmark workloads and the peers they are measured against."""

@@ -1,0 +1,1 @@
+"""Exact inference: enumeration, elimination, minimum cuts."""

@@ -1,0 +1,221 @@
+"""Message passing on any factor graph, in the log domain; see `_kernels/messages.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray, IntArray, read_only
+from intarsia._kernels.beliefs import decode_in_order, factor_beliefs, traversal_order, variable_beliefs
+from intarsia._kernels.messages import gather_beliefs, sweep_messages, sweep_residual
+from intarsia.graph import FactorGraph
+from intarsia.graph.expansion import expand_tables
+
+# Relative error of a sum of logarithms, each of them a result of some operations.
+ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+
+
+@dataclass
+class Beliefs:
+    """What the messages say.
+
+    Attributes
+    ----------
+    mu : float array
+        Marginals in the layout of theta.
+    objective : float
+        `<theta, mu> + H~(mu)`.
+    inconsistency : float
+        Largest difference between a variable's marginal and that of a factor at it; 0 at a fixed point.
+    upper_bound : float
+        Bound on log Z for these messages, converged or not, if rho is a mean of forests. Rounding is allowed for, which
+        matters where messages diverge.
+    lower_bound : float
+        Bound on log Z for these messages, converged or not, if the graph is a forest and rho is 1.
+    """
+
+    mu: FloatArray
+    objective: float
+    inconsistency: float
+    upper_bound: float
+    lower_bound: float
+
+    @staticmethod
+    def of(mu: FloatArray, objective: float, checks: FloatArray) -> Beliefs:
+        """Beliefs from what the kernels return: see `factor_beliefs` for `checks`."""
+        rounding = ROUNDING * float(checks[3])
+        return Beliefs(mu, float(objective), float(checks[0]), float(checks[1]) + rounding, float(checks[2]) - rounding)
+
+
+class GeneralMessages:
+    """State of message passing on one graph: messages (`start` is taken over, not copied), beliefs, work space."""
+
+    def __init__(
+        self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None = None
+    ) -> None:
+        self.expansion = expand_tables(graph)
+        self.graph = graph = self.expansion.graph
+        self.theta = read_only(self.expansion.lower(theta))
+        self.rho = rho
+        self.maximise = maximise
+        sizes = graph.n_states[graph.scope_idx]
+        self.message_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        if start is not None:
+            self.messages = start
+        else:
+            self.messages = np.zeros(int(self.message_ptr[-1])) if maximise else np.repeat(-np.log(sizes), sizes)
+        split = int(graph.variable_ptr[-1])
+        self.finite = np.empty(split)
+        self.n_impossible = np.empty(split, np.int64)
+        self.table_start = graph.table_ptr[graph.table_of_factor]
+        self.exp_tables, self.exp_ptr = _exponentials(graph, self.theta, rho, maximise)
+        self._spare: FloatArray | None = None
+        self._heap: tuple[FloatArray, IntArray, IntArray, IntArray] | None = None
+        scope, k = max(graph.max_scope, 2), int(graph.n_states.max(initial=1))
+        self._counters = np.empty(scope, np.int64), np.empty(scope, np.int64)
+        self._logs, self._weights = np.empty((scope, k)), np.empty((scope, k))
+        self._rows = np.empty(k), np.empty(k)
+
+    def sweep(self, schedule: str, damping: float) -> float:
+        """Update every message once; returns the residual, NaN when the model is infeasible."""
+        graph = self.graph
+        self._gather()
+        if schedule == "forward_backward":
+            spare = self.messages  # not used
+        elif self._spare is None:
+            spare = self._spare = np.empty_like(self.messages)
+        else:
+            spare = self._spare
+        arguments = (
+            damping, self.maximise, self.theta, self.exp_tables, self.exp_ptr, self.table_start, self.rho,
+            graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.factor_of_pair, self.message_ptr, self.messages,
+            self.finite, self.n_impossible, *self._counters, self._logs, self._weights, *self._rows, spare,
+        )  # fmt: skip
+        if schedule == "residual":
+            fresh = self._heap is None
+            n_pairs = graph.scope_idx.size
+            if self._heap is None:
+                heap, place, queue = (np.empty(n_pairs, np.int64) for _ in range(3))
+                self._heap = np.empty(n_pairs), heap, place, queue
+            pair_ptr, pair_idx = graph.pairs_by_variable
+            return sweep_residual(fresh, pair_ptr, pair_idx, *self._heap, *arguments)
+        if schedule == "parallel":
+            residual = sweep_messages(np.arange(graph.scope_idx.size), False, *arguments)
+            self.messages, self._spare = spare, self.messages
+            return residual
+        return sweep_messages(sweep_order(graph), True, *arguments)
+
+    def distance(self) -> float:
+        """Largest change that an undamped update of all messages at once would make; they stay as they are."""
+        change = self.sweep("parallel", 0.0)
+        if self._spare is not None:
+            self.messages, self._spare = self._spare, self.messages
+        return change
+
+    def _gather(self) -> None:
+        graph = self.graph
+        gather_beliefs(
+            self.theta, self.messages, self.rho, graph.variable_ptr, graph.scope_idx, graph.factor_of_pair,
+            self.message_ptr, self.finite, self.n_impossible,
+        )  # fmt: skip
+
+    def beliefs(self) -> Beliefs | None:
+        """Marginals and the value of the objective; None when the model is infeasible."""
+        graph = self.graph
+        self._gather()
+        mu = graph.zeros()
+        log_mu, log_norm = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables)
+        if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu, log_norm):
+            return None
+        joint, checks = np.empty(int(np.diff(graph.table_ptr).max(initial=1))), np.zeros(4)
+        objective = factor_beliefs(
+            self.theta, self.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
+            self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, log_norm, mu, *self._counters,
+            self._logs, self._weights, joint, checks,
+        )  # fmt: skip
+        if np.isnan(objective):
+            return None
+        return Beliefs.of(self.expansion.raise_mu(mu), objective, checks)
+
+    def log_messages(self) -> FloatArray:
+        """The messages."""
+        return self.messages
+
+    def finish(self) -> FloatArray:
+        """The messages, for the last time."""
+        return self.messages
+
+    def general(self) -> GeneralMessages:
+        """Give this one itself; the fast path has another form."""
+        return self
+
+    def decode(self, rule: str) -> IntArray:
+        """Labelling from max-marginals: each variable given those before it, or each by its own belief."""
+        graph = self.graph
+        self._gather()
+        if rule == "beliefs":
+            beliefs = np.where(self.n_impossible > 0, -np.inf, self.finite)
+            blocks = np.split(beliefs, graph.variable_ptr[1:-1])
+            return np.array([int(block.argmax()) for block in blocks], dtype=np.int64)
+        pairs, order = graph.pairs_by_variable, np.empty(graph.n_variables, np.int64)
+        seen, factor_seen = np.zeros(graph.n_variables, np.bool_), np.zeros(graph.n_factors, np.bool_)
+        traversal_order(*pairs, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx, order, seen, factor_seen)
+        labels = np.full(graph.n_variables, -1)
+        decode_in_order(
+            order, self.theta, self.table_start, self.rho, *pairs, graph.factor_of_pair, graph.variable_ptr,
+            graph.scope_ptr, graph.scope_idx, self.message_ptr, self.messages, self.finite, self.n_impossible,
+            *self._counters, self._logs, *self._rows, labels,
+        )  # fmt: skip
+        return labels
+
+
+def sweep_order(graph: FactorGraph) -> IntArray:
+    """Pairs of one forward-backward sweep, each once.
+
+    Going up, messages to every variable of a factor but its first, by target; going down, those to the first. For
+    pairwise factors that is: forward to later variables, backward to earlier ones.
+    """
+    known: IntArray | None = graph.__dict__.get("_sweep_order")
+    if known is None:
+        targets = graph.scope_idx
+        first = np.full(graph.n_factors, graph.n_variables)
+        np.minimum.at(first, graph.factor_of_pair, targets)
+        is_first = targets == first[graph.factor_of_pair]
+        _, by_variable = graph.pairs_by_variable
+        up = by_variable[~is_first[by_variable]]
+        down = by_variable[is_first[by_variable]][::-1]
+        known = graph.__dict__["_sweep_order"] = np.concatenate([up, down])
+    return known
+
+
+def _exponentials(
+    graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool
+) -> tuple[FloatArray, IntArray]:
+    """exp((theta - max) / rho) of every table, read-only as theta is, and where each factor's lies.
+
+    Factors that share a table share its exponential too if they have the same rho.
+    """
+    if maximise or graph.n_factors == 0:
+        return theta[:0], np.zeros(graph.n_factors, np.int64)
+    if graph.shares_tables:
+        keys = np.stack([graph.table_of_factor.astype(float), rho], axis=1)
+        _, representative, block_of_factor = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        tables = graph.table_of_factor[representative]
+        block_of_factor = block_of_factor.reshape(-1)
+        values = np.concatenate([graph.table(theta, int(t)).reshape(-1) for t in tables])
+    else:
+        representative = block_of_factor = np.arange(graph.n_factors)
+        tables = graph.table_of_factor
+        if (tables == block_of_factor).all():
+            values = theta[graph.table_ptr[0] :].copy()
+        else:
+            values = np.concatenate([graph.table(theta, int(t)).reshape(-1) for t in tables])
+    sizes = np.diff(graph.table_ptr)[tables]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    top = np.maximum.reduceat(values, starts[:-1])
+    top[np.isneginf(top)] = 0.0
+    values -= np.repeat(top, sizes)
+    if (rho != 1.0).any():
+        values /= np.repeat(rho[representative], sizes)
+    return read_only(np.exp(values, out=values)), starts[block_of_factor]

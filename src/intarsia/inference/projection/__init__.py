@@ -1,0 +1,1 @@
+"""Bethe projections: marginal inference with global energies."""

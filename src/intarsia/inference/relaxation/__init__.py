@@ -1,0 +1,1 @@
+"""Linear programming relaxations, integer programs and dual decomposition."""

@@ -1,0 +1,1 @@
+"""Gibbs sampling, iterated conditional modes, and search for feasible assignments."""

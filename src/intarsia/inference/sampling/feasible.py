@@ -1,0 +1,108 @@
+"""Search for an assignment of finite score, which ascent and sampling need as their start when there are hard zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia._kernels.feasible import find_hard_factors, search_feasible
+from intarsia.graph import FactorGraph
+from intarsia.inference.method import Clock
+
+_FIRST_FAILS = 100
+_GROWTH = 1.5
+_WINDOW = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class FeasibleSearch:
+    """What a search found: a labelling of finite score, a proof that there is none (`infeasible`), or neither."""
+
+    labelling: IntArray | None
+    infeasible: bool
+    n_nodes: int
+
+
+def has_hard_zeros(graph: FactorGraph, theta: FloatArray) -> bool:
+    """Whether some table forbids a joint state; -inf at single variables needs no search."""
+    return bool(theta[int(graph.variable_ptr[-1]) :].min(initial=0.0) == -np.inf)
+
+
+def find_feasible(
+    graph: FactorGraph,
+    theta: FloatArray,
+    rng: np.random.Generator,
+    clock: Clock | None = None,
+    *,
+    max_nodes: int = 200_000,
+    random: bool = False,
+) -> FeasibleSearch:
+    """Find a labelling of finite score by backtracking with arc consistency, or prove that there is none.
+
+    After each decision, states without an allowed tuple in some factor are removed until nothing changes. The next
+    variable is the one with the fewest states for the number of dead ends it took part in; its state of highest
+    unary score comes first. The search restarts with growing limits, remembers which factors caused dead ends, and
+    shuffles the order of states; a run that ends below its limit is a proof.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        In normal form.
+    theta : float array
+        Scores; only where they are -inf matters, apart from the order in which states are tried.
+    rng : numpy Generator
+        Order of states after the first restart, or at once with `random`.
+    clock : Clock, optional
+        Its limit ends the search between restarts.
+    max_nodes : int
+        Most decisions in all restarts.
+    random : bool
+        Draw the order of states whatever their scores, so that several calls give labellings far apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(3, 2)
+    >>> differ = np.where(np.eye(2, dtype=bool), -np.inf, 0.0)
+    >>> theta = graph.pack(variables=[[0, 1], [0, 0], [0, 0]], tables=[differ, differ])
+    >>> find_feasible(graph, theta, np.random.default_rng(0)).labelling
+    array([1, 0, 1])
+    """
+    split = int(graph.variable_ptr[-1])
+    unary = theta[:split]
+    allowed = unary > -np.inf
+    if not np.logical_or.reduceat(allowed, graph.variable_ptr[:-1]).all():
+        return FeasibleSearch(None, True, 0)
+    model = (
+        graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.table_of_factor,
+        graph.table_ptr, graph.table_kind, graph.table_truncation,
+    )  # fmt: skip
+    hard = find_hard_factors(theta, graph.table_of_factor, graph.table_ptr, graph.table_kind)
+    lists = _hard_factors_by_variable(graph, hard)
+    order = np.flatnonzero(np.diff(lists[0]))
+    blame = np.zeros(graph.n_factors)
+    preference = rng.random(split) if random else unary.copy()
+    limit, nodes = float(_FIRST_FAILS), 0
+    while True:
+        outcome, used, labelling = search_feasible(
+            theta, allowed.copy(), preference, order, blame, max_nodes - nodes, int(limit), _WINDOW, lists, model
+        )
+        nodes += int(used)
+        if outcome != 0:
+            return FeasibleSearch(labelling if outcome > 0 else None, outcome < 0, nodes)
+        if nodes >= max_nodes or (clock is not None and clock.expired):
+            return FeasibleSearch(None, False, nodes)
+        limit *= _GROWTH
+        preference = rng.random(split) if random else unary + rng.gumbel(size=split)
+
+
+def _hard_factors_by_variable(graph: FactorGraph, hard: np.ndarray[Any, Any]) -> tuple[IntArray, IntArray]:
+    """CSR lists of the factors with hard zeros at each variable."""
+    pairs = np.flatnonzero(hard[graph.factor_of_pair])
+    variables = graph.scope_idx[pairs]
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(variables, minlength=graph.n_variables))]).astype(np.int64)
+    return ptr, graph.factor_of_pair[pairs[np.argsort(variables, kind="stable")]]

@@ -1,0 +1,27 @@
+"""Optimisers and learners: how weights are found."""
+
+from .energy_learner import DoubleLoop as DoubleLoop
+from .energy_learner import DoublyStochastic as DoublyStochastic
+from .energy_learner import EnergyLearner as EnergyLearner
+from .energy_learner import energy_learner_names as energy_learner_names
+from .energy_learner import resolve_energy_learner as resolve_energy_learner
+from .examples import Example as Example
+from .examples import example as example
+from .lbfgs import LBFGS as LBFGS
+from .learner import Learner as Learner
+from .mini_batch import SGD as SGD
+from .mini_batch import Adam as Adam
+from .minimum import Minimum as Minimum
+from .optimizer import Optimizer as Optimizer
+from .owl_qn import OWLQN as OWLQN
+from .ranking_world import RankingWorld as RankingWorld
+from .registry import learner_names as learner_names
+from .registry import optimizer_names as optimizer_names
+from .registry import resolve_learner as resolve_learner
+from .registry import resolve_optimizer as resolve_optimizer
+from .risk import Risk as Risk
+from .risk_minimizer import RiskMinimizer as RiskMinimizer
+from .sample_rank import SampleRank as SampleRank
+from .staged_fit import Incremental as Incremental
+from .structured_perceptron import StructuredPerceptron as StructuredPerceptron
+from .structured_svm import StructuredSVM as StructuredSVM

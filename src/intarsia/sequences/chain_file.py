@@ -1,0 +1,133 @@
+"""A fitted `ChainCRF` as a file, and back: settings, vocabulary and labels as JSON, weights as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intarsia._files.saved_model import (
+    Arrays,
+    Content,
+    course_from_file,
+    course_to_file,
+    finite_array,
+    index_rows,
+    labels_from_json,
+    number_from_json,
+    number_to_json,
+)
+from intarsia._files.settings_json import Maker
+from intarsia.energies.binding.batch_energies import list_energies
+from intarsia.energies.registry import ENERGY_MAKERS, resolve_psi
+from intarsia.exceptions import InvalidInputError
+from intarsia.inference.registry import resolve_method
+from intarsia.learning.energy_learner import resolve_energy_learner
+from intarsia.learning.registry import resolve_optimizer
+from intarsia.models.chain_scores import ChainLayout
+from intarsia.models.sequence_features import SequenceVectorizer
+from intarsia.sequences.chain_learner import resolve_chain_learner
+from intarsia.sequences.energy_fit import FittedEnergies, bind_energies, resolve_energies
+from intarsia.sequences.tag_schemes import Constraints
+
+if TYPE_CHECKING:
+    from intarsia.sequences.chain_crf import ChainCRF
+
+MAKERS: dict[str, Maker] = {
+    "learner": resolve_chain_learner,
+    "optimizer": resolve_optimizer,
+    "psi": resolve_psi,
+    "inference": resolve_method,
+    "oracle": resolve_method,
+    "energy_learner": resolve_energy_learner,
+    **ENERGY_MAKERS,
+}
+# A damaged file must not ask for energies that no memory holds: length of a sequence times their number.
+_MOST_READINGS = 10**7
+
+
+def chain_crf_to_file(crf: ChainCRF, where: str) -> Content:
+    """What a fitted model has learned."""
+    layout, bounds = crf.layout_, crf.constraints_
+    course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
+    about = {
+        **course,
+        "classes": crf.classes_.tolist(),
+        "vocabulary": crf.vocabulary_,
+        "string_tokens": crf.vectorizer_.string_tokens_,
+        "n_features": layout.n_features,
+        "ends": layout.ends,
+        "n_edge_features": layout.n_edge_features,
+        "by_pair": layout.pair_label is not None,
+        "risk": number_to_json(crf.risk_),
+    }
+    arrays: Arrays = {
+        **histories,
+        "weights": crf.weights_,
+        "forbidden_transitions": bounds.transitions < 0,
+        "forbidden_start": bounds.start < 0,
+        "forbidden_end": bounds.end < 0,
+    }
+    if crf.energies_ is not None:
+        energies = crf.energies_.energies
+        if energies.length * len(energies.members) > _MOST_READINGS:
+            raise InvalidInputError(
+                f"{where}: {len(energies.members)} energies of a sequence of {energies.length} positions are more than "
+                f"a file may hold. Fit with shorter sequences."
+            )
+        about["energy_length"] = energies.length
+        about["energy_history"] = sorted(crf.energy_history_)
+        arrays["psi_weights"] = crf.energies_.weights
+        arrays |= {f"energy_history_{name}": values for name, values in crf.energy_history_.items()}
+    if layout.pair_ptr is not None and layout.pair_label is not None:
+        arrays |= {"pair_ptr": layout.pair_ptr, "pair_label": layout.pair_label}
+    return about, arrays
+
+
+def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) -> None:
+    """Put what a file holds into a new model; everything is checked before it is used."""
+    classes = labels_from_json(about["classes"])
+    k, vocabulary = classes.size, about["vocabulary"]
+    if k < 2:
+        raise ValueError("classes")
+    n_features = int(about["n_features"])
+    if vocabulary is None:
+        vectorizer = SequenceVectorizer.from_vocabulary([], min_count=crf.min_count)
+        vectorizer.vocabulary_, vectorizer.n_features_ = None, n_features
+    else:
+        if not all(isinstance(name, str) for name in vocabulary):
+            raise ValueError("vocabulary")
+        vectorizer = SequenceVectorizer.from_vocabulary(vocabulary, min_count=crf.min_count)
+        vectorizer.string_tokens_ = bool(about["string_tokens"])
+    if vectorizer.n_features_ != n_features or n_features < 0:
+        raise ValueError("n_features")
+    pair_ptr = pair_label = None
+    if about["by_pair"]:
+        pair_ptr, labels = index_rows(arrays, "pair_ptr", "pair_label", k)
+        pair_label = labels.astype(np.int32)
+        if pair_ptr.size != n_features + 1:
+            raise ValueError("pairs")
+    layout = ChainLayout(n_features, k, pair_ptr, pair_label, bool(about["ends"]), int(about["n_edge_features"]))
+    if layout.n_edge_features < 0:
+        raise ValueError("n_edge_features")
+    weights = finite_array(arrays, "weights", (layout.n_weights,))
+    masks = [arrays[f"forbidden_{name}"] for name in ("transitions", "start", "end")]
+    if [(mask.shape, mask.dtype.kind) for mask in masks] != [((k, k), "b"), ((k,), "b"), ((k,), "b")]:
+        raise ValueError("forbidden")
+    crf.classes_, crf.vectorizer_, crf.layout_, crf.weights_ = classes, vectorizer, layout, weights
+    crf.constraints_ = Constraints(*(np.where(mask, -np.inf, 0.0) for mask in masks))
+    crf.n_iter_, crf.status_, crf.history_ = course_from_file(about, arrays)
+    crf.risk_ = number_from_json(about["risk"])
+    if "energy_length" in about:
+        crf.energies_ = _energies_from_file(crf, int(about["energy_length"]), arrays)
+        names = about["energy_history"]
+        crf.energy_history_ = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in names}
+
+
+def _energies_from_file(crf: ChainCRF, length: int, arrays: Arrays) -> FittedEnergies:
+    parts = resolve_energies(crf, "ChainCRF.load")
+    if parts is None or not 0 < length * len(list_energies(crf.energies)) <= _MOST_READINGS:
+        raise ValueError("energies")
+    energies = bind_energies(crf, crf.classes_, length, "ChainCRF.load")
+    weights = finite_array(arrays, "psi_weights", (energies.n_psi, parts.psi.n_features(crf.layout_.n_features)))
+    return FittedEnergies(energies, parts.psi, weights, parts.method)

@@ -1,0 +1,1 @@
+"""Inference in hinge-loss models by consensus ADMM."""

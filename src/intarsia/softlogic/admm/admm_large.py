@@ -1,0 +1,116 @@
+"""One large block of ADMM that threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia._kernels.hinge_admm import advance_rows, advance_variables, look_ahead
+from intarsia._kernels.hinge_checks import measure_rows, polish_block
+from intarsia.softlogic.admm.admm_plan import AdmmPlan
+from intarsia.softlogic.admm.admm_state import AdmmState
+
+R = TypeVar("R")
+
+
+class LargeBlock:
+    """A block whose rows, and then variables, are shared out to threads; each adds up the forces of its own rows.
+
+    Plain threads that wait for each other three times in an iteration, since kernels let go of the interpreter; where
+    processors are busy otherwise they lose no more than their share. Use it in a `with` block.
+
+    Attributes
+    ----------
+    number : int
+        Which block of the plan it is.
+    force : float array
+        What `measure` found the multipliers to add to the dual.
+    """
+
+    def __init__(self, plan: AdmmPlan, number: int, n_threads: int) -> None:
+        self.number = number
+        self._plan, self._n = plan, n_threads
+        starts = plan.ptr[plan.row_start[number] : plan.row_start[number + 1] + 1].astype(np.int64)
+        shares = np.linspace(starts[0], starts[-1], n_threads + 1)
+        self._rows: IntArray = plan.row_start[number] + np.searchsorted(starts, shares)
+        first, last = plan.variable_start[number : number + 2]
+        self._variables: IntArray = np.linspace(first, last, n_threads + 1).astype(np.int64)
+        self._forces = np.empty((n_threads, plan.variables.size))
+        self._pool = ThreadPoolExecutor(n_threads)
+
+    def __enter__(self) -> LargeBlock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown()
+
+    @property
+    def force(self) -> FloatArray:
+        """Sums over the threads, from `measure`."""
+        return self._forces[0]
+
+    def advance(
+        self, state: AdmmState, rows: tuple[Any, ...], anchor: tuple[Any, ...], alpha: float, since: int, n_iter: int
+    ) -> float:
+        """As `advance_block` of `intarsia._kernels.hinge_admm`, but for the order of sums."""
+        z, base, y, ahead, change = state.arrays
+        v0, v1 = self._variables[0], self._variables[-1]
+        inverse = 1.0 / float(state.step[self.number])
+        barrier = Barrier(self._n)
+
+        def part(p: int) -> float:
+            force, moved = self._forces[p], 0.0
+            try:
+                for k in range(n_iter):
+                    pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
+                    look_ahead(self._variables[p], self._variables[p + 1], z, base, ahead)
+                    force[v0:v1] = 0.0
+                    barrier.wait()
+                    advance_rows(
+                        self._rows[p], self._rows[p + 1], rows, y, anchor[1], ahead, change, force, inverse, alpha,
+                        pull, k == n_iter - 1,
+                    )  # fmt: skip
+                    barrier.wait()
+                    moved = advance_variables(
+                        self._variables[p], self._variables[p + 1], self._forces, self._plan.degree, z, base, anchor[0],
+                        inverse, alpha, pull,
+                    )  # fmt: skip
+                    barrier.wait()
+            except BaseException:
+                barrier.abort()
+                raise
+            return moved
+
+        return sum(self._in_threads(part))
+
+    def measure(self, state: AdmmState, rows: tuple[Any, ...], x: FloatArray, n_sweeps: int) -> tuple[float, ...]:
+        """As `measure_rows` of `intarsia._kernels.hinge_checks`, at z polished onto the constraints: x becomes that."""
+        plan = self._plan
+        z, _, y, ahead, change = state.arrays
+        v0, v1 = self._variables[0], self._variables[-1]
+        c0, c1 = plan.constraint_start[self.number : self.number + 2]
+        inverse = 1.0 / float(state.step[self.number])
+        x[v0:v1] = z[v0:v1]
+        polish_block(c0, c1, plan.constraints, rows, x, n_sweeps)
+
+        def part(p: int) -> tuple[float, ...]:
+            force = self._forces[p]
+            force[v0:v1] = 0.0
+            return measure_rows(self._rows[p], self._rows[p + 1], rows, z, x, ahead, change, y, inverse, force)
+
+        columns = np.array(self._in_threads(part)).T
+        for force in self._forces[1:]:
+            self._forces[0, v0:v1] += force[v0:v1]
+        apart, objective, _, penalty, dual, size = (float(column.sum()) for column in columns)
+        return apart, objective, float(columns[2].max()), penalty, dual, size
+
+    def _in_threads(self, part: Callable[[int], R]) -> list[R]:
+        return list(self._pool.map(part, range(self._n)))

@@ -1,0 +1,128 @@
+"""Where consensus ADMM stands: everything that its next iteration reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray
+from intarsia._kernels.hinge_admm import local_rows
+from intarsia._kernels.hinge_steps import consensus_blocks, usual_steps
+from intarsia.softlogic.admm.admm_plan import AdmmPlan, plan_admm
+from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+
+MIDDLE = 0.5  # where variables start, and where those stay that no row mentions
+
+
+@dataclass(eq=False, repr=False)
+class AdmmState:
+    """Consensus, local copies and multipliers of ADMM, in the order of its plan.
+
+    Local copies and multipliers are not stored one by one, since a number per row and one per variable determine them
+    (see `intarsia._kernels.hinge_admm`); `local_copies` and `scaled_duals` write them out. Iterations change a state in
+    place.
+
+    Attributes
+    ----------
+    plan : AdmmPlan
+        Order of variables and rows.
+    z, base, y : float arrays
+        Consensus; z before the pull of the rows; multiplier of each row.
+    ahead, change : float arrays
+        What the last iteration made its local copies from.
+    step : float array (n_blocks,)
+        The step rho of each independent block.
+    n_iter : int
+        Iterations made.
+
+    Examples
+    --------
+    >>> from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
+    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
+    >>> model = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)     # (1 - x)^2
+    >>> solver = ConsensusADMM(step=2.0, over_relaxation=1.0)
+    >>> state = solver.start(model)
+    >>> _ = solver.advance(model, state, 1)
+    >>> state.consensus, state.local_copies()                  # argmin of (1 - x)^2 + (x - 1/2)^2
+    (array([0.75]), array([0.75]))
+    """
+
+    plan: AdmmPlan
+    z: FloatArray
+    base: FloatArray
+    y: FloatArray
+    ahead: FloatArray
+    change: FloatArray
+    step: FloatArray
+    n_iter: int = 0
+
+    @property
+    def consensus(self) -> FloatArray:
+        """The consensus in the order of the model."""
+        return self.plan.to_model(self.z, MIDDLE)
+
+    @property
+    def arrays(self) -> tuple[FloatArray, ...]:
+        """What kernels take as the state."""
+        return self.z, self.base, self.y, self.ahead, self.change
+
+    def copy(self) -> AdmmState:
+        """A state that can be advanced by itself."""
+        z, base, y, ahead, change = (array.copy() for array in self.arrays)
+        return AdmmState(self.plan, z, base, y, ahead, change, self.step.copy(), self.n_iter)
+
+    def local_copies(self) -> FloatArray:
+        """The local copy of every entry, rows and entries in the order of the plan."""
+        row = self.plan.row_of_entry()
+        return self.ahead[self.plan.idx] + self.change[row] * self.plan.coef / self._step_of_row()[row]
+
+    def scaled_duals(self) -> FloatArray:
+        """The scaled multiplier u of every entry, as after the last iteration."""
+        row = self.plan.row_of_entry()
+        return (self.base - self.z)[self.plan.idx] - self.y[row] * self.plan.coef / self._step_of_row()[row]
+
+    def row_values(self) -> FloatArray:
+        """Value of every row of the model at its own local copies; rows without variables are their constants."""
+        plan = self.plan
+        values = plan.constants.copy()
+        local_rows(plan.blocks, plan.unweighted_rows, self.ahead, self.change, self.step, plan.row_of, values)
+        return values
+
+    def multipliers(self) -> FloatArray:
+        """The multiplier y of every row of the model: terms, then equalities, then inequalities."""
+        out = np.zeros(self.plan.constants.size)
+        out[self.plan.row_of] = self.y
+        return out
+
+    def _step_of_row(self) -> FloatArray:
+        return np.repeat(self.step, np.diff(self.plan.row_start))
+
+    def __repr__(self) -> str:
+        return f"AdmmState({self.z.size} variables, {self.y.size} rows; {self.n_iter} iterations)"
+
+
+def fresh_state(model: HingeLossMRF, step: float | None, plan: AdmmPlan | None = None) -> AdmmState:
+    """Every variable in the middle, no multipliers, and a step that is about the force of a hinge."""
+    plan = plan_admm(model) if plan is None else plan
+    n, m = plan.variables.size, plan.const.size
+    if step is None:
+        steps = usual_steps(plan.blocks, plan.ptr, plan.coef, plan.kind, plan.row_of, model.weight)
+    else:
+        steps = np.full(plan.n_blocks, float(step))
+    return AdmmState(plan, np.full(n, MIDDLE), np.full(n, MIDDLE), np.zeros(m), np.full(n, MIDDLE), np.zeros(m), steps)
+
+
+def carried_state(model: HingeLossMRF, earlier: AdmmState, rows: tuple[Any, ...], plan: AdmmPlan) -> AdmmState:
+    """An earlier state brought to a model of as many variables and rows, whose coefficients may differ."""
+    n, m = model.n_variables, earlier.plan.constants.size
+    base, y = np.full(n, MIDDLE), np.zeros(m)
+    base[earlier.plan.variables] = earlier.base
+    y[earlier.plan.row_of] = earlier.y
+    state = fresh_state(model, None, plan)
+    state.base, state.y = base[plan.variables], y[plan.row_of]
+    work = np.empty(plan.variables.size)
+    consensus_blocks(plan.blocks, rows, plan.degree, state.arrays, work, state.step)
+    return state

@@ -1,0 +1,240 @@
+"""The most probable state of a hinge-loss MRF by consensus ADMM."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from intarsia._core.status import Status
+from intarsia._core.validation import FloatArray, check_n_jobs, check_number
+from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.inference.method import Clock
+from intarsia.softlogic.admm.admm_plan import plan_admm
+from intarsia.softlogic.admm.admm_run import AdmmRun, BlockRules
+from intarsia.softlogic.admm.admm_state import AdmmState, carried_state, fresh_state
+from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.hinge.hinge_result import HingeResult
+
+
+class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
+    r"""The minimum of a hinge-loss MRF by the alternating direction method of multipliers over local copies.
+
+    Every hinge and every constraint has its own copies of its variables; their updates are in closed form, and the
+    copies are drawn together by multipliers (Bach2015, section 2.2; Boyd2011, section 7.1). Each check compares the
+    objective at a point that satisfies the constraints with the value of the Lagrangian dual, which no point can
+    beat: a run has converged when the two differ by at most
+
+    .. math:: \texttt{tol} \cdot (\text{objective} + \text{mean weight})
+
+    and no constraint is broken by more than `tol`. Both hold for the point that is returned, after it was brought onto
+    the constraints. An iteration costs a pass over the entries of the rows; memory is linear. Independent blocks of
+    variables are solved apart, each to its own share of the tolerance. Blocks of at most 2,000 entries that are not
+    done after 1,000 iterations, as where weights differ by orders of magnitude, are finished by Newton's method (the
+    proximal method of multipliers, Rockafellar1976). The way does not depend on the scale of the weights.
+
+    Parameters
+    ----------
+    max_iter : int
+        Iterations, at most.
+    tol : float
+        See above.
+    step : float, optional
+        The step :math:`\rho` (:math:`\eta` in Bach2015). By default the mean over the hinges of a block of weight times
+        size of a coefficient.
+    adaptive_step : bool
+        Change the step at restarts to the ratio of the ways that multipliers and variables took since the last one;
+        in the first half of `max_iter` only, so that convergence is kept.
+    over_relaxation : float in [1, 2)
+        alpha; 1 is plain ADMM.
+    anchored : bool, optional
+        Draw the iterates to the point of the last restart (Lu2024), which takes several times fewer iterations where
+        hinges are linear and twice as many where they are squared. By default in blocks of which less than a quarter of
+        the hinges are squared.
+    check_every : int
+        Iterations between two checks.
+    n_jobs : int, optional
+        Threads, as in joblib: over independent blocks, and inside those of more than 200,000 entries. The result does
+        not depend on it.
+
+    Examples
+    --------
+    Two friends like to agree; one likes to smoke, for the other smoking is ruled out to more than a half:
+
+    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
+    >>> terms = LinearRows([0, 1, 3, 5], [0, 0, 1, 0, 1], [-1.0, 1.0, -1.0, -1.0, 1.0], [1.0, 0.0, 0.0])
+    >>> model = HingeLossMRF(2, terms, [1.0, 1.0, 1.0], 2, inequalities=LinearRows([0, 1], [1], [1.0], [-0.5]))
+    >>> result = ConsensusADMM(tol=1e-8).solve(model)
+    >>> result.x.round(3), round(result.objective, 4)          # (1 - x)^2 + (x - 1/2)^2 is least at 3/4
+    (array([0.75, 0.5 ]), 0.125)
+    """
+
+    def __init__(
+        self,
+        *,
+        max_iter: int = 25_000,
+        tol: float = 1e-5,
+        step: float | None = None,
+        adaptive_step: bool = True,
+        over_relaxation: float = 1.8,
+        anchored: bool | None = None,
+        check_every: int = 20,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tol = tol
+        self.step = step
+        self.adaptive_step = adaptive_step
+        self.over_relaxation = over_relaxation
+        self.anchored = anchored
+        self.check_every = check_every
+        self.n_jobs = n_jobs
+
+    def solve(
+        self,
+        mrf: HingeLossMRF,
+        warm_start: HingeResult | AdmmState | None = None,
+        time_limit: float | None = None,
+        report: Callable[[int, float], None] | None = None,
+    ) -> HingeResult:
+        """Minimise the objective over the box, subject to the constraints.
+
+        Parameters
+        ----------
+        mrf : HingeLossMRF
+            The model.
+        warm_start : HingeResult or AdmmState, optional
+            Of a model with as many variables and rows; it is not changed.
+        time_limit : float, optional
+            Seconds; the best point so far is returned then.
+        report : callable, optional
+            Is told the iterations made and the relative gap at every check.
+
+        Returns
+        -------
+        HingeResult
+            After Ctrl-C with status INTERRUPTED and the best point so far.
+
+        Warns
+        -----
+        ConvergenceWarning
+            When the run stops before its tolerance.
+        """
+        self._check()
+        if time_limit is not None:
+            check_number(time_limit, "ConsensusADMM.solve: time_limit", low=0.0)
+        clock = Clock(time_limit)
+        state = self._first_state(mrf, warm_start)
+        rules = BlockRules(
+            int(self.max_iter), float(self.tol), float(self.over_relaxation), bool(self.adaptive_step), self.anchored,
+            int(self.check_every), self.n_jobs,
+        )  # fmt: skip
+        result = AdmmRun(mrf, state, rules, clock).result(report)
+        self._warn(result)
+        return result
+
+    def start(self, mrf: HingeLossMRF) -> AdmmState:
+        """The state before the first iteration: every variable at 1/2, no multipliers."""
+        self._check()
+        return fresh_state(mrf, self.step)
+
+    def advance(self, mrf: HingeLossMRF, state: AdmmState, n_iter: int = 1) -> tuple[float, float]:
+        """Make exactly `n_iter` iterations of ADMM in place: the step stays, nothing is anchored.
+
+        Weights may differ from call to call (`HingeLossMRF.with_weights`); the rows must be those of the state's model.
+
+        Returns
+        -------
+        tuple of float
+            Primal and dual residual, as in `HingeResult`.
+
+        Examples
+        --------
+        >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+        >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
+        >>> mrf = HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1)
+        >>> solver = ConsensusADMM(step=4.0, over_relaxation=1.0)
+        >>> state = solver.start(mrf)
+        >>> solver.advance(mrf, state)                          # the hinge moves x from 1/2 by 1/4
+        (0.0, 1.0)
+        """
+        check_number(n_iter, "ConsensusADMM.advance: n_iter", low=1, integer=True)
+        rows = self._rows(mrf, state, "advance")
+        plan, alpha = state.plan, float(self.over_relaxation)
+        work = np.empty(plan.variables.size)
+        _, dual = advance_plainly(
+            int(n_iter), -1.0, alpha, plan.blocks, rows, plan.degree, state.arrays, work, state.step
+        )
+        state.n_iter += int(n_iter)
+        primal = distance_of_copies(plan.blocks, rows, state.z, state.ahead, state.change, state.step)
+        return float(primal), float(dual)
+
+    def local_values(self, mrf: HingeLossMRF, state: AdmmState) -> FloatArray:
+        """Per term, its linear function at its own local copies, after the last iteration.
+
+        Examples
+        --------
+        >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+        >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
+        >>> mrf = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0.0, 1.0]), 1.0, 1)
+        >>> solver = ConsensusADMM(step=4.0, over_relaxation=1.0)
+        >>> state = solver.start(mrf)
+        >>> _ = solver.advance(mrf, state)
+        >>> solver.local_values(mrf, state)                     # x of the one at 1/4, of the other at 3/4
+        array([0.25, 0.25])
+        """
+        self._rows(mrf, state, "local_values")
+        return state.row_values()[: mrf.n_terms]
+
+    def _rows(self, mrf: HingeLossMRF, state: AdmmState, where: str) -> tuple[Any, ...]:
+        if not state.plan.fits(mrf):
+            raise InvalidInputError(
+                f"ConsensusADMM.{where}: the state belongs to another model. Give the model it was started with, or "
+                f"one that `with_weights` made of it."
+            )
+        return state.plan.weighted_rows(mrf)
+
+    def _first_state(self, mrf: HingeLossMRF, warm_start: HingeResult | AdmmState | None) -> AdmmState:
+        if warm_start is None:
+            return fresh_state(mrf, self.step)
+        earlier = warm_start.state if isinstance(warm_start, HingeResult) else warm_start
+        if not isinstance(earlier, AdmmState):
+            raise InvalidInputError(
+                f"ConsensusADMM.solve: warm_start must be a HingeResult or an AdmmState, got {type(earlier).__name__}."
+            )
+        if earlier.plan.fits(mrf):
+            return earlier.copy()
+        plan = plan_admm(mrf)
+        sizes = (earlier.plan.model.n_variables, earlier.plan.constants.size), (mrf.n_variables, plan.constants.size)
+        if sizes[0] != sizes[1]:
+            raise InvalidInputError(
+                f"ConsensusADMM.solve: warm_start has {sizes[0][0]} variables and {sizes[0][1]} rows, but the model "
+                f"{sizes[1][0]} and {sizes[1][1]}. Start without it."
+            )
+        return carried_state(mrf, earlier, plan.weighted_rows(mrf), plan)
+
+    def _check(self) -> None:
+        check_number(self.max_iter, "ConsensusADMM: max_iter", low=0, integer=True)
+        check_number(self.tol, "ConsensusADMM: tol", low=0.0)
+        if self.step is not None:
+            check_number(self.step, "ConsensusADMM: step", low=0.0, high=np.inf, open_low=True, open_high=True)
+        check_number(self.over_relaxation, "ConsensusADMM: over_relaxation", low=1.0, high=2.0, open_high=True)
+        check_number(self.check_every, "ConsensusADMM: check_every", low=1, integer=True)
+        check_n_jobs(self.n_jobs, "ConsensusADMM: n_jobs")
+
+    def _warn(self, result: HingeResult) -> None:
+        if result.status not in (Status.MAX_ITER, Status.TIME_LIMIT):
+            return
+        setting = "max_iter" if result.status is Status.MAX_ITER else "time_limit"
+        warnings.warn(
+            f"ConsensusADMM {result.status.message} after {result.n_iter} iterations: objective {result.objective:.6g} "
+            f"is at most {result.objective - result.lower_bound:.2g} above the optimum, constraints are broken by up "
+            f"to {result.max_violation:.2g}, tol={self.tol:g}. Consider changing {setting} or tol.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,1 @@
+"""PSL programs, files of atoms, and saved models."""

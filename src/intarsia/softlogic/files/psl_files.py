@@ -1,0 +1,371 @@
+"""PSL programs as files: rules, predicates, options, and data files for learning, validation and inference."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from intarsia._core.validation import check_choice
+from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError
+from intarsia.softlogic.evaluation import EVALUATOR_OPTIONS
+from intarsia.softlogic.files.atom_files import read_atom_file, typed_names
+from intarsia.softlogic.files.psl_documents import PHASES, read_document, read_text, typed
+from intarsia.softlogic.files.psl_options import evaluation_options, flag, notes_on_options, relaxed
+from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, rows_of_columns
+from intarsia.softlogic.language.rules import read_rules
+from intarsia.softlogic.program import LATENT, OBSERVED, TARGET, TRUTH, Evaluation, Program
+
+_ROLE_OF_KEY = {"observations": OBSERVED, "targets": TARGET, "latent": LATENT, "truth": TRUTH}
+_TOP_KEYS = ("rules", "predicates", "options", *PHASES)
+# What a predicate is declared with; its data and evaluations are read apart.
+_DECLARING_KEYS = ("name", "type", "types", "arity", "force-open", "closed")
+_NEURAL_KEYS = ("model", "models", "modeltype")
+# Validation is part of learning: its rules are those of learning, its data its own.
+_RULES_OF_PHASE = {"infer": "infer", "learn": "learn", "validation": "learn"}
+
+
+def read_psl(path: str | os.PathLike[str], phase: str = "infer", data: str | os.PathLike[str] | None = None) -> Program:
+    r"""Read a PSL program with its data files.
+
+    A program is a JSON or YAML file of PSL 3 (YAML needs PyYAML: `pip install 'intarsia[psl]'`), or a rule file of
+    PSL 2 with its data file. JSON may have what PSL's reader allows: comments (`//`, `#`, `/* */`), single quotes,
+    trailing commas. Predicates with targets (or latent atoms) are open, others closed. Paths of data files are
+    relative to the file that names them. Options that evaluators read, `runtime.db.intids`, `inference.relax` and
+    `runtime.inference.clearrules` are used; `program.notes` lists the other ones that would change a result in PSL.
+
+    Parameters
+    ----------
+    path : path
+        The file `model.json`, `model.yaml`, or `model.psl`.
+    phase : {"infer", "learn", "validation"}
+        Which of the data files to read, where the program separates them.
+    data : path, optional
+        A folder in which all data files are, by the last part of their paths. For rules of PSL 2 their data file,
+        such as `model-eval.data`; by default `model-eval.data` (in learning `model-learn.data`) or `model.data`
+        beside the rules.
+
+    Raises
+    ------
+    FileFormatError
+        The file is no JSON or YAML, or not a program; a data file does not follow its format. The message names file
+        and line.
+    InvalidInputError
+        A rule cannot be read or names an unknown predicate; a data file does not exist.
+    NotSupportedError
+        A predicate is a neural network or an external function.
+    MissingDependencyError
+        The program is in YAML, and PyYAML is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "targets.txt").write_text("ann\tbob\n")
+    ...     _ = Path(folder, "model.json").write_text('''{
+    ...         "rules": ["1: !Knows(A, B) ^2"],  // nobody knows anybody
+    ...         "predicates": {"Knows/2": {"targets": ["targets.txt"]}}
+    ...     }''')
+    ...     program = read_psl(Path(folder, "model.json"))
+    >>> program
+    Program(1 predicates, 1 rules, 0 observed atoms, 1 targets, dialect='psl')
+    """
+    check_choice(phase, PHASES, "phase")
+    where, folder = Path(path), None if data is None else Path(data)
+    document = read_document(where, phase, _data_file_of_psl2(folder))
+    return _Loader(document, where, phase, None if _data_file_of_psl2(folder) else folder).program()
+
+
+def write_learned(
+    path: str | os.PathLike[str],
+    rules: Sequence[str],
+    output: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write the program of a file as JSON with other rules in place of its own, those for learning included.
+
+    Comments are lost; paths of data files stay as they are, relative to the program.
+
+    Parameters
+    ----------
+    path : path
+        The program that was read with `phase="learn"`.
+    rules : sequence of str
+        As many as it has, in their order.
+    output : path
+        File to write.
+    data : path, optional
+        As for `read_psl`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text = '{"rules": ["1: !Knows(A, B) ^2"], "predicates": {"Knows/2": {}}}'
+    ...     _ = Path(folder, "model.json").write_text(text)
+    ...     write_learned(Path(folder, "model.json"), ["0.5: !Knows(A, B) ^2"], Path(folder, "learned.json"))
+    ...     read_psl(Path(folder, "learned.json")).rules[0].weight
+    0.5
+    """
+    where = Path(path)
+    document = read_document(where, "learn", _data_file_of_psl2(None if data is None else Path(data)))
+    remaining = list(rules)
+    scratch = _Loader(document, where, "learn", None).declared()
+    for part in (document, document.get("learn", {})):
+        texts = list(_rules_of(part.get("rules", []), where, "rules"))
+        before = len(scratch.rules)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # repeated rules, of which the reader warned
+            for place, text in texts:
+                scratch.rule(text, place)
+        n = len(scratch.rules) - before  # equal rules count once, a filter with alternatives as several
+        if texts:
+            part["rules"], remaining = remaining[:n], remaining[n:]
+    Path(output).write_text(json.dumps(document, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _data_file_of_psl2(data: Path | None) -> Path | None:
+    return data if data is not None and data.suffix.lower() == ".data" else None
+
+
+class _Loader:
+    def __init__(self, document: dict[str, Any], path: Path, phase: str, data: Path | None) -> None:
+        self._document = document
+        self._path = path
+        self._phase = phase
+        self._data = data
+        self._program = Program(dialect="psl")
+        self._types: dict[str, list[str]] = {}
+
+    def declared(self) -> Program:
+        """The predicates alone, without rules and data."""
+        self._program.options = self._options()
+        for key, entry in self._entries().items():
+            self._declare(str(key), entry)
+        return self._program
+
+    def _entries(self) -> dict[str, Any]:
+        entries: dict[str, Any] = typed(self._document.get("predicates", {}), dict, f"{self._path.name}: predicates")
+        return entries
+
+    def program(self) -> Program:
+        program, name = self._program, self._path.name
+        for key in self._document:
+            if key not in _TOP_KEYS:
+                program.notes.append(f"{name}: {key!r:.60} is not used.")
+        program.options = self._options()
+        where = f"{name}: options"
+        program.notes += notes_on_options(program.options, self._phase, where)
+        entries = self._entries()
+        declared = {key: self._declare(str(key), entry) for key, entry in entries.items()}
+        for key, predicate in declared.items():
+            self._fill(predicate, entries[key], f"{name}: predicates, {key}")
+        rules = list(self._rules())
+        texts = [text for _, text in rules]
+        if self._phase == "infer":
+            texts = relaxed(texts, program.options, where)
+        for (place, _), text in zip(rules, texts, strict=True):
+            program.rule(text, place)
+        self._note_learning(entries)
+        return program
+
+    # ---------------------------------------------------------------- options and rules
+
+    def _part(self, phase: str) -> dict[str, Any]:
+        part: dict[str, Any] = typed(self._document.get(phase, {}), dict, f"{self._path.name}: {phase}")
+        return part
+
+    def _options(self) -> dict[str, Any]:
+        phase = _RULES_OF_PHASE[self._phase]
+        common = typed(self._document.get("options", {}), dict, f"{self._path.name}: options")
+        return {**common, **typed(self._part(phase).get("options", {}), dict, f"{self._path.name}: {phase}, options")}
+
+    def _rules(self) -> Iterator[tuple[str, str]]:
+        """Rules of all phases and of the one that is read, each with its place."""
+        where, phase = self._path.name, _RULES_OF_PHASE[self._phase]
+        cleared = flag(self._program.options, "runtime.inference.clearrules", False, f"{where}: options")
+        if not (cleared and phase == "infer"):
+            yield from _rules_of(self._document.get("rules", []), self._path, "rules")
+        yield from _rules_of(self._part(phase).get("rules", []), self._path, f"{phase}, rules")
+        if self._part("validation").get("rules"):
+            self._program.notes.append(f"{where}: validation, rules are not used, as in PSL.")
+
+    def _note_learning(self, entries: dict[str, Any]) -> None:
+        """Tell that PSL would learn the weights before it infers."""
+        asked = self._program.options.get("runtime.learn")
+        split = any(
+            isinstance(entry, dict) and isinstance(entry.get(key), dict) and entry[key].get("learn")
+            for entry in entries.values()
+            for key in _ROLE_OF_KEY
+        )
+        learns = flag({"runtime.learn": asked}, "runtime.learn", False, self._path.name) if asked is not None else (
+            split or bool(self._part("learn"))
+        )  # fmt: skip
+        if self._phase == "infer" and learns:
+            self._program.notes.append(
+                f"{self._path.name}: PSL would learn the weights from the data under 'learn' first; here they are as "
+                f"written. Learn them with SoftLogic.fit on phase='learn', or with 'intarsia softlogic learn'."
+            )
+
+    # ---------------------------------------------------------------- predicates
+
+    def _declare(self, key: str, entry: Any) -> str:
+        """Declare the predicate of a key such as `Knows/2`, or `Knows` with its arity or types in its entry."""
+        where = f"{self._path.name}: predicates, {key}"
+        typed(entry, dict, where)
+        self._refuse_functions(entry, where)
+        name, slash, arity = key.partition("/")
+        types = [str(item) for item in typed(entry.get("types") or [], list, f"{where}, types")]
+        sizes = {
+            "the name": _arity(arity, where) if slash else None,
+            "'arity'": _arity(entry["arity"], where) if entry.get("arity") is not None else None,
+            "'types'": len(types) or None,
+        }
+        stated = {source: size for source, size in sizes.items() if size is not None}
+        if not stated:
+            raise FileFormatError(
+                f"{self._path.name}: predicates: expected a name and its number of arguments, such as Knows/2, got "
+                f"{key!r:.60}. Write them like this, or add 'arity'."
+            )
+        if len(set(stated.values())) > 1:
+            listed = ", ".join(f"{source} has {size}" for source, size in stated.items())
+            raise FileFormatError(f"{where}: different numbers of arguments: {listed}. Make them agree.")
+        n_arguments = next(iter(stated.values()))
+        default = "UniqueIntID" if flag(self._program.options, "runtime.db.intids", False, where) else "UniqueStringID"
+        for item in types:
+            check_choice(item, ARGUMENT_TYPES, f"{where}, types")
+        self._types[name.upper()] = types or [default] * n_arguments
+        try:
+            self._program.predicate(name, n_arguments, self._closed(entry, where), self._types[name.upper()])
+        except InvalidInputError as error:
+            raise FileFormatError(f"{self._path.name}: {error}") from None
+        return name
+
+    def _closed(self, entry: dict[str, Any], where: str) -> bool | None:
+        """Open where targets are listed, even in an empty file; else None, for data may still be added."""
+        if "closed" in entry:
+            return bool(entry["closed"])
+        listed = any(self._of_phase(entry[key], f"{where}, {key}") for key in ("targets", "latent") if key in entry)
+        return False if listed or flag(entry, "force-open", False, where) else None
+
+    def _refuse_functions(self, entry: dict[str, Any], where: str) -> None:
+        kind = str(entry.get("type") or "StandardPredicate").rpartition(".")[2]
+        if kind == "DeepPredicate" or any(entry.get(key) for key in _NEURAL_KEYS):
+            raise NotSupportedError(
+                f"{where}: its values come from a neural network, which is not supported. Run the network first and "
+                f"give its outputs as observations."
+            )
+        if entry.get("function") or kind in ("ExternalFunctionalPredicate", "FunctionalPredicate"):
+            raise NotSupportedError(
+                f"{where}: its values come from an external function ({entry.get('function') or kind!s:.80}), which is "
+                f"not supported. Compute them and give them as observations."
+            )
+        if kind != "StandardPredicate":
+            raise FileFormatError(f"{where}: type {entry['type']!r:.60} is not known. Expected 'StandardPredicate'.")
+
+    # ---------------------------------------------------------------- data
+
+    def _fill(self, predicate: str, entry: dict[str, Any], where: str) -> None:
+        for key, value in entry.items():
+            if key in _ROLE_OF_KEY:
+                self._add_data(predicate, _ROLE_OF_KEY[key], value, f"{where}, {key}")
+            elif key == "evaluations":
+                for item in typed(value or [], list, f"{where}, {key}"):
+                    evaluation = _evaluation(predicate, item, f"{where}, {key}", self._program.options)
+                    self._program.evaluations.append(evaluation)
+                    self._program.notes += [
+                        f"{where}, {key}: option {option!r:.60} of {evaluation.evaluator} is not used."
+                        for option in evaluation.options
+                        if not option.endswith(EVALUATOR_OPTIONS)
+                    ]
+            elif (key != "options" or value) and key not in _DECLARING_KEYS and key not in _NEURAL_KEYS:
+                self._program.notes.append(f"{where}: {key!r:.60} is not used.")
+
+    def _add_data(self, predicate: str, role: str, value: Any, where: str) -> None:
+        types, constants = self._types[predicate.upper()], self._program.constants
+        inline = []
+        for item in self._of_phase(value, where):
+            if isinstance(item, str):
+                rows = read_atom_file(self._data_file(item, where), len(types), constants, types)
+                self._program.add_rows(predicate, role, rows)
+            else:
+                inline.append([_as_string(part, where) for part in typed(item, list, where)])
+        for number, fields in enumerate(inline, 1):
+            if len(fields) not in (len(types), len(types) + 1):
+                raise FileFormatError(
+                    f"{where}, row {number}: {len(fields)} fields; expected {len(types)} arguments and perhaps a truth "
+                    f"value."
+                )
+        for with_truth in (False, True):
+            chosen = [fields for fields in inline if (len(fields) > len(types)) == with_truth]
+            if chosen:
+                columns = [list(column) for column in zip(*chosen, strict=True)]
+                names = [typed_names(column, kind, where) for column, kind in zip(columns, types, strict=False)]
+                values = columns[-1] if with_truth else None
+                self._program.add_rows(predicate, role, rows_of_columns(names, values, constants, where))
+
+    def _of_phase(self, value: Any, where: str) -> list[Any]:
+        """Data of all phases and of the one that is read."""
+        if isinstance(value, str):
+            return [value]
+        if isinstance(value, dict):
+            for key in value:
+                check_choice(key, (*PHASES, "all"), where)
+            parts = [value.get("all", []), value.get(self._phase, [])]
+            return [item for part in parts for item in ([part] if isinstance(part, str) else typed(part, list, where))]
+        return list(typed(value or [], list, where))
+
+    def _data_file(self, name: str, where: str) -> Path:
+        # PSL writes paths with slashes; files that came from elsewhere may have the other kind.
+        last = name.replace("\\", "/").rpartition("/")[2]
+        path = self._path.parent / name if self._data is None else self._data / last
+        if not path.is_file():
+            raise InvalidInputError(
+                f"{where}: the data file {path} does not exist. Paths are relative to the program; name the folder of "
+                f"the files with --data (data= in Python) if they are elsewhere."
+            )
+        return path
+
+
+def _rules_of(listed: Any, path: Path, where: str) -> Iterator[tuple[str, str]]:
+    """Rules of a list, or of the rule file that stands in its place."""
+    if isinstance(listed, str):
+        file = path.parent / listed
+        if not file.is_file():
+            raise InvalidInputError(
+                f"{path.name}: {where}: the rule file {file} does not exist. Correct the path, or list the rules."
+            )
+        for number, rule in enumerate(read_rules(read_text(file), file.name, "psl"), 1):
+            yield f"{file.name}, rule {number}", rule.text
+        return
+    for number, item in enumerate(typed(listed or [], list, f"{path.name}: {where}"), 1):
+        place = f"{path.name}: {where}, number {number}"
+        if isinstance(item, dict) and "rule" not in item:
+            raise FileFormatError(f"{place}: expected a string, got an object {item!r:.60}. Put the rule in quotes.")
+        yield place, typed(item["rule"] if isinstance(item, dict) else item, str, place)
+
+
+def _arity(value: Any, where: str) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 3:
+        raise FileFormatError(f"{where}: the number of arguments must be an integer of at least 1, got {value!r:.40}.")
+    return int(text)
+
+
+def _as_string(value: Any, where: str) -> str:
+    """A constant or truth value that stands in the program itself, as PSL spells it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise FileFormatError(f"{where}: expected strings and numbers in a row, got {value!r:.40}.")
+
+
+def _evaluation(predicate: str, item: Any, where: str, options: dict[str, Any]) -> Evaluation:
+    entry = {"evaluator": item} if isinstance(item, str) else typed(item, dict, where)
+    name = typed(entry.get("evaluator"), str, f"{where}: evaluator")
+    chosen = typed(entry.get("options") or {}, dict, f"{where}: options")
+    return Evaluation(predicate, name.rpartition(".")[2], {**evaluation_options(options), **chosen})

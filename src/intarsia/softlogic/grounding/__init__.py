@@ -1,0 +1,1 @@
+"""From a program and its data to ground rules."""

@@ -1,0 +1,313 @@
+"""Tables of atoms: data frames, dicts of columns or rows, converted to integer codes of constants."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.hinge.linear_rows import Index32
+
+# PSL's names of the types of arguments, and whether constants of a type are read and ordered as integers.
+ARGUMENT_TYPES = {
+    "UniqueIntID": True,
+    "UniqueStringID": False,
+    "Integer": True,
+    "Long": True,
+    "Double": False,
+    "String": False,
+    "DeferredFunctionalUniqueID": False,
+}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+# Python refuses to read integers of more than 4300 digits, and nobody means one by such a name.
+_LONGEST_INTEGER = 1000
+
+
+class ConstantTable:
+    """Numbers of all constants of a program, in the order in which they came.
+
+    Whole numbers are taken as their digits, so that 7 in a table and '7' in a rule are one constant.
+
+    Examples
+    --------
+    >>> table = ConstantTable()
+    >>> table.numbers(["b", "a", "b"], "names").tolist(), table.numbers(np.array([7, 7]), "ids").tolist()
+    ([0, 1, 0], [2, 2])
+    >>> table.names
+    ['b', 'a', '7']
+    """
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self._names: list[str] = []
+        self._sorted: dict[bool, list[tuple[int, int, str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    @property
+    def names(self) -> list[str]:
+        """The constant of each number."""
+        if len(self._names) != len(self._number):
+            self._names = list(self._number)
+        return self._names
+
+    def number(self, name: str) -> int:
+        """The number of one constant, a new one if it was never seen."""
+        return self._number.setdefault(name, len(self._number))
+
+    def find(self, name: str) -> int:
+        """The number of one constant, -1 if it was never seen."""
+        return self._number.get(name, -1)
+
+    def numbers(self, column: Sequence[Any] | NDArray[Any], where: str) -> Index32:
+        """Numbers of a column of names.
+
+        Raises
+        ------
+        InvalidInputError
+            An entry is neither a text nor a whole number.
+        """
+        if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
+            return self._of_numbers(column, where)
+        values = column.tolist() if isinstance(column, np.ndarray) else column
+        if set(map(type, values)) - {str}:
+            values = [_as_name(value, row, where) for row, value in enumerate(values)]
+        return self._of_texts(values)
+
+    def ranks(self, by_number: bool) -> IntArray:
+        """For each number, the place of its name in the order of the constants.
+
+        Parameters
+        ----------
+        by_number : bool
+            Whether integers come first, ordered by number; otherwise all names are ordered as strings.
+        """
+        rank = np.empty(len(self), dtype=np.int64)
+        rank[[self._number[name] for *_, name in self._in_order(by_number)]] = np.arange(len(self))
+        return rank
+
+    def rank(self, name: str, by_number: bool) -> float:
+        """The place of a name in the order of the constants; between two places if it was never seen.
+
+        Examples
+        --------
+        >>> table = ConstantTable()
+        >>> _ = table.numbers(["10", "2", "a"], "names")
+        >>> table.rank("2", by_number=True), table.rank("2", by_number=False), table.rank("3", by_number=True)
+        (0.0, 1.0, 0.5)
+        """
+        place = bisect.bisect_left(self._in_order(by_number), _order(name, by_number))
+        return float(place) if name in self._number else place - 0.5
+
+    def _in_order(self, by_number: bool) -> list[tuple[int, int, str]]:
+        if len(self._sorted.get(by_number, [])) != len(self):
+            self._sorted[by_number] = sorted(_order(name, by_number) for name in self.names)
+        return self._sorted[by_number]
+
+    def _of_texts(self, values: Iterable[str]) -> Index32:
+        number = self._number
+        return np.array([number.setdefault(value, len(number)) for value in values], dtype=np.int32)
+
+    def _of_numbers(self, column: NDArray[Any], where: str) -> Index32:
+        if column.dtype.kind == "f":
+            good = np.isfinite(column) & (column == np.rint(column)) & (np.abs(column) < 2**53)
+            if not good.all():
+                row = int(np.argmin(good))
+                _as_name(float(column[row]), row, where)
+            column = column.astype(np.int64)
+        unique, inverse = np.unique(column, return_inverse=True)
+        return self._of_texts(map(str, unique.tolist()))[inverse]
+
+
+def _order(name: str, by_number: bool) -> tuple[int, int, str]:
+    """What a constant is sorted by; integers before others, equal ones such as 1 and 01 as strings."""
+    if by_number and len(name) <= _LONGEST_INTEGER and _INTEGER.fullmatch(name):
+        return 0, int(name), name
+    return 1, 0, name
+
+
+def _as_name(value: Any, row: int, where: str) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    raise InvalidInputError(
+        f"{where}, row {row}: {value!r:.40} names nothing. Constants are texts or whole numbers; leave out rows with "
+        f"missing names."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class AtomRows:
+    """Atoms of one predicate.
+
+    Attributes
+    ----------
+    arguments : int32 array (n, n_arguments)
+        Numbers of the constants.
+    values : float array (n,)
+        Truth values in [0, 1].
+
+    Examples
+    --------
+    >>> rows = AtomRows(np.array([[0, 1]], dtype=np.int32), np.array([0.5]))
+    >>> len(rows)
+    1
+    """
+
+    arguments: Index32
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def read_table(table: Any, n_arguments: int, constants: ConstantTable, where: str) -> AtomRows:
+    """Atoms of a table: a column for each argument, and perhaps one with truth values, which are 1 without it.
+
+    Parameters
+    ----------
+    table : data frame, dict of columns, array or list of rows
+        pandas, polars, PyArrow, ... whatever narwhals knows. The order of the columns counts, not their names. For a
+        predicate with one argument a list of names is enough.
+    n_arguments : int
+        Arguments of the predicate.
+    constants : ConstantTable
+        Where names get their numbers.
+    where : str
+        For messages.
+
+    Raises
+    ------
+    InvalidInputError
+        Too few or too many columns, a truth value outside [0, 1], a missing name.
+
+    Examples
+    --------
+    >>> rows = read_table([("ann", "bob"), ("bob", "ann", 0.5)], 2, ConstantTable(), "Knows")
+    >>> rows.arguments.tolist(), rows.values.tolist()
+    ([[0, 1], [1, 0]], [1.0, 0.5])
+    """
+    columns = _columns(table, n_arguments, where)
+    return rows_of_columns(columns[:n_arguments], columns[n_arguments] if len(columns) > n_arguments else None,
+                           constants, where)  # fmt: skip
+
+
+def rows_of_columns(
+    columns: Sequence[Any], values: Any, constants: ConstantTable, where: str, first_row: int = 0, unit: str = "row"
+) -> AtomRows:
+    """Atoms of columns of names, and a column of truth values or None."""
+    arguments = np.stack([constants.numbers(column, where) for column in columns], axis=1)
+    return AtomRows(arguments, _truth(values, arguments.shape, where, first_row, unit))
+
+
+def backend_of(table: Any) -> Any:
+    """The kind of data frame that a table is, or None if it is no data frame."""
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    return frame.implementation if isinstance(frame, nw.DataFrame) else None
+
+
+def row_keys(arguments: Index32, n_constants: int) -> IntArray:
+    """One number for each row, equal where rows are equal.
+
+    Examples
+    --------
+    >>> keys = row_keys(np.array([[0, 1], [1, 0], [0, 1]], dtype=np.int32), 2)
+    >>> keys[0] == keys[2], keys[0] == keys[1]
+    (np.True_, np.False_)
+    """
+    key = np.zeros(len(arguments), dtype=np.int64)
+    room = 1
+    for column in arguments.T:
+        if room * max(n_constants, 1) >= 2**62:
+            unique, key = np.unique(key, return_inverse=True)
+            room = len(unique)
+        key = key * n_constants + column
+        room *= max(n_constants, 1)
+    return key
+
+
+def _columns(table: Any, n_arguments: int, where: str) -> list[Any]:
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        columns = [_column(series) for series in frame.iter_columns()]
+    elif isinstance(table, Mapping):
+        columns = list(table.values())
+        for name, column in table.items():
+            if isinstance(column, str) or not isinstance(column, Sized):
+                raise InvalidInputError(
+                    f"{where}: column {name!r} is {column!r:.40}, expected a list with an entry for every atom. Give "
+                    f"atoms with their truth as rows, [('ann', 'bob', 0.5), ...]."
+                )
+        if len({len(column) for column in columns}) > 1:
+            raise InvalidInputError(f"{where}: columns have different lengths. Give an entry in each for every atom.")
+    elif isinstance(table, np.ndarray) and table.ndim == 2:
+        columns = list(table.T)
+    elif isinstance(table, (list, tuple, np.ndarray)):
+        return _columns_of_rows(table, n_arguments, where)
+    else:
+        raise InvalidInputError(
+            f"{where}: expected a data frame, a dict of columns or a list of rows, got {type(table).__name__}."
+        )
+    if len(columns) not in (n_arguments, n_arguments + 1):
+        raise InvalidInputError(
+            f"{where}: the table has {len(columns)} columns; expected {n_arguments}, one for each argument, and "
+            f"perhaps one more with truth values."
+        )
+    return columns
+
+
+def _column(series: nw.Series[Any]) -> Any:
+    return series.to_numpy() if series.dtype.is_numeric() and not series.is_null().any() else series.to_list()
+
+
+def _columns_of_rows(rows: Any, n_arguments: int, where: str) -> list[Any]:
+    fields = []
+    for k, row in enumerate(rows):
+        parts = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+        if len(parts) not in (n_arguments, n_arguments + 1):
+            raise InvalidInputError(
+                f"{where}, row {k}: {len(parts)} entries; expected {n_arguments} arguments and perhaps a truth value."
+            )
+        fields.append(parts if len(parts) > n_arguments else (*parts, 1.0))
+    return [list(column) for column in zip(*fields, strict=True)] if fields else [[] for _ in range(n_arguments + 1)]
+
+
+def _truth(values: Any, shape: tuple[int, ...], where: str, first_row: int, unit: str) -> FloatArray:
+    n, n_arguments = shape
+    if values is None:
+        return np.ones(n)
+    try:
+        truth = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        row = next(k for k, value in enumerate(values) if not _is_number(value))
+        raise InvalidInputError(
+            f"{where}, {unit} {first_row + row}: expected a truth value in [0, 1] after {n_arguments} arguments, "
+            f"got {values[row]!r:.40}."
+        ) from None
+    good = (truth >= 0.0) & (truth <= 1.0)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise InvalidInputError(
+            f"{where}, {unit} {first_row + row}: the truth value {values[row]!s:.40} is outside [0, 1]. Rescale them."
+        )
+    return truth
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

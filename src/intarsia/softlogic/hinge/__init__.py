@@ -1,0 +1,1 @@
+"""Hinge-loss Markov random fields as flat arrays."""

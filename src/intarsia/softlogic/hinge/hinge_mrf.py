@@ -1,0 +1,252 @@
+"""A hinge-loss Markov random field as flat arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intarsia._core.validation import FloatArray, as_float_array, as_int_array, check_number, frozen, read_only
+from intarsia._kernels.linear_rows import hinge_features, hinge_objective
+from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HingeLossMRF:
+    r"""Weighted hinges of linear functions over the unit box, with linear constraints (Bach2015, Definition 1).
+
+    .. math:: \min_{x \in [0, 1]^n} \sum_j w_j \max(0, \ell_j(x))^{p_j} \quad \text{subject to } e(x) = 0,\; g(x) \le 0
+
+    Written by hand, or made from rules. An absolute value is two hinges. The probability of x is proportional to
+    exp of minus the objective, so that its minimum is the most probable state. Frozen and checked once; a model with
+    other weights (`with_weights`) shares all other arrays.
+
+    Parameters
+    ----------
+    n_variables : int
+        n.
+    terms : LinearRows
+        The functions l inside the hinges.
+    weight : float array (n_terms,) or float
+        w >= 0.
+    power : int array (n_terms,) or int
+        p, 1 or 2.
+    term_group : int array (n_terms,), optional
+        The rule that each term belongs to, whose weight it shares. By default every term is a group of its own.
+    equalities, inequalities : LinearRows, optional
+        The functions e and g.
+    equality_group, inequality_group : int arrays, optional
+        The rule that each constraint belongs to.
+    group_names : sequence of str
+        Names of the rules, so that messages can name them.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is not finite, a weight negative, a power neither 1 nor 2, a variable or group out of range, or
+        lengths do not fit.
+
+    Examples
+    --------
+    Twice the distance of x0 from at least 0.8, squared, and x1 must equal x0:
+
+    >>> model = HingeLossMRF(
+    ...     2,
+    ...     LinearRows([0, 1], [0], [-1.0], [0.8]),
+    ...     weight=2.0,
+    ...     power=2,
+    ...     equalities=LinearRows([0, 2], [0, 1], [1.0, -1.0], [0.0]),
+    ... )
+    >>> model.objective([0.3, 0.0]), model.max_violation([0.3, 0.0])
+    (0.5, 0.3)
+    """
+
+    n_variables: int
+    terms: LinearRows
+    weight: FloatArray
+    power: NDArray[np.int8]
+    term_group: Index32 | None = None
+    equalities: LinearRows | None = None
+    inequalities: LinearRows | None = None
+    equality_group: Index32 | None = None
+    inequality_group: Index32 | None = None
+    group_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_number(self.n_variables, "HingeLossMRF: n_variables", low=0, high=2**31 - 1, integer=True)
+        object.__setattr__(self, "n_variables", int(self.n_variables))
+        object.__setattr__(self, "group_names", tuple(str(name) for name in self.group_names))
+        for name in ("terms", "equalities", "inequalities"):
+            self._check_rows(name)
+        self._set("weight", _weights(self.weight, self.n_terms))
+        self._set("power", _powers(self.power, self.n_terms))
+        for name, rows in (("term", self.terms), ("equality", self.equalities), ("inequality", self.inequalities)):
+            self._set_group(f"{name}_group", 0 if rows is None else rows.n_rows)
+
+    @property
+    def n_terms(self) -> int:
+        """How many hinges."""
+        return self.terms.n_rows
+
+    @property
+    def n_constraints(self) -> int:
+        """How many equalities and inequalities."""
+        return sum(rows.n_rows for rows in (self.equalities, self.inequalities) if rows is not None)
+
+    @property
+    def n_groups(self) -> int:
+        """How many weights: the names given, else the largest group plus one, else a group per term."""
+        if self.group_names:
+            return len(self.group_names)
+        if self.term_group is None:
+            return self.n_terms
+        return int(self.term_group.max(initial=-1)) + 1
+
+    def objective(self, x: ArrayLike) -> float:
+        """Weighted sum of the hinges at `x`; constraints do not count.
+
+        Examples
+        --------
+        >>> HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 3.0, 1).objective([0.5])
+        1.5
+        """
+        rows = self.terms
+        return float(
+            hinge_objective(rows.ptr, rows.idx, rows.coef, rows.const, self.weight, self.power, self._point(x))
+        )
+
+    def features(self, x: ArrayLike) -> FloatArray:
+        """Sum of `max(0, l)^p` over the terms of each group; the objective is the groups' weights times these.
+
+        Examples
+        --------
+        >>> rows = LinearRows([0, 1, 2, 3], [0, 0, 0], [1.0, 1.0, -1.0], [0.0, 0.5, 1.0])
+        >>> HingeLossMRF(1, rows, 1.0, [1, 2, 1], term_group=[0, 0, 1]).features([0.5])
+        array([1.5, 0.5])
+        """
+        point = self._point(x)
+        group = read_only(np.arange(self.n_terms, dtype=np.int32)) if self.term_group is None else self.term_group
+        out = np.zeros(self.n_groups)
+        rows = self.terms
+        hinge_features(rows.ptr, rows.idx, rows.coef, rows.const, self.power, group, point, out)
+        return out
+
+    def max_violation(self, x: ArrayLike) -> float:
+        """By how much the worst constraint, or the box, is broken at `x`; 0 if none is."""
+        point = self._point(x)
+        worst = max(float(point.max(initial=0.0)) - 1.0, -float(point.min(initial=1.0)), 0.0)
+        if self.equalities is not None:
+            worst = max(worst, float(np.abs(self.equalities.values(point)).max(initial=0.0)))
+        if self.inequalities is not None:
+            worst = max(worst, float(self.inequalities.values(point).max(initial=0.0)))
+        return worst
+
+    def with_weights(self, group_weights: ArrayLike) -> HingeLossMRF:
+        """The same model with other weights, one per group; all other arrays are shared.
+
+        Examples
+        --------
+        >>> model = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0, 1]), 1.0, 1, term_group=[0, 1])
+        >>> model.with_weights([3.0, 5.0]).weight
+        array([3., 5.])
+        """
+        weights = as_float_array(group_weights, "HingeLossMRF.with_weights: group_weights")
+        if weights.shape != (self.n_groups,):
+            raise InvalidInputError(
+                f"HingeLossMRF.with_weights: group_weights has shape {weights.shape}, but there are {self.n_groups} "
+                f"groups. Give one weight for each."
+            )
+        if not (weights >= 0).all() or np.isinf(weights).any():
+            k = int(np.argmax(~((weights >= 0) & np.isfinite(weights))))
+            raise InvalidInputError(
+                f"HingeLossMRF.with_weights: group_weights[{k}] is {weights[k]}. Weights are finite and at least 0."
+            )
+        per_term = weights.copy() if self.term_group is None else weights[self.term_group]
+        return self._with_term_weights(read_only(frozen(per_term)))
+
+    def name_of_group(self, group: int) -> str:
+        """The name of a rule, or its number in words."""
+        return self.group_names[group] if group < len(self.group_names) else f"group {group}"
+
+    def _with_term_weights(self, weight: FloatArray) -> HingeLossMRF:
+        """Weights that were checked before; nothing else is checked again, for learners come here at every step."""
+        model = object.__new__(type(self))
+        for name in self.__dataclass_fields__:
+            object.__setattr__(model, name, getattr(self, name))
+        object.__setattr__(model, "weight", weight)
+        return model
+
+    def _check_rows(self, name: str) -> None:
+        rows = getattr(self, name)
+        if rows is None and name != "terms":
+            return
+        if not isinstance(rows, LinearRows):
+            raise InvalidInputError(f"HingeLossMRF: {name} must be LinearRows, got {type(rows).__name__}.")
+        if rows.n_entries and int(rows.idx.max()) >= self.n_variables:
+            e = int(np.argmax(rows.idx >= self.n_variables))
+            row = int(np.searchsorted(rows.ptr, e, side="right")) - 1
+            raise InvalidInputError(
+                f"HingeLossMRF: {name}, row {row}, names variable {rows.idx[e]}, but there are {self.n_variables} "
+                f"variables, numbered from 0."
+            )
+
+    def _set(self, name: str, array: NDArray[Any]) -> None:
+        object.__setattr__(self, name, read_only(frozen(array, getattr(self, name))))
+
+    def _set_group(self, name: str, n_rows: int) -> None:
+        given = getattr(self, name)
+        if given is None:
+            return
+        array = as_int_array(given, f"HingeLossMRF: {name}")
+        if array.shape != (n_rows,):
+            raise InvalidInputError(f"HingeLossMRF: {name} has shape {array.shape}, expected ({n_rows},).")
+        n_groups = len(self.group_names) or np.iinfo(np.int32).max
+        bad = (array < 0) | (array >= n_groups)
+        if bad.any():
+            j = int(np.argmax(bad))
+            known = f"{n_groups} groups have names" if self.group_names else "groups are numbered from 0"
+            raise InvalidInputError(f"HingeLossMRF: {name}[{j}] is {array[j]}, but {known}.")
+        same = isinstance(given, np.ndarray) and given.dtype == np.int32
+        self._set(name, given if same else array.astype(np.int32))
+
+    def _point(self, x: ArrayLike) -> FloatArray:
+        point = as_float_array(x, "HingeLossMRF: x")
+        if point.shape != (self.n_variables,):
+            raise InvalidInputError(
+                f"HingeLossMRF: x has shape {point.shape}, expected ({self.n_variables},): a value per variable."
+            )
+        return read_only(point)
+
+    def __repr__(self) -> str:
+        return (
+            f"HingeLossMRF({self.n_variables} variables, {self.n_terms} terms in {self.n_groups} groups, "
+            f"{self.n_constraints} constraints)"
+        )
+
+
+def _weights(values: ArrayLike, n_terms: int) -> FloatArray:
+    weight = as_float_array(values, "HingeLossMRF: weight")
+    if weight.ndim == 0:
+        weight = np.full(n_terms, float(weight))
+    if weight.shape != (n_terms,):
+        raise InvalidInputError(f"HingeLossMRF: weight has shape {weight.shape}, expected ({n_terms},): one per term.")
+    good = np.isfinite(weight) & (weight >= 0.0)
+    if not good.all():
+        j = int(np.argmax(~good))
+        raise InvalidInputError(f"HingeLossMRF: weight[{j}] is {weight[j]}. Weights are finite and at least 0.")
+    return weight
+
+
+def _powers(values: ArrayLike, n_terms: int) -> NDArray[np.int8]:
+    given = np.asarray(values)
+    power = np.full(n_terms, given) if given.ndim == 0 else given
+    if power.shape != (n_terms,):
+        raise InvalidInputError(f"HingeLossMRF: power has shape {power.shape}, expected ({n_terms},): one per term.")
+    good = (power == 1) | (power == 2)
+    if not good.all():
+        j = int(np.argmax(~good))
+        raise InvalidInputError(f"HingeLossMRF: power[{j}] is {power[j]}. A hinge is linear (1) or squared (2).")
+    return power if power.dtype == np.int8 else power.astype(np.int8)

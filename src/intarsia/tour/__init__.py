@@ -1,0 +1,1 @@
+"""What `intarsia tour` runs: five systems on data that come with the package."""

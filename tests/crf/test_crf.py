@@ -1,0 +1,397 @@
+"""What grid and graph model share: scikit-learn's ways, labels as given, going on from earlier weights."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import intarsia
+from intarsia import LBFGS, SGD, Adam, GraphCRF, GridCRF, Likelihood, RiskMinimizer, TruncatedGradient
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.inference import Status
+from intarsia.inference.messages.pairwise_messages import PairwiseMaxMessages, PairwiseMessages
+from intarsia.learning import Incremental, example
+from intarsia.learning.risk import Risk
+from intarsia.models import LinearScores
+
+
+def quick(**settings):
+    settings = {"gradient": TruncatedGradient(n_iter=3), "optimizer": LBFGS(tol=1e-4), "ridge": 0.05} | settings
+    return RiskMinimizer(**settings)
+
+
+def pictures(n=4, sizes=((4, 5),), seed=0):
+    """Left and right halves, seen through noise."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for i in range(n):
+        height, width = sizes[i % len(sizes)]
+        labels = np.repeat([np.arange(width) >= width // 2], height, axis=0).astype(int)
+        X.append((labels - 0.5 + 0.3 * rng.normal(size=(height, width)))[:, :, None])
+        y.append(labels)
+    return X, y
+
+
+def as_graphs(X):
+    found = []
+    for image in X:
+        graph = intarsia.grid_graph(*image.shape[:2], 2)
+        found.append((image.reshape(-1, 1), graph.scope_idx.reshape(-1, 2)))
+    return found
+
+
+@pytest.fixture(params=["grid", "graph"])
+def problem(request):
+    """Estimator, X and y of either kind."""
+    X, y = pictures(sizes=((4, 5), (3, 6)))
+    if request.param == "grid":
+        return GridCRF(learner=quick()), X, y
+    return GraphCRF(learner=quick()), as_graphs(X), [labels.ravel() for labels in y]
+
+
+# -------------------------------------------------------------------- scikit-learn
+
+
+def test_clone_repr_and_nested_settings(problem):
+    crf, X, y = problem
+    crf.set_params(class_weight="balanced", n_jobs=2, classes=[0, 1])
+    copy = clone(crf)
+    assert copy.get_params()["learner__ridge"] == 0.05
+    assert copy.learner is not crf.learner
+    assert repr(copy) == repr(crf)
+    assert "class_weight='balanced'" in repr(crf)
+    copy.set_params(learner__ridge=1.0, learner__gradient__n_iter=2, inference__max_iter=7)
+    assert (copy.learner.ridge, copy.learner.gradient.n_iter, copy.inference.max_iter) == (1.0, 2, 7)
+    assert (crf.learner.ridge, crf.inference) == (0.05, "tree_reweighted")
+    assert crf.fit(X, y) is crf
+
+
+def test_fitted_models_go_through_pickle(problem):
+    crf, X, y = problem
+    again = pickle.loads(pickle.dumps(crf.fit(X, y)))
+    np.testing.assert_array_equal(again.predict(X)[0], crf.predict(X)[0])
+
+
+def test_names_stand_for_objects_with_their_defaults(problem):
+    kind = type(problem[0])
+    assert kind(learner="risk_minimizer")._resolve_learner("").ridge == RiskMinimizer().ridge
+    changed = kind().set_params(learner__ridge=0.5, inference="mean_field")
+    assert changed.learner.ridge == 0.5
+    assert changed.inference == "mean_field"
+    with pytest.raises(ValueError, match="Invalid parameter 'rigde'"):
+        kind().set_params(learner__rigde=0.5)
+
+
+def test_settings_of_the_estimator_come_first(problem):
+    crf, _, _ = problem
+    learner = quick(n_jobs=1, random_state=5, verbose=True)
+    crf.set_params(learner=learner, n_jobs=2, random_state=7, verbose=False)
+    found = crf._resolve_learner("")
+    assert (found.n_jobs, found.random_state, found.verbose) == (2, 7, False)
+    assert (learner.n_jobs, learner.random_state, learner.verbose) == (1, 5, True)
+    crf.set_params(n_jobs=None, random_state=None, verbose=None)
+    found = crf._resolve_learner("")
+    assert (found.n_jobs, found.random_state, found.verbose) == (1, 5, True)
+
+
+def test_no_workers_are_refused(problem):
+    crf, X, y = problem
+    for n_jobs, message in ((0, "n_jobs is 0, which is no worker at all"), (1.5, "n_jobs must be a whole number")):
+        with pytest.raises(InvalidInputError, match=message):
+            clone(crf).set_params(n_jobs=n_jobs).fit(X, y)
+    crf.fit(X, y).set_params(n_jobs=0)
+    with pytest.raises(InvalidInputError, match=r"predict: n_jobs is 0"):
+        crf.predict(X)
+
+
+def test_grid_search_over_nested_settings(problem):
+    crf, X, y = problem
+    grid = {"learner__ridge": [0.05, 1e4], "inference__damping": [0.0, 0.1]}
+    search = GridSearchCV(crf, grid, cv=2, error_score="raise").fit(X, y)
+    assert search.best_params_["learner__ridge"] == 0.05
+    assert len(search.predict(X)) == len(X)
+    scores = cross_val_score(crf, X, y, cv=2, params={"sample_weight": np.ones(len(X))}, error_score="raise")
+    assert (scores > 0.8).all()
+
+
+class Twice(TransformerMixin, BaseEstimator):
+    """Features of each image, and their squares."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return [np.concatenate([image, image**2], axis=2) for image in X]
+
+
+@pytest.mark.parametrize(
+    "first", [Twice(), FunctionTransformer(lambda X: Twice().transform(X))], ids=["own", "function"]
+)
+def test_pipelines_over_lists(first):
+    X, y = pictures(sizes=((4, 5), (3, 6)))
+    pipe = Pipeline([("more", first), ("crf", GridCRF(learner=quick()))]).fit(X, y)
+    assert pipe["crf"].node_weights_.shape == (2, 2)
+    assert pipe.score(X, y) > 0.9
+    direct = GridCRF(learner=quick()).fit(Twice().transform(X), y)
+    np.testing.assert_array_equal(pipe.predict(X)[1], direct.predict(Twice().transform(X))[1])
+
+
+def test_pairs_of_images_and_edge_features_are_edge_features():
+    X, y = pictures()
+    v = [np.random.default_rng(i).normal(size=(31, 2)) for i in range(4)]
+    beside = GridCRF(learner=quick()).fit(X, y, v)
+    inside = GridCRF(learner=quick()).fit(list(zip(X, v, strict=True)), y)
+    np.testing.assert_array_equal(inside.weights_, beside.weights_)
+    assert inside.score(list(zip(X, v, strict=True)), y) == beside.score(X, y, v)
+    assert cross_val_score(GridCRF(learner=quick()), list(zip(X, v, strict=True)), y, cv=2).shape == (2,)
+
+
+# -------------------------------------------------------------------- labels
+
+
+@pytest.mark.parametrize(
+    ("names", "hidden"),
+    [(np.array([3, 8]), -1), (np.array(["left", "right"]), None), (np.array([False, True]), None)],
+    ids=["integers", "strings", "booleans"],
+)
+def test_answers_are_in_the_users_labels(problem, names, hidden):
+    crf, X, y = problem
+    plain = clone(crf).fit(X, y)
+    named = clone(crf).fit(X, [names[labels] for labels in y])
+    np.testing.assert_array_equal(named.weights_, plain.weights_)
+    found = named.predict(X)
+    assert found[0].dtype == names.dtype
+    np.testing.assert_array_equal(found[1], names[plain.predict(X)[1]])
+    if names.dtype.kind == "b":
+        return
+    partly, objects = [labels.copy() for labels in y], [names[labels].astype(object) for labels in y]
+    for ints, given in zip(partly, objects, strict=True):
+        ints.flat[3], given.flat[3] = -1, hidden
+    np.testing.assert_array_equal(clone(crf).fit(X, objects).weights_, clone(crf).fit(X, partly).weights_)
+    lists = [given.tolist() for given in objects]
+    np.testing.assert_array_equal(clone(crf).fit(X, lists).weights_, clone(crf).fit(X, partly).weights_)
+
+
+def test_sets_in_lists_are_boolean_arrays(problem):
+    crf, X, y = problem
+    crf.set_params(classes=["a", "b", "c"])
+    lists, arrays = [], []
+    for labels in y:
+        given = np.array(["a", "b"], object)[labels]
+        given.flat[0] = frozenset({"a", "c"})
+        given.flat[4] = None
+        allowed = labels[..., None] == np.arange(3)
+        allowed.reshape(-1, 3)[0] = [True, False, True]
+        allowed.reshape(-1, 3)[4] = True
+        lists.append(given.tolist())
+        arrays.append(allowed)
+    np.testing.assert_array_equal(clone(crf).fit(X, lists).weights_, clone(crf).fit(X, arrays).weights_)
+    fitted = crf.fit(X, lists)
+    single = [[label if isinstance(label, str) else None for label in np.ravel(np.array(one, object))] for one in lists]
+    right = total = 0
+    for found, truth in zip(fitted.predict(X), single, strict=True):
+        right += sum(p == t for p, t in zip(found.ravel(), truth, strict=True) if t is not None)
+        total += sum(t is not None for t in truth)
+    assert fitted.score(X, lists) == right / total
+
+
+def test_class_weight_is_a_weight_of_variables(problem):
+    crf, X, y = problem
+    y = [np.where(np.arange(labels.size).reshape(labels.shape) < 6, 0, labels) for labels in y]
+    counts = np.bincount(np.concatenate([labels.ravel() for labels in y]))
+    dictionary = {c: counts.sum() / (2 * counts[c]) for c in (0, 1)}
+    fits = [clone(crf).set_params(class_weight=w).fit(X, y) for w in (None, "balanced", dictionary)]
+    np.testing.assert_allclose(fits[1].weights_, fits[2].weights_, atol=1e-10)
+    assert np.abs(fits[0].weights_ - fits[1].weights_).max() > 1e-3
+    with pytest.raises(NotSupportedError, match="univariate_logistic"):
+        crf.set_params(class_weight="balanced", learner=quick(loss=Likelihood(inference="junction_tree"))).fit(X, y)
+
+
+def test_single_precision_features_stay_so():
+    X, y = pictures()
+    small = [image.astype(np.float32) for image in X]
+    large = [image.astype(np.float64) for image in small]
+    one, other = (GridCRF(learner=quick()).fit(data, y) for data in (small, large))
+    np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-9)
+    maps = one._read(small, None, "", one.templates_).score_maps(one.templates_)
+    assert all(np.shares_memory(scores.blocks[0].features, image) for scores, image in zip(maps, small, strict=True))
+
+
+# -------------------------------------------------------------------- going on
+
+
+def test_warm_start_goes_on(problem):
+    crf, X, y = problem
+    crf.set_params(warm_start=True).fit(X, y)
+    first, n_iter = crf.weights_, crf.n_iter_
+    assert n_iter > 2
+    crf.fit(X, y)
+    assert crf.n_iter_ <= 1
+    np.testing.assert_array_equal(crf.initial_weights_, first)
+    crf.fit(X[:1], [y[0] * 0])  # the classes stay, although only one occurs here
+    assert crf.classes_.tolist() == [0, 1]
+    before = crf.weights_
+    with pytest.raises(InvalidInputError, match=r"is 2, but the classes are \[0, 1\]"):
+        crf.fit(X, [labels * 2 for labels in y])
+    with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], but the model has \[0, 1\]"):
+        crf.set_params(classes=[0, 1, 2]).fit(X, y)
+    assert crf.weights_ is before
+
+
+def test_start_is_where_the_fit_begins(problem):
+    crf, X, y = problem
+    full = clone(crf).fit(X, y)
+    with pytest.warns(ConvergenceWarning):
+        stay = clone(crf).set_params(learner__optimizer=LBFGS(max_iter=0, tol=0.0)).fit(X, y, start=full.weights_)
+    np.testing.assert_array_equal(stay.weights_, full.weights_)
+    assert stay.risk_ == pytest.approx(full.risk_, rel=1e-12)
+    with pytest.raises(InvalidInputError, match=r"start has shape \(3,\), but the model has"):
+        crf.fit(X, y, start=np.zeros(3))
+
+
+@pytest.mark.parametrize("optimizer", [Adam(step=0.1, batch_size=2), SGD(step=0.5, batch_size=2)], ids=["adam", "sgd"])
+def test_partial_fit_is_one_step_of_the_learner(problem, optimizer):
+    crf, X, y = problem
+    learner = quick(optimizer=optimizer)
+    crf.set_params(learner=learner)
+    maps = crf._read(X, None, "", None)
+    for n in range(3):
+        assert crf.partial_fit(X, y, classes=[0, 1]) is crf
+        assert crf.n_iter_ == n + 1
+        assert crf.history_["risk"].size == n + 1
+    examples = []
+    for scores, labels in zip(maps.score_maps(crf.templates_), y, strict=True):
+        u, v = (block.features for block in scores.blocks)
+        examples.append(example(LinearScores(scores.graph, u, v), labels.ravel()))
+    weights, state = np.zeros(crf.weights_.size), None
+    for _ in range(3):
+        weights, state, _ = learner.step(examples, "tree_reweighted", weights, state)
+    np.testing.assert_allclose(crf.weights_, weights, atol=1e-12)
+    assert crf.history_["risk"][-1] < crf.history_["risk"][0]
+    fresh = clone(crf).set_params(learner=quick()).fit(X, y).set_params(learner=learner)
+    assert fresh.partial_fit(X[:2], y[:2]).classes_.tolist() == [0, 1]
+
+
+def test_partial_fit_refuses_and_keeps(problem):
+    crf, X, y = problem
+    with pytest.raises(InvalidInputError, match="the first call must name all classes"):
+        crf.set_params(learner=quick(optimizer="adam")).partial_fit(X, y)
+    assert not hasattr(crf, "weights_")
+    crf.partial_fit(X, y, classes=[0, 1])
+    before = crf.weights_.copy()
+    with pytest.raises(InvalidInputError, match=r"is 2, but the classes are \[0, 1\]"):
+        crf.partial_fit(X, [labels * 2 for labels in y])
+    with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], but the model has \[0, 1\]"):
+        crf.partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(InvalidInputError, match="class_weight='balanced' is known only from all data"):
+        crf.set_params(class_weight="balanced").partial_fit(X, y)
+    with pytest.raises(NotSupportedError, match="LBFGS"):
+        crf.set_params(class_weight=None, learner=quick()).partial_fit(X, y)
+    np.testing.assert_array_equal(crf.weights_, before)
+    assert crf.n_iter_ == 1
+    with pytest.raises(InvalidInputError, match="random_state must be a whole number"):
+        clone(crf).set_params(random_state="a", learner=quick(optimizer="adam")).partial_fit(X, y, classes=[0, 1])
+
+
+def test_validation_is_judged(problem):
+    crf, X, y = problem
+    fitted = clone(crf).fit(X[:2], y[:2], validation=(X[2:], y[2:]))
+    assert fitted.history_["validation_risk"].size == fitted.history_["risk"].size
+    best = fitted.history_["validation_risk"].min()
+    stay = quick(ridge=0.0).risk(
+        [
+            example(scores, np.ravel(labels))
+            for scores, labels in zip(
+                crf._read(X[2:], None, "", None).score_maps(fitted.templates_), y[2:], strict=True
+            )
+        ],
+        "tree_reweighted",
+    )
+    assert stay(fitted.weights_)[0] == pytest.approx(best)
+    with pytest.raises(InvalidInputError, match=r"validation must be a pair \(X, y\)"):
+        crf.fit(X, y, validation=X)
+
+
+# -------------------------------------------------------------------- decoding
+
+
+def test_map_is_the_best_labelling():
+    X, y = pictures(n=2, sizes=((2, 3),))
+    crf = GridCRF(inference="junction_tree", learner=RiskMinimizer(loss="likelihood", ridge=0.05), decode="map").fit(
+        X, y
+    )
+    graph = intarsia.grid_graph(2, 3, 2)
+    for image, found in zip(X, crf.predict(X), strict=True):
+        theta = LinearScores(graph, image.reshape(-1, 1), np.repeat(np.eye(2), [4, 3], axis=0)).theta(crf.weights_)
+        best = max(np.ndindex(*[2] * 6), key=lambda states: graph.score(theta, states))
+        assert tuple(found.ravel()) == best
+    assert crf.score(X, y) == np.mean([p == t for p, t in zip(crf.predict(X), y, strict=True)])
+
+
+def test_map_needs_a_method_that_finds_it(problem):
+    crf, X, y = problem
+    without = next(name for name in intarsia.method_names() if not intarsia.method_class(name).gives_map)
+    crf.fit(X, y)
+    crf.set_params(decode="map", inference=without)
+    for call in (lambda: crf.predict(X), lambda: crf.fit(X, y)):
+        with pytest.raises(NotSupportedError, match=r"decode='map', but .* finds no best labelling.*junction_tree"):
+            call()
+    with pytest.raises(InvalidInputError, match="decode='mode' is not known"):
+        crf.set_params(decode="mode").fit(X, y)
+
+
+def interrupt(monkeypatch, call, owner=Risk, name="__call__"):
+    """Ctrl-C in the given call of a method; gives the list of the calls that were made."""
+    whole, calls = getattr(owner, name), []
+
+    def broken_off(*given):
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return whole(*given)
+
+    monkeypatch.setattr(owner, name, broken_off)
+    return calls
+
+
+def test_interrupt_keeps_the_best(problem, monkeypatch):
+    interrupt(monkeypatch, 25)
+    crf, X, y = problem
+    crf.set_params(learner=quick(optimizer=LBFGS(tol=1e-12))).fit(X, y)
+    assert crf.status_ is Status.INTERRUPTED
+    assert len(crf.predict(X)) == len(X)
+
+
+def test_interrupt_at_any_time_keeps_weights(monkeypatch):
+    """In the independent model, at the first look at a new stage, and when the best of all stages is weighed."""
+    X, y = pictures(n=3)
+    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_share=0.3, precondition=False)
+    status, scores = Status.INTERRUPTED, []
+    while status is Status.INTERRUPTED:
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            interrupt(patch, 2 + len(scores))
+            crf = GridCRF(learner=learner).fit(X, y)
+        status = crf.status_
+        scores.append(crf.score(X, y))
+    assert status is Status.MAX_ITER
+    assert len(scores) > 10
+    assert min(scores[4:]) > 0.9  # at first there are only weights of 0
+
+
+@pytest.mark.filterwarnings("ignore:TreeReweighted interrupted")
+@pytest.mark.parametrize(("decode", "messages"), [("marginals", PairwiseMessages), ("map", PairwiseMaxMessages)])
+def test_an_interrupted_prediction_is_none(decode, messages, monkeypatch):
+    X, y = pictures()
+    crf = GridCRF(learner=quick(loss="likelihood", gradient="auto"), decode=decode).fit(X, y)
+    calls = interrupt(monkeypatch, 2, messages, "sweep")
+    with pytest.raises(KeyboardInterrupt):
+        crf.predict(X)
+    assert len(calls) == 2  # the other images were not begun

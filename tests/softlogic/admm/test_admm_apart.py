@@ -1,0 +1,82 @@
+"""Blocks that are sent to workers come back as if they had been worked here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import block_diag
+from tests.core.test_worker_threads import Travels
+from tests.softlogic.random_hinges import random_mrf
+
+from intarsia._core import worker_threads
+from intarsia.exceptions import ConvergenceWarning
+from intarsia.inference import Status
+from intarsia.softlogic import ConsensusADMM, HingeLossMRF, LinearRows
+from intarsia.softlogic.admm import admm_run
+
+
+def side_by_side(models):
+    """One model of several that have no variable in common."""
+
+    def joined(rows):
+        parts = [one.to_scipy(model.n_variables) for one, model in zip(rows, models, strict=True)]
+        return LinearRows.from_scipy(block_diag(parts, format="csr"), np.concatenate([one.const for one in rows]))
+
+    return HingeLossMRF(
+        sum(model.n_variables for model in models),
+        joined([model.terms for model in models]),
+        np.concatenate([model.weight for model in models]),
+        np.concatenate([model.power for model in models]),
+        equalities=joined([model.equalities for model in models]),
+        inequalities=joined([model.inequalities for model in models]),
+    )
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Make everything of more than a block travel."""
+
+    def begin():
+        travels = Travels(monkeypatch)
+        monkeypatch.setattr(admm_run, "workers_are_apart", lambda: True)
+        monkeypatch.setattr(admm_run, "_WORTH_SENDING", 0)
+        monkeypatch.setattr(admm_run, "effective_n_jobs", lambda n_jobs: 2)
+        return travels
+
+    return begin
+
+
+def test_the_same_point_from_elsewhere(elsewhere):
+    model = side_by_side([random_mrf(seed) for seed in range(12)])
+    here = ConsensusADMM(n_jobs=1).solve(model)
+    again = ConsensusADMM(n_jobs=1, tol=1e-9).solve(model, warm_start=here)
+    travels = elsewhere()
+    there = ConsensusADMM().solve(model)
+    assert there.status is here.status is Status.CONVERGED
+    assert travels.bytes
+    np.testing.assert_array_equal(there.x, here.x)
+    np.testing.assert_array_equal(there.state.multipliers(), here.state.multipliers())
+    assert (there.n_iter, there.objective, there.lower_bound) == (here.n_iter, here.objective, here.lower_bound)
+    # The state that came back is one to go on from.
+    np.testing.assert_array_equal(ConsensusADMM(tol=1e-9).solve(model, warm_start=there).x, again.x)
+
+
+def test_limits_and_contradictions_from_elsewhere(elsewhere):
+    model = side_by_side([random_mrf(seed) for seed in range(4)])
+    with pytest.warns(ConvergenceWarning):
+        here = ConsensusADMM(n_jobs=1, max_iter=7).solve(model)
+    one = LinearRows([0, 1, 2], [0, 0], [1.0, 1.0], [-0.2, -0.8])  # x = 0.2 and x = 0.8
+    wrong = HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1, equalities=one, inequalities=None)
+    nothing = LinearRows([0], [], [], [])
+    impossible = side_by_side(
+        [random_mrf(0), HingeLossMRF(1, wrong.terms, 1.0, 1, equalities=one, inequalities=nothing)]
+    )
+    elsewhere()
+    with pytest.warns(ConvergenceWarning):
+        there = ConsensusADMM(max_iter=7).solve(model)
+    assert there.status is Status.MAX_ITER
+    np.testing.assert_array_equal(there.x, here.x)
+    with pytest.warns(ConvergenceWarning):
+        assert ConsensusADMM(tol=0).solve(model, time_limit=0.0).status is Status.TIME_LIMIT
+    assert ConsensusADMM().solve(impossible).status is Status.INFEASIBLE
+    assert worker_threads.workers_are_apart()

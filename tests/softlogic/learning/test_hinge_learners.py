@@ -1,0 +1,303 @@
+"""Every learner of weights: towards rules that labels keep, to the minimum that an independent solver finds."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.base import clone
+from tests.oracles.finite_differences import central_differences
+from tests.oracles.paired_objective import exact_objective
+
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.inference import Status
+from intarsia.softlogic import (
+    ConsensusADMM,
+    EntropyPair,
+    HingeLossMRF,
+    HingePerceptron,
+    LabelLoss,
+    LatentSVM,
+    LinearRows,
+    PairedDual,
+    PairedProblem,
+    PointEM,
+    PrimalSubgradient,
+    ProjectedSubgradient,
+    evaluate_history,
+    hinge_learner_class,
+    hinge_learner_names,
+)
+
+NAN = np.nan
+LATENT = ["paired_dual", "primal_subgradient", "em", "latent_svm"]
+TIGHT = ConsensusADMM(tol=1e-8, max_iter=20000)
+
+
+def two_camps(n=6):
+    """Users in two camps: z latent, z and y equal, z and not-y equal, each with two weights; a tag for one camp."""
+    user = np.arange(n)
+    rows, const, group = [], [], []
+
+    def add(entries, b, k):
+        row = np.zeros(2 * n)
+        for i, c in entries:
+            row[i] = c
+        rows.append(row)
+        const.append(b)
+        group.append(k)
+
+    for u in user:
+        add([(u, 1.0), (n + u, -1.0)], 0.0, 0)  # z -> y
+        add([(u, -1.0), (n + u, -1.0)], 1.0, 1)  # not z -> y
+        add([(n + u, 1.0)], 0.0, 2)  # not y
+        add([(u, -1.0)] if u % 2 else [(u, 1.0)], 1.0 if u % 2 else 0.0, 3 + u % 2)  # tags
+    labels = np.concatenate([np.full(n, NAN), (user % 2).astype(float)])
+    return HingeLossMRF(2 * n, LinearRows.from_scipy(np.array(rows), const), 1.0, 2, term_group=group), labels
+
+
+@pytest.mark.parametrize("name", hinge_learner_names())
+def test_a_rule_that_the_labels_keep_gains_weight(name):
+    learner = hinge_learner_class(name)(ridge=1e-4)
+    if learner.takes_latent:
+        rows, group = LinearRows([0, 1, 2, 4], [0, 0, 1, 0], [-1.0, 1.0, 1.0, -1.0], [1.0, 0.0, 0.0]), [0, 1, 2]
+        model, labels = HingeLossMRF(2, rows, 1.0, 2, term_group=group), [1.0, NAN]
+        learner.set_params(symmetry_breaking=0.0)
+    else:
+        rows = LinearRows([0, 1, 2], [0, 0], [-1.0, 1.0], [1.0, 0.0])
+        model, labels = HingeLossMRF(1, rows, 1.0, 2, term_group=[0, 1]), [1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # whether z moves is not asked here
+        found = learner.fit(model, labels)
+    assert found.weights[0] > 1.0 > found.weights[1]  # y = 1 keeps the first rule and breaks the second
+    assert (found.weights >= 0.0).all()
+
+
+@pytest.mark.parametrize("surrogate", [EntropyPair(weight=0.7), LabelLoss(weight=0.2)], ids=repr)
+def test_the_first_step_is_the_slope_of_the_exact_objective(surrogate):
+    model, labels = two_camps(2)
+    weights = np.array([1.0, 0.4, 0.6, 0.9, 1.1])
+    problem = PairedProblem.of(model, labels, surrogate)
+    steps = ProjectedSubgradient(adagrad=False, step_size=1e-3, max_iter=1, average=False)
+    learner = PrimalSubgradient(surrogate=surrogate, ridge=0.1, steps=steps, symmetry_breaking=0.0, inference=TIGHT)
+    found = learner.fit(model, labels, start=weights)
+    slope = central_differences(lambda w: exact_objective(problem, w, 0.1)[0], weights, step=1e-3)
+    np.testing.assert_allclose((weights - found.weights) * problem.counts / 1e-3, slope, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["paired_dual", "primal_subgradient", "em"])
+def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(name):
+    rng = np.random.default_rng(5)
+    matrix = np.vstack([np.eye(4), -np.eye(4), rng.choice([-1.0, 0.0, 1.0], (4, 4))])
+    const = np.concatenate([np.zeros(4), np.ones(4), rng.uniform(-0.5, 0.5, 4)])
+    model = HingeLossMRF(
+        4, LinearRows.from_scipy(matrix, const), 1.0, 2, term_group=np.repeat([0, 1, 2], 4), group_names="abc"
+    )
+    labels = np.array([1.0, 1.0, 0.8, 0.3])
+    problem = PairedProblem.of(model, labels, EntropyPair(weight=1.0))
+    best = minimize(lambda w: exact_objective(problem, w, 0.1), np.ones(3), jac=True, bounds=[(0.0, None)] * 3)
+    steps = ProjectedSubgradient(adagrad=False, step_size=1.0, max_iter=400, average=False)
+    learner = hinge_learner_class(name)(surrogate=EntropyPair(weight=1.0), ridge=0.1, steps=steps)
+    found = learner.fit(model, labels)
+    np.testing.assert_allclose(found.weights, best.x, atol=5e-3)
+    told = evaluate_history(problem, found.weights[None], 0.1, TIGHT)["objective"][0]
+    assert told == pytest.approx(best.fun, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", LATENT)
+def test_latent_learners_lower_the_exact_objective_and_find_the_camps(name):
+    model, labels = two_camps()
+    learner = hinge_learner_class(name)(
+        steps=ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=150, average=False), evaluate=True, ridge=0.05
+    )
+    found = learner.fit(model, labels)
+    surrogate = LabelLoss() if name == "latent_svm" else EntropyPair()
+    problem = PairedProblem.of(model, labels, surrogate)
+    before, after = (exact_objective(problem, w, 0.05)[0] for w in found.history["weights"][[0, -1]])
+    np.testing.assert_allclose(found.history["objective"][[0, -1]], [before, after], atol=1e-3)
+    assert after < 0.9 * before
+    assert found.latent[1::2].min() > found.latent[::2].max() + 0.1  # the tags say which camp is which
+
+
+def test_naive_interleaving_is_another_method():
+    model, labels = two_camps()
+    weights = [
+        PairedDual(gradient_at=place, steps=ProjectedSubgradient(adagrad=False, max_iter=3)).fit(model, labels).weights
+        for place in ("copies", "consensus")
+    ]
+    assert np.abs(weights[0] - weights[1]).max() > 1e-4
+
+
+def test_many_iterations_between_updates_are_the_primal_method():
+    model, labels = two_camps()
+    steps = ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=5, average=False)
+    primal = PrimalSubgradient(steps=steps, inference=TIGHT).fit(model, labels)
+    paired = PairedDual(n_admm=2000, steps=steps, inference=TIGHT).fit(model, labels)
+    np.testing.assert_allclose(paired.weights, primal.weights, atol=1e-3)
+
+
+def test_history_counts_iterations_of_both_problems():
+    model, labels = two_camps()
+    one = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=7)).fit(model, labels)
+    np.testing.assert_array_equal(one.history["admm_iterations"], 2 * np.arange(8))
+    np.testing.assert_array_equal(one.history["updates"], np.arange(8))
+    assert one.history["weights"].shape == (8, 5)
+    assert (one.n_iter, one.n_admm_iter) == (7, 14)
+    warm = PairedDual(warm_up=10, steps=ProjectedSubgradient(adagrad=False, max_iter=2)).fit(model, labels)
+    np.testing.assert_array_equal(warm.history["admm_iterations"], [0, 22, 24])
+    ten = PairedDual(n_admm=10, steps=ProjectedSubgradient(max_admm_iter=45)).fit(model, labels)
+    assert 45 <= ten.n_admm_iter <= 60
+    assert ten.status is Status.MAX_ITER
+    rare = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=7, record_every=3)).fit(model, labels)
+    np.testing.assert_array_equal(rare.history["updates"], [0, 3, 6, 7])
+    np.testing.assert_array_equal(rare.weights, one.weights)
+
+
+def test_inference_to_convergence_counts_passes_over_all_blocks():
+    # A chain of five hundred and one variable by itself, which do not take the same number of iterations.
+    n = 500
+    rows = np.zeros((n, n + 1))
+    rows[np.arange(n - 1), np.arange(n - 1)], rows[np.arange(n - 1), np.arange(1, n)] = 1.0, -1.0
+    rows[n - 1, n] = 1.0
+    model = HingeLossMRF(n + 1, LinearRows.from_scipy(rows, np.zeros(n)), 1.0, 2, term_group=[0] * n)
+    labels = np.concatenate([(np.arange(n) < 2).astype(float), [1.0]])
+    problem = PairedProblem.of(model, labels, EntropyPair())
+    found = ConsensusADMM().solve(problem.weighted(problem.free, np.ones(1)))
+    assert 0 < found.n_passes < found.n_iter
+    learner = PrimalSubgradient(steps=ProjectedSubgradient(max_iter=1), inference=ConsensusADMM())
+    assert learner.fit(model, labels).n_admm_iter == int(np.ceil(found.n_passes))
+
+
+def test_the_mean_of_the_weights_is_returned_if_asked():
+    model, labels = two_camps()
+    mean = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=9)).fit(model, labels)
+    np.testing.assert_allclose(mean.weights, mean.history["weights"][1:].mean(axis=0), atol=1e-12)
+    last = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=9, average=False)).fit(model, labels)
+    np.testing.assert_array_equal(last.weights, mean.history["weights"][-1])
+
+
+@pytest.mark.parametrize("name", LATENT)
+def test_same_seed_same_weights_and_other_seeds_other_starts(name):
+    model, labels = two_camps()
+    learner = hinge_learner_class(name)(steps=ProjectedSubgradient(adagrad=False, max_iter=5), random_state=3)
+    one, again = learner.fit(model, labels), clone(learner).fit(model, labels)
+    np.testing.assert_array_equal(one.weights, again.weights)
+    other = clone(learner).set_params(random_state=4).fit(model, labels)
+    assert (one.history["weights"][0] != other.history["weights"][0]).any()
+
+
+def test_fixed_weights_stay_and_the_models_own_are_the_start():
+    model, labels = two_camps()
+    model = model.with_weights([2.0, 3.0, 0.5, 1.0, 1.0])
+    learned = np.array([True, False, True, True, True])
+    learner = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=5), symmetry_breaking=0.0)
+    found = learner.fit(model, labels, learned=learned)
+    np.testing.assert_array_equal(found.history["weights"][0], [2.0, 3.0, 0.5, 1.0, 1.0])
+    assert found.weights[1] == 3.0
+    assert (found.weights != [2.0, 3.0, 0.5, 1.0, 1.0])[learned].all()
+
+
+def test_states_that_could_change_places_need_the_start_to_be_shaken():
+    # y is explained by two states with rules of their own; nothing else tells them apart.
+    n = 4
+    y = 2 * n + np.arange(n)
+    rows, group = [], []
+    for s in range(2):
+        for u in range(n):
+            for sign in (1.0, -1.0):
+                row = np.zeros(3 * n)
+                row[s * n + u], row[y[u]] = sign, -sign
+                rows.append(row)
+                group.append(2 * s + (sign < 0))
+    model = HingeLossMRF(3 * n, LinearRows.from_scipy(np.array(rows), np.zeros(len(rows))), 1.0, 2, term_group=group)
+    labels = np.concatenate([np.full(2 * n, NAN), [1.0, 0.0, 1.0, 1.0]])
+    steps = ProjectedSubgradient(adagrad=False, max_iter=20)
+    same = PairedDual(symmetry_breaking=0.0, steps=steps).fit(model, labels)
+    np.testing.assert_allclose(same.weights[:2], same.weights[2:], atol=1e-12)
+    apart = PairedDual(symmetry_breaking=0.2, steps=steps).fit(model, labels)
+    assert np.abs(apart.weights[:2] - apart.weights[2:]).max() > 0.01
+
+
+def test_latent_variables_that_explain_nothing_are_warned_of():
+    model = HingeLossMRF(2, LinearRows([0, 1, 2], [0, 1], [-1.0, 1.0], [1.0, 0.0]), [1.0, 1e-6], 2, term_group=[0, 1])
+    learner = PairedDual(symmetry_breaking=0.0, steps=ProjectedSubgradient(adagrad=False, max_iter=5))
+    with pytest.warns(ConvergenceWarning, match="PairedDual: none of the 1 latent variables moved"):
+        learner.fit(model, [1.0, NAN], learned=[True, False])
+
+
+@pytest.mark.parametrize("name", ["paired_dual", "primal_subgradient", "em", "latent_svm", "perceptron"])
+def test_ctrl_c_keeps_what_was_learned(name, monkeypatch):
+    model, labels = two_camps()
+    labels = np.nan_to_num(labels) if name == "perceptron" else labels
+    learner = hinge_learner_class(name)(steps=ProjectedSubgradient(adagrad=False, max_iter=50, average=False))
+    inner, calls = type(learner)._gradient, []
+
+    def interrupted(self, *given):
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return inner(self, *given)
+
+    monkeypatch.setattr(type(learner), "_gradient", interrupted)
+    found = learner.fit(model, labels)
+    assert found.status is Status.INTERRUPTED
+    assert found.n_iter == 4
+    np.testing.assert_array_equal(found.weights, found.history["weights"][-1])
+
+
+def test_a_time_limit_is_kept_and_convergence_noticed():
+    model, labels = two_camps()
+    assert PairedDual(time_limit=0.0).fit(model, labels).status is Status.TIME_LIMIT
+    rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
+    steps = ProjectedSubgradient(adagrad=False, step_size=5.0, max_iter=10000, average=False)
+    assert PrimalSubgradient(ridge=0.05, steps=steps).fit(rule, [1.0]).status is Status.CONVERGED
+
+
+def test_em_lowers_the_objective_with_every_estimate():
+    model, labels = two_camps()
+    steps = ProjectedSubgradient(adagrad=False, step_size=0.3, max_iter=60, average=False)
+    found = PointEM(n_inner=5, steps=steps, evaluate=True, inference=TIGHT).fit(model, labels)
+    assert (np.diff(found.history["objective"]) <= 1e-6).all()
+
+
+def test_the_score_is_asked_at_every_row_kept():
+    model, labels = two_camps()
+    found = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=3), evaluate=True).fit(
+        model, labels, score=lambda w: float(w.sum())
+    )
+    np.testing.assert_allclose(found.history["score"], found.history["weights"].sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        (PairedDual(n_admm=0), "n_admm must be a whole number"),
+        (PairedDual(warm_up=-1), "warm_up"),
+        (PairedDual(gradient_at="copy"), "gradient_at='copy' is not known.*'copies'"),
+        (PairedDual(surrogate="pair"), "surrogate='pair' is not known.*Did you mean 'entropy_pair'"),
+        (PairedDual(ridge=-1.0), "PairedDual: ridge"),
+        (PairedDual(steps="fast"), "steps must be ProjectedSubgradient, got str"),
+        (PairedDual(inference=3), "inference must be ConsensusADMM, got int"),
+        (PairedDual(symmetry_breaking=2.0), "symmetry_breaking"),
+        (PointEM(n_inner=0), "PointEM: n_inner"),
+        (LatentSVM(n_inner=0), "LatentSVM: n_inner"),
+        (LatentSVM(loss_weight=0.0), "LabelLoss: weight"),
+        (HingePerceptron(), "variable 0 has no label"),
+        (PairedDual(steps=ProjectedSubgradient(adagrad=False, step_size=-1.0)), "step_size"),
+    ],
+    ids=lambda given: type(given).__name__ if not isinstance(given, str) else given[:20],
+)
+def test_bad_settings_are_refused(learner, message):
+    model, labels = two_camps()
+    with pytest.raises(InvalidInputError, match=message):
+        learner.fit(model, labels)
+
+
+def test_labels_are_needed():
+    model, _ = two_camps()
+    with pytest.raises(InvalidInputError, match="PairedDual: no variable has a label"):
+        PairedDual().fit(model, np.full(12, NAN))
+    with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 6 is neither 0 nor 1"):
+        LatentSVM().fit(model, np.concatenate([np.full(6, NAN), np.full(6, 0.5)]))
