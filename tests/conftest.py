@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# Runs inside PSL's own environment.
+collect_ignore = ["oracles/psl_peer.py"]
+
 REASON = "needs the data folder: set INTARSIA_DATA to it (conformance models are looked for beside it)"
 
 

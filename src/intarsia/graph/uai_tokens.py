@@ -96,6 +96,8 @@ class Tokens:
     # ---------------------------------------------------------------- numbers
 
     def _parse(self, trailer: bool) -> FloatArray:
+        if self.n_tokens == 0:  # NumPy reads a number out of blanks alone
+            return np.empty(0)
         values = _numbers(self.data[self._begin :])
         # A token such as 1.5.2 gives two numbers and text ends the parse, so equal counts mean one number per token.
         if values.size != self.n_tokens:

@@ -30,7 +30,7 @@ class ProgramFiles:
     >>> program.add("Nice", "targets", [("ann",), ("bob",)])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     read_psl(program.write(Path(folder)))
-    Program(1 predicates, 1 rules, 0 observed atoms, 2 targets)
+    Program(1 predicates, 1 rules, 0 observed atoms, 2 targets, dialect='psl')
     """
 
     rules: list[str]
