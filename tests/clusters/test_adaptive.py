@@ -161,7 +161,7 @@ def test_constraints_are_kept():
         if draw.move is None:
             continue
         world.apply(draw.move)
-        links.check(world.labels, "here")
+        links.check(world.labels)
         world.undo()
     assert any(draw.move is None for draw in drawn)
 
@@ -215,7 +215,7 @@ def test_values_of_chosen_moves(sequential):
             expected = world.performance_change(move) if score is None else world.score_change(move, theta)
             assert values[0] == pytest.approx(expected)
             world.apply(move)
-            links.check(world.labels, "here")
+            links.check(world.labels)
             if k < choices.splits.size:
                 assert world.partition.n_clusters == 4
             world.undo()

@@ -77,11 +77,11 @@ def test_no_records():
 def test_bad_links(must, cannot, sources, message):
     three = RecordPairs(["r0", "r1", "r2"], np.arange(3), NONE, np.empty((0, 1)), ("f",))
     with pytest.raises(InvalidInputError, match=message):
-        read_links(three, must, cannot, sources, "predict")
+        read_links(three, must, cannot, sources)
 
 
 def test_sources_become_numbers():
     three = RecordPairs(["r0", "r1", "r2"], np.arange(3), NONE, np.empty((0, 1)), ("f",))
-    links = read_links(three, [], [["r0", "r1"]], ["shop", None, "web"], "predict")
+    links = read_links(three, [], [["r0", "r1"]], ["shop", None, "web"])
     assert links.source.tolist() == [0, -1, 1]
     assert links.cannot.tolist() == [[0, 1]]

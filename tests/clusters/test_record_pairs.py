@@ -21,25 +21,25 @@ EDGES = {"id1": ["a", "c"], "id2": ["b", "a"], "score": [0.9, 0.25], "rule": ["n
 def test_compared():
     table = {"id": ["x", "y", "z"], "name": ["ann lee", "lee ann", "bob"], "age": [1, 2, 3]}
     declared = [("name", Exact()), ("age", Numeric(levels=()))]
-    found = compared_records(table, declared, None, "id", "fit")
+    found = compared_records(table, declared, None, "id")
     assert found.ids == ["x", "y", "z"]
     assert found.pairs.tolist() == [[0, 1]]  # words in common, of the column compared as text
     assert found.values.tolist() == [[0.0, 0.0, 0.5, 0.0]]
-    assert len(compared_records(table, declared, AllPairs(), "id", "fit").pairs) == 3
-    assert len(compared_records(table, declared[1:], None, None, "fit").pairs) == 3  # no text: all pairs
-    with pytest.raises(InvalidInputError, match="fit: column='nam' is not known"):
-        compared_records(table, [("nam", Exact())], None, None, "fit")
+    assert len(compared_records(table, declared, AllPairs(), "id").pairs) == 3
+    assert len(compared_records(table, declared[1:], None, None).pairs) == 3  # no text: all pairs
+    with pytest.raises(InvalidInputError, match=r"^column='nam' is not known"):
+        compared_records(table, [("nam", Exact())], None, None)
 
 
 @pytest.mark.parametrize("table", [{"name": []}, {"name": ["ann"]}])
 def test_hardly_any_records(table):
-    found = compared_records(table, [("name", Exact())], None, None, "fit")
+    found = compared_records(table, [("name", Exact())], None, None)
     assert (found.n_records, found.pairs.shape, found.values.shape) == (len(table["name"]), (0, 2), (0, 2))
 
 
 @pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame])
 def test_scored(make):
-    found = scored_records(["c", "b", "a", "alone"], make(EDGES), None, None, None, "predict")
+    found = scored_records(["c", "b", "a", "alone"], make(EDGES), None, None, None)
     assert found.ids == ["c", "b", "a", "alone"]
     assert found.pairs.tolist() == [[0, 2], [1, 2]]
     assert found.values.ravel().tolist() == [0.25, 0.9]
@@ -51,21 +51,21 @@ def test_scored_as_others_export_them():
         "match_weight": [3.0], "match_probability": [0.9], "unique_id_l": [7], "unique_id_r": [5], "match_key": ["0"],
         "surname_l": ["a"],
     }  # fmt: skip
-    found = scored_records(np.array([5, 7]), splink, None, None, None, "predict")
+    found = scored_records(np.array([5, 7]), splink, None, None, None)
     assert found.pairs.tolist() == [[0, 1]]
     assert found.names == ("match_weight", "match_probability")
-    chosen = scored_records({"pid": [5, 7]}, splink, "pid", ("unique_id_l", "unique_id_r"), ["match_weight"], "predict")
+    chosen = scored_records({"pid": [5, 7]}, splink, "pid", ("unique_id_l", "unique_id_r"), ["match_weight"])
     assert chosen.values.tolist() == [[3.0]]
     # dedupe: pairs of ids and a score, without names.
     plain = {"0": [5], "1": [7], "2": [0.5]}
-    assert scored_records(pd.Series([5, 7]), plain, None, None, None, "predict").names == ("2",)
-    assert scored_records([5, 7], plain, None, None, None, "predict").values.tolist() == [[0.5]]
+    assert scored_records(pd.Series([5, 7]), plain, None, None, None).names == ("2",)
+    assert scored_records([5, 7], plain, None, None, None).values.tolist() == [[0.5]]
 
 
 @pytest.mark.parametrize(
     ("ids", "edges", "message"),
     [
-        (["a", "b"], EDGES, r"predict: edges, row 1: there is no record 'c'"),
+        (["a", "b"], EDGES, r"^edges, row 1: there is no record 'c'"),
         (["a", "b", "c", "a"], EDGES, "id 'a' comes twice, in rows 0 and 3"),
         (
             ["a", "b", "c"],
@@ -81,7 +81,7 @@ def test_scored_as_others_export_them():
 )
 def test_bad_edges(ids, edges, message):
     with pytest.raises(InvalidInputError, match=message):
-        scored_records(ids, edges, None, None, None, "predict")
+        scored_records(ids, edges, None, None, None)
 
 
 def test_guessed_comparisons():
@@ -95,8 +95,7 @@ def test_guessed_comparisons():
             "title": ["on the origin of species", "principia mathematica"],
             "vector": [[1.0, 2.0], [3.0, 4.0]],
             "empty": [None, " "],
-        },
-        "fit",
+        }
     )
     assert guess_comparisons(table, without=["id"]) == {
         "first": "jaro_winkler", "born": "date", "written": "date", "height": "numeric", "title": "token_overlap",

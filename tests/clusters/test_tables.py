@@ -29,14 +29,14 @@ EXPECTED = {"name": ["Ann", None, None], "age": [3, 4, 5], "height": [1.5, None,
     ],
 )
 def test_one_table_from_all(make):
-    table = read_table(make(), "fit")
+    table = read_table(make())
     assert table.columns == EXPECTED
     assert table.n_rows == 3
-    assert read_table(table, "fit") is table
+    assert read_table(table) is table
 
 
 def test_whole_numbers_of_an_array_are_plain_ones():
-    assert type(read_table({"id": np.array([1, 2])}, "fit").columns["id"][0]) is int
+    assert type(read_table({"id": np.array([1, 2])}).columns["id"][0]) is int
 
 
 def test_missing_of_pandas():
@@ -47,16 +47,16 @@ def test_missing_of_pandas():
             "kind": pd.Categorical(["a", None]),
         }
     )
-    columns = read_table(frame, "fit").columns
+    columns = read_table(frame).columns
     assert columns["whole"] == [1, None]
     assert columns["day"][0] == datetime.datetime(2001, 2, 3)
     assert [values[1] for values in columns.values()] == [None] * 3
 
 
 def test_nothing():
-    assert read_table({}, "fit").n_rows == 0
-    assert read_table([], "fit").n_rows == 0
-    assert read_table(pd.DataFrame({"a": []}), "fit").n_rows == 0
+    assert read_table({}).n_rows == 0
+    assert read_table([]).n_rows == 0
+    assert read_table(pd.DataFrame({"a": []})).n_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_nothing():
 )
 def test_what_is_no_table(records, message):
     with pytest.raises(InvalidInputError, match=message):
-        read_table(records, "fit")
+        read_table(records)
 
 
 def test_ids():
-    table = read_table(pd.DataFrame({"id": [4, 2], "twice": ["a", "a"], "gap": ["b", None]}), "predict")
-    assert record_ids(table, None, "predict") == [0, 1]
-    assert record_ids(table, "id", "predict") == [4, 2]
+    table = read_table(pd.DataFrame({"id": [4, 2], "twice": ["a", "a"], "gap": ["b", None]}))
+    assert record_ids(table, None) == [0, 1]
+    assert record_ids(table, "id") == [4, 2]
     with pytest.raises(InvalidInputError, match="id 'a' comes twice, in rows 0 and 1"):
-        record_ids(table, "twice", "predict")
+        record_ids(table, "twice")
     with pytest.raises(InvalidInputError, match="the id of row 1 is missing"):
-        record_ids(table, "gap", "predict")
+        record_ids(table, "gap")
     with pytest.raises(InvalidInputError, match="column='ids' is not known"):
-        record_ids(table, "ids", "predict")
+        record_ids(table, "ids")

@@ -18,7 +18,7 @@ COMPARED = {"last_name": "jaro_winkler", "street": "token_overlap", "email": "ja
 def test_no_other_threshold_does_better_on_the_training_records(metric):
     made = make_customers(40, slips=3.0, random_state=4)
     model = ThresholdClusterer(COMPARED, metric=metric).fit(made.columns, made.entity)
-    found = model._pairs_of(made.columns, "here")
+    found = model._pairs_of(made.columns)
     odds = model.matcher_.log_odds(found.values)
 
     def f1(threshold):

@@ -97,7 +97,7 @@ def test_walks_keep_constraints_and_statistics(seed):
         check(world, attributes, truth)
     world.reset()
     world.agglomerate(weights)
-    links.check(world.labels, "here")
+    links.check(world.labels)
     check(world, attributes, truth)
     assert len(seen) > 1
 

@@ -22,7 +22,7 @@ def problem(seed, noise=None, weight=0.0, blocked=False):
         theta[1, 0, 2] = 0.0
     flows = np.random.default_rng(seed).poisson(4.0, size=(3, 3, 3)).astype(float)
     noise = Gaussian(SIGMA, RATE) if noise is None else noise
-    return CollectiveProblem(move_tables(theta, 4), scores, counts, flows, 30.0, noise, weight, "here")
+    return CollectiveProblem(move_tables(theta, 4), scores, counts, flows, 30.0, noise, weight)
 
 
 def test_exponentials():

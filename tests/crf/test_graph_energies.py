@@ -65,7 +65,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     maps = [one.scores for one in examples]
     bound = [sum(energies[1:], energies[0]).bind(m.graph, names_of(m, {"node": crf.classes_})) for m in maps]
     psi = LinearPsi() if psi == "linear" else crf._resolvers()["psi"]("constant")
-    features = psi_features(psi, maps, "here")
+    features = psi_features(psi, maps)
     return GraphSurrogateRisk(
         examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.1, psi_ridge=0.2
     )

@@ -173,7 +173,7 @@ def test_pixel_features_dense_and_sparse(dtype):
     np.testing.assert_allclose(of_thin.weights_, of_dense.weights_, atol=1e-6)
     for x, other in zip(of_dense.predict_marginals(X), of_dense.predict_marginals(thin), strict=True):
         np.testing.assert_allclose(other, x, atol=1e-12)
-    (one,) = of_thin._read(thin[:1], None, "here", None).score_maps(of_thin.templates_)
+    (one,) = of_thin._read(thin[:1], None, None).score_maps(of_thin.templates_)
     assert sparse.issparse(one.blocks[0].features)
     assert one.blocks[0].features.dtype == dtype
     paired = [(x, np.ones((49, 1))) for x in thin]

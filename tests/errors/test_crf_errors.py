@@ -274,10 +274,10 @@ def test_settings(fitted_graph):
             "GraphCRF.fit: symmetric must be True, False or a list of names of factors, got 'edge'.",
         ),
         ({"symmetric": 3}, "GraphCRF.fit: symmetric must be True, False or a list of names of factors, got 3."),
-        ({"symmetric": ["edges"]}, "Templates: symmetric names 'edges', but the factors are ['edge']."),
+        ({"symmetric": ["edges"]}, "GraphCRF.fit: Templates: symmetric names 'edges', but the factors are ['edge']."),
         ({"learner": "risk"}, "GraphCRF.fit: learner='risk' is not known."),
         ({"class_weight": "even"}, "GraphCRF.fit: class_weight must be None, 'balanced' or a dict"),
-        ({"random_state": -1}, "RiskMinimizer: random_state must be a whole number"),
+        ({"random_state": -1}, "GraphCRF.fit: RiskMinimizer: random_state must be a whole number"),
         ({"decode": "best"}, "GraphCRF.fit: decode='best' is not known."),
     ):
         changed_crf = copy(crf).set_params(**settings)
@@ -287,10 +287,10 @@ def test_settings(fitted_graph):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"inference": "junction_tree"}, "TruncatedGradient cannot differentiate JunctionTree."),
+        ({"inference": "junction_tree"}, "GraphCRF.fit: TruncatedGradient cannot differentiate JunctionTree."),
         (
             {"learner": RiskMinimizer(loss="likelihood"), "class_weight": "balanced"},
-            "Likelihood is not a sum over variables, so it takes no weights",
+            "GraphCRF.fit: Likelihood is not a sum over variables, so it takes no weights",
         ),
     ],
 )

@@ -232,7 +232,7 @@ def test_settings_survive_json():
         "some": frozenset(["x", "y"]),
         "classes": np.array([0, 1]),
     }
-    text = json.dumps(settings_to_json(given, "here"))
+    text = json.dumps(settings_to_json(given))
     found = settings_from_json(json.loads(text), {"learner": resolve_chain_learner, "optimizer": resolve_optimizer})
     assert found["learner"].optimizer.memory == 3
     assert found["class_weight"] == {0: 1.5, 1: 2}
@@ -243,7 +243,7 @@ def test_settings_survive_json():
 
 def test_what_cannot_be_saved_is_told(tmp_path):
     with pytest.raises(InvalidInputError, match="a setting of type function cannot be saved"):
-        settings_to_json({"a": as_npy}, "here")
+        settings_to_json({"a": as_npy})
     with pytest.raises(InvalidInputError, match="notes cannot be written as JSON"):
         fitted().save(tmp_path / "m.npz", notes={1: {2}})
 

@@ -84,7 +84,7 @@ REAL = {"addresses": addresses, "citations": citations, "letters": letters}
 
 
 def chain_risk(X, y, l2):
-    examples = prepare_fit(ChainCRF(), X, y, None, None, None, None, "test").examples
+    examples = prepare_fit(ChainCRF(), X, y, None, None, None, None).examples
     return MaximumLikelihood(l2=l2).risk(examples), examples.layout.n_weights
 
 

@@ -66,8 +66,8 @@ def test_learning_together_keeps_the_best_point_and_warns():
         crf.fit(X, y, fix_theta=False)
     assert crf.energy_history_["risk"].max() > 2.0 * plain.risk_  # the steps did lead away
     # Compared by the objective that is learned: risk and ridge.
-    parts, prepared = resolve_energies(crf, ""), prepare_fit(crf, X, y, None, None, None, None, "")
-    energies = bind_energies(crf, prepared.classes, 3, "")
+    parts, prepared = resolve_energies(crf), prepare_fit(crf, X, y, None, None, None, None)
+    energies = bind_energies(crf, prepared.classes, 3)
     mass = prepared.examples.mass
     risk = SurrogateRisk(prepared.examples, energies, parts.psi, parts.method, ridge=0.1 / mass)
     begun = risk(risk.join(plain.weights_, np.zeros((energies.n_psi, 1))))[0]

@@ -54,11 +54,11 @@ def test_forms_of_labels(name, shape):
         else:
             given = [given[:2], given[2:]]
     labels = read_labels(given, shape, "", "y")
-    found = find_classes([labels], "fit")
+    found = find_classes([labels])
     assert found.tolist() == classes
     np.testing.assert_array_equal(as_states(labels, found), states)
     # In an order that the user chose, states follow.
-    turned = check_classes(classes[::-1], "fit")
+    turned = check_classes(classes[::-1])
     expected = np.asarray(states)
     expected = np.where(expected < 0, -1, len(classes) - 1 - expected) if expected.ndim == 1 else expected[:, ::-1]
     if name == "allowed":  # whose columns are in the order of the classes, whatever that is
@@ -68,12 +68,10 @@ def test_forms_of_labels(name, shape):
 
 def test_classes_of_all_examples_together():
     several = [read_labels(y, (2,), "", "y") for y in (["b", "b"], ["a", None], [frozenset({"c"}), None])]
-    assert find_classes(several, "fit").tolist() == ["a", "b", "c"]
+    assert find_classes(several).tolist() == ["a", "b", "c"]
     mixed = [read_labels([0, 1], (2,), "", "y"), read_labels(np.ones((2, 3), bool), (2,), "", "y")]
-    assert find_classes(mixed, "fit").tolist() == [0, 1, 2]
-    assert find_classes(
-        [read_labels([True, False], (2,), "", "y"), read_labels([0, 2], (2,), "", "y")], ""
-    ).tolist() == [
+    assert find_classes(mixed).tolist() == [0, 1, 2]
+    assert find_classes([read_labels([True, False], (2,), "", "y"), read_labels([0, 2], (2,), "", "y")]).tolist() == [
         0,
         1,
         2,
@@ -82,7 +80,7 @@ def test_classes_of_all_examples_together():
 
 def test_hidden_everywhere_is_hidden_for_any_classes():
     for labels in (hidden_labels((3,), "y"), read_labels([None] * 3, (3,), "", "y")):
-        states = as_states(labels, check_classes(["a", "b"], "fit"))
+        states = as_states(labels, check_classes(["a", "b"]))
         assert states.tolist() == [-1, -1, -1]
         assert not tells_something(states)
     assert not tells_something(np.ones((2, 3), bool))
@@ -97,10 +95,10 @@ def test_single_states_and_weights():
     assert weights_of_states(np.array([2, -1, 0]), weights).tolist() == [5.0, 1.0, 1.0]
     classes = np.array([0, 1, 2])
     # 4 labels in all, 3 and 1 of two classes that occur: 4 / (2 * 3) and 4 / (2 * 1).
-    found = weigh_classes([np.array([0, 0, 2]), np.array([-1, 0])], classes, "balanced", "fit")
+    found = weigh_classes([np.array([0, 0, 2]), np.array([-1, 0])], classes, "balanced")
     assert found.tolist() == [pytest.approx(2 / 3), 1.0, 2.0]
-    assert weigh_classes([], classes, {1: 4}, "fit").tolist() == [1.0, 4.0, 1.0]
-    assert weigh_classes([], classes, None, "fit") is None
+    assert weigh_classes([], classes, {1: 4}).tolist() == [1.0, 4.0, 1.0]
+    assert weigh_classes([], classes, None) is None
 
 
 def refuse(message):
@@ -130,11 +128,11 @@ def test_bad_forms(name):
 
 
 BAD_CLASSES = {
-    "minus one and one": ([-1, 1, 1, -1], "fit: the labels are -1 and 1, and -1 means hidden. Use 0 and 1"),
-    "hidden": ([-1, -1, -1, -1], "fit: all labels are hidden."),
-    "nothing known": ([None] * 4, "fit: all labels are hidden."),
-    "one class": ([3, 3, 3, 3], "fit: the classes are [3]. Give labels of at least two, or name them with classes=."),
-    "minus one among strings": (["a", "-1", "b", "a"], "fit: '-1' is among the strings. Use None"),
+    "minus one and one": ([-1, 1, 1, -1], "the labels are -1 and 1, and -1 means hidden. Use 0 and 1"),
+    "hidden": ([-1, -1, -1, -1], "all labels are hidden."),
+    "nothing known": ([None] * 4, "all labels are hidden."),
+    "one class": ([3, 3, 3, 3], "the classes are [3]. Give labels of at least two, or name them with classes=."),
+    "minus one among strings": (["a", "-1", "b", "a"], "'-1' is among the strings. Use None"),
     "sets of another kind": ([0, 1, frozenset({"a"}), 1], "y[2] has 'a', a string, but y[0] is 0, an integer."),
 }
 
@@ -143,7 +141,7 @@ BAD_CLASSES = {
 def test_classes_that_cannot_be_meant(name):
     given, message = BAD_CLASSES[name]
     with refuse(message):
-        find_classes([read_labels(given, (4,), "", "y")], "fit")
+        find_classes([read_labels(given, (4,), "", "y")])
 
 
 BAD_STATES = {
@@ -168,30 +166,30 @@ def test_labels_outside_the_classes(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([0, 0], "fit: classes must be different strings, or different whole numbers from 0 on, got [0, 0]."),
-        ([-1, 1], "fit: classes must be different strings, or different whole numbers from 0 on, got [-1, 1]."),
-        ([[0, 1]], "fit: classes must be different strings"),
-        (["a"], "fit: the classes are ['a']. Give labels of at least two"),
-        ([0.5, 1], "fit: classes: expected whole numbers"),
-        (np.array(["a", 1], object), "fit: classes: expected whole numbers"),
+        ([0, 0], "classes must be different strings, or different whole numbers from 0 on, got [0, 0]."),
+        ([-1, 1], "classes must be different strings, or different whole numbers from 0 on, got [-1, 1]."),
+        ([[0, 1]], "classes must be different strings"),
+        (["a"], "the classes are ['a']. Give labels of at least two"),
+        ([0.5, 1], "classes: expected whole numbers"),
+        (np.array(["a", 1], object), "classes: expected whole numbers"),
     ],
 )
 def test_named_classes_that_cannot_be_meant(given, message):
     with refuse(message):
-        check_classes(given, "fit")
+        check_classes(given)
 
 
 def test_class_weights_that_cannot_be_meant():
     states, classes = [np.array([0, 1])], np.array(["a", "b"])
     for weights, message in (
-        ("even", "fit: class_weight must be None, 'balanced' or a dict of label -> weight, got 'even'."),
-        ({"c": 1.0}, "fit: class_weight has a weight of 'c', but the classes are ['a', 'b']."),
-        ({"a": -1.0}, "fit: class_weight of 'a' is -1.0. Weights are finite numbers of at least 0."),
-        ({"a": np.nan}, "fit: class_weight of 'a' is nan."),
-        ({"a": "much"}, "fit: class_weight of 'a' is 'much'."),
+        ("even", "class_weight must be None, 'balanced' or a dict of label -> weight, got 'even'."),
+        ({"c": 1.0}, "class_weight has a weight of 'c', but the classes are ['a', 'b']."),
+        ({"a": -1.0}, "class_weight of 'a' is -1.0. Weights are finite numbers of at least 0."),
+        ({"a": np.nan}, "class_weight of 'a' is nan."),
+        ({"a": "much"}, "class_weight of 'a' is 'much'."),
     ):
         with refuse(message):
-            weigh_classes(states, classes, weights, "fit")
+            weigh_classes(states, classes, weights)
 
 
 def test_layout_takes_labels_by_type_only_where_there_are_types():
@@ -215,7 +213,7 @@ ANY = st.one_of(LABEL, st.none(), st.frozensets(LABEL, min_size=1))
 @given(st.lists(ANY, min_size=1, max_size=8), st.permutations(["sky", "tree", "road", "a"]))
 def test_states_say_what_the_labels_say(labels, names):
     """Whatever is given, the allowed classes read back are those that were meant."""
-    classes = check_classes(names, "fit")
+    classes = check_classes(names)
     states = as_states(read_labels(np.array([*labels, None], object)[:-1], (len(labels),), "", "y"), classes)
     for state, label in zip(states, labels, strict=True):
         if states.ndim == 2:

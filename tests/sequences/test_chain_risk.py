@@ -23,7 +23,7 @@ def make_examples(rng, lengths, d, k, *, pairs, ends, n_edge, partial, forbidden
     n = sum(lengths)
     matrix = sparse.random_array((n, d), density=0.6, rng=rng, format="csr")
     ptr = np.concatenate([[0], np.cumsum(lengths)])
-    bounds = find_constraints(np.arange(k), [(0, k - 1), (None, 1)] if forbidden else None, None, "")
+    bounds = find_constraints(np.arange(k), [(0, k - 1), (None, 1)] if forbidden else None, None)
     states = np.concatenate([permitted(rng, length, k, forbidden) for length in lengths])
     allowed = None
     if partial:
@@ -31,7 +31,7 @@ def make_examples(rng, lengths, d, k, *, pairs, ends, n_edge, partial, forbidden
         states = np.where(allowed.sum(axis=1) == 1, states, -1)
     edges = [rng.normal(size=(length - 1, n_edge)) for length in lengths] if n_edge else None
     weight = rng.random(len(lengths)) if weighted else np.ones(len(lengths))
-    data = make_data(matrix if pairs else matrix.toarray(), ptr, edges, "")
+    data = make_data(matrix if pairs else matrix.toarray(), ptr, edges)
     truth = ChainTruth(states, allowed, weight)
     chosen = observed_pairs(matrix, truth.possible(k)) if pairs else (None, None)
     return ChainExamples(data, truth, ChainLayout(d, k, *chosen, ends, n_edge), bounds)

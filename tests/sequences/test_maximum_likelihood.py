@@ -23,7 +23,7 @@ def test_no_worker_at_all_is_refused(learner):
 
 
 def test_the_learner_refuses_it_too():
-    with pytest.raises(InvalidInputError, match=r"^MaximumLikelihood: n_jobs is 0"):
+    with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: MaximumLikelihood: n_jobs is 0"):
         ChainCRF(learner=MaximumLikelihood(n_jobs=0)).fit(X, Y)
 
 

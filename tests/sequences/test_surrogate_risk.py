@@ -45,7 +45,7 @@ def make_examples(hidden=False, edges=False, seed=0):
     lengths = np.array([3, 1, 2, 3, 4])
     ptr = np.concatenate([[0], np.cumsum(lengths)])
     given = [rng.normal(size=(max(n - 1, 0), 2)) for n in lengths] if edges else None
-    data = make_data(rng.normal(size=(ptr[-1], 2)), ptr, given, "test")
+    data = make_data(rng.normal(size=(ptr[-1], 2)), ptr, given)
     states = rng.integers(0, 3, ptr[-1])
     allowed = None
     if hidden:
@@ -55,7 +55,7 @@ def make_examples(hidden=False, edges=False, seed=0):
         states = np.where(allowed.sum(axis=1) == 1, states, -1)
     truth = ChainTruth(states, allowed, rng.uniform(0.5, 2.0, lengths.size))
     layout = ChainLayout(2, 3, n_edge_features=2 if edges else 0)
-    return ChainExamples(data, truth, layout, find_constraints(np.array(NAMES), None, None, "test"))
+    return ChainExamples(data, truth, layout, find_constraints(np.array(NAMES), None, None))
 
 
 def make_risk(kind="segments", psi=None, fixed=False, method=None, **settings):

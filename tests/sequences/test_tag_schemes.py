@@ -10,7 +10,7 @@ from intarsia.sequences.tag_schemes import find_constraints
 
 
 def possible(classes, forbidden=None, scheme=None):
-    found = find_constraints(np.array(classes), forbidden, scheme, "here")
+    found = find_constraints(np.array(classes), forbidden, scheme)
     pairs = {
         (a, b) for i, a in enumerate(classes) for j, b in enumerate(classes) if np.isfinite(found.transitions[i, j])
     }
@@ -64,4 +64,4 @@ def test_pairs_and_ends():
 )
 def test_bad_input(classes, forbidden, scheme, message):
     with pytest.raises(InvalidInputError, match=message):
-        find_constraints(np.array(classes), forbidden, scheme, "here")
+        find_constraints(np.array(classes), forbidden, scheme)

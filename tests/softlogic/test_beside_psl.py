@@ -201,7 +201,7 @@ def our_forms(text):
     """The rules of a text as PSL's parser gives them, repeated rules left out."""
     rules = {}
     for rule in read_rules(text, dialect="psl"):
-        for each in split_filters(rule, "rule") if isinstance(rule, ArithmeticRule) else [rule]:
+        for each in split_filters(rule) if isinstance(rule, ArithmeticRule) else [rule]:
             rules.setdefault(rule_key(each), each)
     if not rules:
         raise InvalidInputError("there is no rule")

@@ -97,12 +97,12 @@ class SettingsOfFit:
                 return name
         return None
 
-    def check(self, estimator: Any, where: str) -> None:
+    def check(self, estimator: Any) -> None:
         """Raise if a setting was changed after the fit."""
         name = self.changed(estimator)
         if name is not None:
             keep = " (fix_theta=True keeps the weights)" if name in ("energies", "psi") else ""
             raise InvalidInputError(
-                f"{where}: {name} was changed after fit, so it is not part of this model. Call fit again{keep}, or set "
+                f"{name} was changed after fit, so it is not part of this model. Call fit again{keep}, or set "
                 f"{name} back to what it was."
             )

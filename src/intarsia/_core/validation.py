@@ -20,28 +20,28 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-def as_int_array(values: ArrayLike, where: str) -> IntArray:
+def as_int_array(values: ArrayLike, name: str) -> IntArray:
     """Return `values` as a contiguous int64 array; refuse fractions and values that do not fit."""
     try:
         array = np.asarray(values)
     except ValueError as error:  # lists of different lengths
-        raise InvalidInputError(f"{where}: expected whole numbers, got {_brief(values)}. {error}") from None
+        raise InvalidInputError(f"{name}: expected whole numbers, got {_brief(values)}. {error}") from None
     whole = array.dtype.kind in "iub" or array.size == 0
     if whole or (array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.rint(array))):
         if array.dtype.kind in "uf" and array.size and np.abs(array).max() >= 2**63:
-            raise InvalidInputError(f"{where}: {_brief(np.abs(array).max())} does not fit into 64 bits. Use less.")
+            raise InvalidInputError(f"{name}: {_brief(np.abs(array).max())} does not fit into 64 bits. Use less.")
         return np.asarray(array, dtype=np.int64, order="C")
-    raise InvalidInputError(f"{where}: expected whole numbers, got dtype {array.dtype}.")
+    raise InvalidInputError(f"{name}: expected whole numbers, got dtype {array.dtype}.")
 
 
-def as_float_array(values: ArrayLike, where: str) -> FloatArray:
+def as_float_array(values: ArrayLike, name: str) -> FloatArray:
     """Return `values` as a contiguous float64 array."""
     try:
         if np.asarray(values).dtype.kind not in "fiub":
             raise TypeError(f"Their type is {np.asarray(values).dtype}.")
         return np.asarray(values, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{where}: expected numbers, got {_brief(values)}. {error}") from None
+        raise InvalidInputError(f"{name}: expected numbers, got {_brief(values)}. {error}") from None
 
 
 def too_large(scores: FloatArray) -> bool:
@@ -139,17 +139,17 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def check_sample_weight(given: Any, n: int, where: str) -> FloatArray:
+def check_sample_weight(given: Any, n: int) -> FloatArray:
     """A weight for each example, 1 by default."""
     if given is None:
         return np.ones(n)
-    weights = as_float_array(given, f"{where}: sample_weight")
+    weights = as_float_array(given, "sample_weight")
     if weights.shape != (n,):
         raise InvalidInputError(
-            f"{where}: sample_weight has shape {weights.shape}, but X has {n} examples. Give one number for each."
+            f"sample_weight has shape {weights.shape}, but X has {n} examples. Give one number for each."
         )
     bad = ~(weights >= 0) | (weights == np.inf)
     if bad.any():
         i = int(np.argmax(bad))
-        raise InvalidInputError(f"{where}: sample_weight[{i}] is {weights[i]}. Weights are finite and at least 0.")
+        raise InvalidInputError(f"sample_weight[{i}] is {weights[i]}. Weights are finite and at least 0.")
     return weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -41,8 +42,9 @@ def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     n_threads = 1 if len(calls) < 2 else min(effective_n_jobs(n_jobs), len(calls), cpu_count())
     if n_threads == 1:
         return [call() for call in calls]
+    contexts = [copy_context() for _ in calls]  # so that warnings of threads name the entry point too
     with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(lambda call: call(), calls))
+        return list(pool.map(lambda context, call: context.run(call), contexts, calls))
 
 
 def workers_are_apart() -> bool:

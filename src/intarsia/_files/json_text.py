@@ -9,14 +9,14 @@ from typing import Any
 from intarsia.exceptions import FileFormatError
 
 
-def read_json_text(text: str, where: str, remedy: str, place: Callable[[int], tuple[int, int]] | None = None) -> Any:
+def read_json_text(text: str, location: str, remedy: str, place: Callable[[int], tuple[int, int]] | None = None) -> Any:
     """The document of a JSON text.
 
     Parameters
     ----------
     text : str
         Content of a file, or one of its lines.
-    where : str
+    location : str
         What it is called in messages.
     remedy : str
         What to do about a text that is none.
@@ -41,8 +41,8 @@ def read_json_text(text: str, where: str, remedy: str, place: Callable[[int], tu
         return json.loads(text)
     except json.JSONDecodeError as error:
         line, column = (error.lineno, error.colno) if place is None else place(error.pos)
-        raise FileFormatError(f"{where}, line {line}, column {column}: no JSON ({error.msg}). {remedy}") from None
+        raise FileFormatError(f"{location}, line {line}, column {column}: no JSON ({error.msg}). {remedy}") from None
     except RecursionError:
-        raise FileFormatError(f"{where}: too many brackets inside each other. {remedy}") from None
+        raise FileFormatError(f"{location}: too many brackets inside each other. {remedy}") from None
     except ValueError:  # Python refuses whole numbers of more than some thousand digits
-        raise FileFormatError(f"{where}: a number has too many digits. {remedy}") from None
+        raise FileFormatError(f"{location}: a number has too many digits. {remedy}") from None

@@ -78,11 +78,11 @@ def write_model(
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
-def _plain(array: NDArray[Any], where: str) -> NDArray[Any]:
+def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
     """The array as every machine writes it: C order, smallest byte first."""
     if array.dtype.kind not in "biufU":
         raise InvalidInputError(
-            f"{where} is an array of {array.dtype}, which cannot be saved without running code at loading. Give "
+            f"{name} is an array of {array.dtype}, which cannot be saved without running code at loading. Give "
             f"booleans, numbers or texts."
         )
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

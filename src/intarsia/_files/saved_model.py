@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.status import Status
 from intarsia._files.model_file import DAMAGE, damaged, read_model, write_model
 from intarsia._files.settings_json import Maker, saved_settings, settings_from_json
@@ -41,13 +42,14 @@ class SavedModel(ABC):
     notes_: Any
 
     @abstractmethod
-    def _to_file(self, where: str) -> Content:
+    def _to_file(self) -> Content:
         """What was learned."""
 
     @abstractmethod
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         """Take back what `_to_file` told, on a new model with its settings; whatever does not fit raises anything."""
 
+    @entry_point
     def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
         """Write the model to one npz file, without pickle; it appears when all is written.
 
@@ -59,14 +61,13 @@ class SavedModel(ABC):
             Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
         """
         kind = type(self).__name__
-        where = f"{kind}.save"
         if self._learned is not None:
             check_is_fitted(self, self._learned)
         settings: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
         kept = {name: settings[name] for name in settings if name not in self._settings_apart}
-        about, arrays = self._to_file(where)
-        check_json(notes, f"{where}: notes")
-        about = {"settings": saved_settings(kept, self._makers, where), **about, "notes": notes}
+        about, arrays = self._to_file()
+        check_json(notes, "notes")
+        about = {"settings": saved_settings(kept, self._makers), **about, "notes": notes}
         write_model(path, kind, about, arrays)
 
     @classmethod
@@ -91,17 +92,17 @@ class SavedModel(ABC):
         return model
 
 
-def check_json(value: Any, where: str) -> None:
+def check_json(value: Any, name: str) -> None:
     """Raise for what JSON cannot hold.
 
     Examples
     --------
-    >>> check_json({"columns": 3}, "ChainCRF.save: notes")
+    >>> check_json({"columns": 3}, "notes")
     """
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{where} cannot be written as JSON: {error}.") from None
+        raise InvalidInputError(f"{name} cannot be written as JSON: {error}.") from None
 
 
 def course_to_file(n_iter: int, status: Status, history: Mapping[str, NDArray[Any]]) -> Content:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.registry import registered_name
 from intarsia.exceptions import InvalidInputError
 
@@ -35,39 +36,41 @@ def only(part: type[Part]) -> Callable[[str, dict[str, Any]], Part]:
     return make
 
 
-def saved_settings(value: Any, makers: Mapping[str, Maker], where: str) -> Any:
+def saved_settings(value: Any, makers: Mapping[str, Maker]) -> Any:
     """`settings_to_json`, tried at once: what could not be loaded is told to whoever saves.
 
     Examples
     --------
-    >>> saved_settings({"tol": 0.1}, {}, "ChainCRF.save")
+    >>> saved_settings({"tol": 0.1}, {})
     {'dict': [['tol', 0.1]]}
     """
-    written = settings_to_json(value, where)
+    written = settings_to_json(value)
     try:
         settings_from_json(written, makers)
     except (ValueError, TypeError, LookupError) as error:
         raise InvalidInputError(
-            f"{where}: a setting can be written but not read again ({type(error).__name__}: {error}). Give one of the "
+            f"a setting can be written but not read again ({type(error).__name__}: {error}). Give one of the "
             f"names or objects that the estimator's documentation lists for it."
         ) from None
     return written
 
 
-def settings_to_json(value: Any, where: str) -> Any:
+def settings_to_json(value: Any) -> Any:
     """A setting as JSON can hold it: objects by name, tuples, sets, dicts and infinite numbers as marked lists.
 
     Examples
     --------
     >>> from intarsia.learning.lbfgs import LBFGS
-    >>> settings_to_json({0: LBFGS(max_iter=5)}, "ChainCRF.save")
+    >>> settings_to_json({0: LBFGS(max_iter=5)})
     {'dict': [[0, {'object': 'lbfgs', 'settings': {'max_iter': 5, 'memory': 10, 'tol': 1e-05}}]]}
     """
     # The name of a class of Intarsia would be a lie for one derived from it elsewhere.
     if isinstance(value, BaseEstimator) and type(value).__module__.startswith("intarsia."):
         name = getattr(value, "name", None) or registered_name(value) or type(value).__name__
-        params, inside = value.get_params(deep=False), f"{where}: {type(value).__name__}"
-        settings = {key: settings_to_json(params[key], f"{inside}.{key}") for key in sorted(params)}
+        params, settings = value.get_params(deep=False), {}
+        for key in sorted(params):
+            with errors_in(f"{type(value).__name__}.{key}"):
+                settings[key] = settings_to_json(params[key])
         return {"object": str(name), "settings": settings}
     if isinstance(value, np.generic):
         value = value.item()
@@ -80,15 +83,15 @@ def settings_to_json(value: Any, where: str) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list):
-        return [settings_to_json(item, where) for item in value]
+        return [settings_to_json(item) for item in value]
     if isinstance(value, tuple):
-        return {"tuple": [settings_to_json(item, where) for item in value]}
+        return {"tuple": [settings_to_json(item) for item in value]}
     if isinstance(value, (set, frozenset)):
-        return {"set": [settings_to_json(item, where) for item in sorted(value, key=str)]}
+        return {"set": [settings_to_json(item) for item in sorted(value, key=str)]}
     if isinstance(value, Mapping):
-        return {"dict": [[settings_to_json(key, where), settings_to_json(value[key], where)] for key in value]}
+        return {"dict": [[settings_to_json(key), settings_to_json(value[key])] for key in value]}
     raise InvalidInputError(
-        f"{where}: a setting of type {type(value).__name__} cannot be saved without running code at loading. Give "
+        f"a setting of type {type(value).__name__} cannot be saved without running code at loading. Give "
         f"settings as names, numbers, strings, lists, dicts or objects of Intarsia."
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from intarsia._core.error_context import errors_in
 from intarsia.cli.cluster_files import read_table_file, write_table_file
 from intarsia.cli.output import check_folder_of, console, warnings_on_stderr, write_json
 from intarsia.exceptions import InvalidInputError
@@ -138,13 +139,15 @@ def evaluate_command(
 
     if (model is None) == (predicted is None):
         raise InvalidInputError("Give either --model, or --predicted for a column of entities already found.")
-    records = read_table(read_table_file(file), file.name)
-    truth = cluster_codes(records.column(entity, file.name), records.n_rows, file.name)
+    with errors_in(file.name):
+        records = read_table(read_table_file(file))
+        truth = cluster_codes(records.column(entity), records.n_rows)
     found: Any
     if model is not None:
         found = _load(model, jobs).predict(records, edges=None if edges is None else read_table_file(edges))
     else:
-        found = records.column(str(predicted), file.name)
+        with errors_in(file.name):
+            found = records.column(str(predicted))
     scores = clustering_scores(truth, found)
     if json:
         write_json(scores.as_dict())

@@ -28,7 +28,7 @@ class Blocking(BaseEstimator, ABC):  # type: ignore[misc]
         return [columns] if isinstance(columns, str) else list(columns or ())
 
     @abstractmethod
-    def pairs(self, table: Table, where: str) -> IntArray:
+    def pairs(self, table: Table) -> IntArray:
         """Candidate pairs of a table.
 
         Returns
@@ -49,7 +49,7 @@ class AllPairs(Blocking):
     Examples
     --------
     >>> from intarsia.clusters.tables import read_table
-    >>> AllPairs().pairs(read_table({"name": ["a", "b", "c"]}, "fit"), "fit").tolist()
+    >>> AllPairs().pairs(read_table({"name": ["a", "b", "c"]})).tolist()
     [[0, 1], [0, 2], [1, 2]]
     """
 
@@ -58,12 +58,12 @@ class AllPairs(Blocking):
     def __init__(self, max_pairs: int = 10_000_000) -> None:
         self.max_pairs = max_pairs
 
-    def pairs(self, table: Table, where: str) -> IntArray:
+    def pairs(self, table: Table) -> IntArray:
         """See `Blocking.pairs`."""
         n_pairs = table.n_rows * (table.n_rows - 1) // 2
         if n_pairs > self.max_pairs:
             raise TooLargeError(
-                f"{where}: {table.n_rows} records have {n_pairs} pairs, more than max_pairs={self.max_pairs}. Use "
+                f"{table.n_rows} records have {n_pairs} pairs, more than max_pairs={self.max_pairs}. Use "
                 f"blocking='shared_tokens' or 'shared_values'."
             )
         return np.column_stack(np.triu_indices(table.n_rows, 1)).astype(np.int64)
@@ -88,8 +88,8 @@ class SharedValues(Blocking):
     Examples
     --------
     >>> from intarsia.clusters.tables import read_table
-    >>> table = read_table({"name": ["Ann", "Bob", "Anna"], "town": ["X", "X", "x"]}, "fit")
-    >>> SharedValues(["town", "name"], prefix=3).pairs(table, "fit").tolist()
+    >>> table = read_table({"name": ["Ann", "Bob", "Anna"], "town": ["X", "X", "x"]})
+    >>> SharedValues(["town", "name"], prefix=3).pairs(table).tolist()
     [[0, 2]]
     """
 
@@ -100,10 +100,10 @@ class SharedValues(Blocking):
         self.prefix = prefix
         self.max_block = max_block
 
-    def pairs(self, table: Table, where: str) -> IntArray:
+    def pairs(self, table: Table) -> IntArray:
         """See `Blocking.pairs`."""
-        check_number(self.max_block, f"{where}: SharedValues: max_block", low=2, integer=True)
-        columns = [table.column(name, where) for name in self.named() or table.columns]
+        check_number(self.max_block, "SharedValues: max_block", low=2, integer=True)
+        columns = [table.column(name) for name in self.named() or table.columns]
         blocks: dict[tuple[str, ...], list[int]] = {}
         for row, values in enumerate(zip(*columns, strict=True)):
             if all(value is not None for value in values):
@@ -133,8 +133,8 @@ class SharedTokens(Blocking):
     Examples
     --------
     >>> from intarsia.clusters.tables import read_table
-    >>> table = read_table({"title": ["learning to rank", "to be", "rank by learning"]}, "fit")
-    >>> SharedTokens("title", max_records=2).pairs(table, "fit").tolist()
+    >>> table = read_table({"title": ["learning to rank", "to be", "rank by learning"]})
+    >>> SharedTokens("title", max_records=2).pairs(table).tolist()
     [[0, 1], [0, 2]]
     """
 
@@ -152,12 +152,12 @@ class SharedTokens(Blocking):
         self.min_shared = min_shared
         self.ngram = ngram
 
-    def pairs(self, table: Table, where: str) -> IntArray:
+    def pairs(self, table: Table) -> IntArray:
         """See `Blocking.pairs`."""
-        check_number(self.max_records, f"{where}: SharedTokens: max_records", low=2, integer=True)
-        check_number(self.min_shared, f"{where}: SharedTokens: min_shared", low=1, integer=True)
+        check_number(self.max_records, "SharedTokens: max_records", low=2, integer=True)
+        check_number(self.min_shared, "SharedTokens: min_shared", low=1, integer=True)
         names = self.named() or list(table.columns)
-        columns = [table.column(name, where) for name in names]
+        columns = [table.column(name) for name in names]
         sets: list[list[str]] = []
         same: dict[tuple[Any, ...], list[int]] = {}
         for row, values in enumerate(zip(*columns, strict=True)):
@@ -199,8 +199,8 @@ class SortedNeighbourhood(Blocking):
     Examples
     --------
     >>> from intarsia.clusters.tables import read_table
-    >>> table = read_table({"name": ["smith", "jones", "smyth"]}, "fit")
-    >>> SortedNeighbourhood("name", window=1).pairs(table, "fit").tolist()
+    >>> table = read_table({"name": ["smith", "jones", "smyth"]})
+    >>> SortedNeighbourhood("name", window=1).pairs(table).tolist()
     [[0, 1], [0, 2]]
     """
 
@@ -210,10 +210,10 @@ class SortedNeighbourhood(Blocking):
         self.columns = columns
         self.window = window
 
-    def pairs(self, table: Table, where: str) -> IntArray:
+    def pairs(self, table: Table) -> IntArray:
         """See `Blocking.pairs`."""
-        check_number(self.window, f"{where}: SortedNeighbourhood: window", low=1, integer=True)
-        columns = [table.column(name, where) for name in self.named() or table.columns]
+        check_number(self.window, "SortedNeighbourhood: window", low=1, integer=True)
+        columns = [table.column(name) for name in self.named() or table.columns]
         keys = [
             (tuple("" if value is None else plain_text(value) for value in values), row)
             for row, values in enumerate(zip(*columns, strict=True))
@@ -236,18 +236,18 @@ BLOCKINGS: Registry[Blocking] = Registry(
 )
 
 
-def candidate_pairs(table: Table, blocking: str | Blocking | Sequence[str | Blocking], where: str) -> IntArray:
+def candidate_pairs(table: Table, blocking: str | Blocking | Sequence[str | Blocking]) -> IntArray:
     """Pairs that any of the rules gives, the smaller number first, each pair once, in order.
 
     Examples
     --------
     >>> from intarsia.clusters.tables import read_table
-    >>> table = read_table({"name": ["ann", "ann", "bob"], "town": ["x", "y", "y"]}, "fit")
-    >>> candidate_pairs(table, [SharedValues("name"), SharedValues("town")], "fit").tolist()
+    >>> table = read_table({"name": ["ann", "ann", "bob"], "town": ["x", "y", "y"]})
+    >>> candidate_pairs(table, [SharedValues("name"), SharedValues("town")]).tolist()
     [[0, 1], [1, 2]]
     """
     several = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
-    return _united([BLOCKINGS.resolve(one).pairs(table, where) for one in several])
+    return _united([BLOCKINGS.resolve(one).pairs(table) for one in several])
 
 
 def _text_order(table: Table) -> IntArray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import (
     FloatArray,
     IntArray,
@@ -70,6 +71,7 @@ class PairFeatures:
         return 2 * self.pairs.shape[0] == self.n_records * (self.n_records - 1)
 
 
+@errors_from("pair_features")
 def pair_features(
     n_records: int, pairs: ArrayLike, values: ArrayLike, names: Sequence[str] | None = None
 ) -> PairFeatures:
@@ -92,32 +94,31 @@ def pair_features(
     >>> features.pairs.tolist(), features.values.ravel().tolist(), features.complete
     ([[0, 1], [0, 2]], [0.9, 0.5], False)
     """
-    here = "pair_features"
-    check_number(n_records, f"{here}: n_records", low=1, integer=True)
-    ends = as_int_array(pairs, f"{here}: pairs")
+    check_number(n_records, "n_records", low=1, integer=True)
+    ends = as_int_array(pairs, "pairs")
     ends = ends.reshape(0, 2) if ends.size == 0 else ends
-    table = as_float_array(values, f"{here}: values")
+    table = as_float_array(values, "values")
     table = table[:, None] if table.ndim == 1 else table
     if ends.ndim != 2 or ends.shape[1] != 2 or table.ndim != 2 or table.shape[0] != ends.shape[0]:
         raise InvalidInputError(
-            f"{here}: pairs has shape {ends.shape} and values {table.shape}; expected (n_pairs, 2) and (n_pairs, "
+            f"pairs has shape {ends.shape} and values {table.shape}; expected (n_pairs, 2) and (n_pairs, "
             f"n_features). Give one row of features for each pair."
         )
     outside = np.flatnonzero(((ends < 0) | (ends >= n_records)).any(axis=1))
     if outside.size:
         raise InvalidInputError(
-            f"{here}: pair {int(outside[0])} is {ends[outside[0]].tolist()}, but there are {n_records} records "
+            f"pair {int(outside[0])} is {ends[outside[0]].tolist()}, but there are {n_records} records "
             f"(0..{int(n_records) - 1}). Name records that exist."
         )
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if loops.size:
         raise InvalidInputError(
-            f"{here}: pair {int(loops[0])} joins record {int(ends[loops[0], 0])} with itself. Leave it out."
+            f"pair {int(loops[0])} joins record {int(ends[loops[0], 0])} with itself. Leave it out."
         )
     bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if bad.size:
         raise InvalidInputError(
-            f"{here}: the features of pair {int(bad[0])}, {ends[bad[0]].tolist()}, are not all finite: "
+            f"the features of pair {int(bad[0])}, {ends[bad[0]].tolist()}, are not all finite: "
             f"{table[bad[0]].tolist()[:6]}. Put 0 for what is missing, and add a feature that tells so."
         )
     ends = np.sort(ends, axis=1)
@@ -125,11 +126,11 @@ def pair_features(
     ends, table = ends[order], table[order]
     twice = np.flatnonzero((ends[1:] == ends[:-1]).all(axis=1))
     if twice.size:
-        raise InvalidInputError(f"{here}: pair {ends[twice[0]].tolist()} is given twice. Give each pair once.")
+        raise InvalidInputError(f"pair {ends[twice[0]].tolist()} is given twice. Give each pair once.")
     titles = tuple(f"f{k}" for k in range(table.shape[1])) if names is None else tuple(map(str, names))
     if len(titles) != table.shape[1] or len(set(titles)) != len(titles):
         raise InvalidInputError(
-            f"{here}: names {titles} must be {table.shape[1]} different names, one for each feature. Give as many."
+            f"names {titles} must be {table.shape[1]} different names, one for each feature. Give as many."
         )
     return _by_record(int(n_records), ends, table, titles)
 

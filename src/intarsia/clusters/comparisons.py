@@ -37,7 +37,7 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
         reached = [f"{column} {self.name} >= {level:g}" for level in self.levels]
         return [f"{column} {self.name}", *reached, f"{column} {self.name} missing"]
 
-    def features(self, values: Sequence[Any], first: IntArray, second: IntArray, where: str) -> FloatArray:
+    def features(self, values: Sequence[Any], first: IntArray, second: IntArray, name: str) -> FloatArray:
         """Features of the pairs of records `first[k]`, `second[k]`.
 
         Parameters
@@ -46,7 +46,7 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
             Value of each record, None where it is missing.
         first, second : (n_pairs,) int arrays
             Numbers of records.
-        where : str
+        name : str
             How messages begin.
 
         Returns
@@ -54,8 +54,8 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
         (n_pairs, n_features) array
         """
         for level in self.levels:
-            check_number(level, f"{where}: {type(self).__name__}: levels", low=0, high=1)
-        distinct, code = self._distinct(values, where)
+            check_number(level, f"{name}: {type(self).__name__}: levels", low=0, high=1)
+        distinct, code = self._distinct(values, name)
         known = (code[first] >= 0) & (code[second] >= 0)
         one, other = code[first[known]], code[second[known]]
         likeness = np.zeros(len(first))
@@ -66,7 +66,7 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
         reached = [known & (likeness >= level - 1e-12) for level in self.levels]
         return np.column_stack([likeness, *reached, ~known]).astype(np.float64)
 
-    def _distinct(self, values: Sequence[Any], where: str) -> tuple[list[Any], IntArray]:
+    def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
         """Distinct readable values, and the number of each record's value among them; -1 where there is none."""
         number: dict[Any, int] = {}
         read: dict[Any, int] = {}
@@ -77,7 +77,7 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
             if value is None:
                 continue
             if value not in read:
-                parsed = self._parse(value, f"{where}, row {row}")
+                parsed = self._parse(value, f"{name}, row {row}")
                 if parsed is None:
                     read[value] = -1
                     unread = value if unread is None else unread
@@ -89,12 +89,12 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
             code[row] = read[value]
         if unread is not None and not distinct:
             raise InvalidInputError(
-                f"{where}: {type(self).__name__} can read no value, such as {unread!r:.60}. Choose another comparison."
+                f"{name}: {type(self).__name__} can read no value, such as {unread!r:.60}. Choose another comparison."
             )
         return distinct, code
 
     @abstractmethod
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         """The value as it is compared, or None where it cannot be read."""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Exact(Comparison):
     name = "exact"
     text = True
 
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         return plain_text(value) if isinstance(value, str) else value
 
     def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
@@ -149,7 +149,7 @@ class JaroWinkler(Comparison):
     def __init__(self, levels: Sequence[float] = (0.7, 0.9)) -> None:
         self.levels = levels
 
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         return plain_text(value)
 
     def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
@@ -196,7 +196,7 @@ class TokenOverlap(Comparison):
         self.ngram = ngram
         self.levels = levels
 
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         check_choice(self.measure, ("jaccard", "overlap"), "measure")
         return frozenset(tokens(value, self.ngram)) or None
 
@@ -235,7 +235,7 @@ class Numeric(Comparison):
         self.scale = scale
         self.levels = levels
 
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -277,7 +277,7 @@ class Date(Comparison):
         self.format = format
         self.levels = levels
 
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         if isinstance(value, np.datetime64):
             value = value.astype("datetime64[D]").item()
         if isinstance(value, datetime.date):
@@ -316,26 +316,26 @@ class Embedding(Comparison):
     def __init__(self, levels: Sequence[float] = ()) -> None:
         self.levels = levels
 
-    def _distinct(self, values: Sequence[Any], where: str) -> tuple[list[Any], IntArray]:
+    def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
         known = [row for row, value in enumerate(values) if value is not None]
-        distinct = [self._parse(values[row], f"{where}, row {row}") for row in known]
+        distinct = [self._parse(values[row], f"{name}, row {row}") for row in known]
         for row, vector in zip(known, distinct, strict=True):
             if vector.shape != distinct[0].shape:
                 raise InvalidInputError(
-                    f"{where}, row {row}: a vector of {len(vector)} numbers, but that of row {known[0]} has "
+                    f"{name}, row {row}: a vector of {len(vector)} numbers, but that of row {known[0]} has "
                     f"{len(distinct[0])}."
                 )
         code = np.full(len(values), -1, dtype=np.int64)
         code[known] = np.arange(len(known))
         return distinct, code
 
-    def _parse(self, value: Any, where: str) -> Any:
+    def _parse(self, value: Any, name: str) -> Any:
         try:
             vector = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
             vector = np.empty((0, 0))
         if vector.ndim != 1 or not np.isfinite(vector).all():
-            raise InvalidInputError(f"{where}: expected a vector of finite numbers, got {value!r:.60}.")
+            raise InvalidInputError(f"{name}: expected a vector of finite numbers, got {value!r:.60}.")
         return vector
 
     def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
@@ -362,17 +362,17 @@ COMPARISONS: Registry[Comparison] = Registry(
 Declared = Mapping[str, str | Comparison | Sequence[str | Comparison]]
 
 
-def resolve_comparisons(declared: Declared, where: str) -> list[tuple[str, Comparison]]:
+def resolve_comparisons(declared: Declared) -> list[tuple[str, Comparison]]:
     """Column and comparison of each declared one; names stand for comparisons with their defaults.
 
     Examples
     --------
-    >>> resolve_comparisons({"name": ["exact", JaroWinkler()], "born": "date"}, "EntityClusterer")
+    >>> resolve_comparisons({"name": ["exact", JaroWinkler()], "born": "date"})
     [('name', Exact()), ('name', JaroWinkler()), ('born', Date())]
     """
     if not isinstance(declared, Mapping) or not declared:
         raise InvalidInputError(
-            f"{where}: comparisons must be a dict from column to comparison, such as {{'name': 'jaro_winkler'}}, got "
+            "comparisons must be a dict from column to comparison, such as {'name': 'jaro_winkler'}, got "
             f"{declared!r:.60}. Known: {', '.join(COMPARISONS.names)}."
         )
     found = []
@@ -383,19 +383,19 @@ def resolve_comparisons(declared: Declared, where: str) -> list[tuple[str, Compa
 
 
 def compare_pairs(
-    table: Table, comparisons: Sequence[tuple[str, Comparison]], first: IntArray, second: IntArray, where: str
+    table: Table, comparisons: Sequence[tuple[str, Comparison]], first: IntArray, second: IntArray
 ) -> FloatArray:
     """Features of pairs of records, comparison by comparison side by side.
 
     Examples
     --------
     >>> from intarsia.clusters.tables import read_table
-    >>> table = read_table({"name": ["Ann", "Ann"], "age": [30, 40]}, "fit")
-    >>> compare_pairs(table, [("name", Exact()), ("age", Numeric(levels=()))], np.array([0]), np.array([1]), "fit")
+    >>> table = read_table({"name": ["Ann", "Ann"], "age": [30, 40]})
+    >>> compare_pairs(table, [("name", Exact()), ("age", Numeric(levels=()))], np.array([0]), np.array([1]))
     array([[1.  , 0.  , 0.75, 0.  ]])
     """
     calls = [
-        partial(comparison.features, table.column(column, where), first, second, f"{where}: column {column!r}")
+        partial(comparison.features, table.column(column), first, second, f"column {column!r}")
         for column, comparison in comparisons
     ]
     parts = run_by_workers(calls, None)  # one after the other, unless joblib is configured: they hold the interpreter

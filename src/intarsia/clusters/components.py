@@ -184,26 +184,26 @@ class Links:
 
 
 def read_links(
-    records: RecordPairs, must: Sequence[Any], cannot: Sequence[Any], sources: Sequence[Any] | None, where: str
+    records: RecordPairs, must: Sequence[Any], cannot: Sequence[Any], sources: Sequence[Any] | None
 ) -> Links:
     """Links from pairs of ids; contradictions are named by them.
 
     Examples
     --------
     >>> abc = RecordPairs(["a", "b", "c"], np.arange(3), np.empty((0, 2), int), np.empty((0, 0)), ())
-    >>> read_links(abc, [("a", "c")], [], None, "predict").must.tolist()
+    >>> read_links(abc, [("a", "c")], [], None).must.tolist()
     [[0, 2]]
-    >>> read_links(abc, [("a", "b"), ("b", "c")], [("a", "c")], None, "predict")
+    >>> read_links(abc, [("a", "b"), ("b", "c")], [("a", "c")], None)
     Traceback (most recent call last):
-    intarsia.exceptions.InvalidInputError: predict: 'a' and 'c' must not be together, but must-links join them. Drop \
+    intarsia.exceptions.InvalidInputError: 'a' and 'c' must not be together, but must-links join them. Drop \
 one of the links.
     """
-    ends = [_rows(records, given, f"{where}: {name}") for given, name in ((must, "must_link"), (cannot, "cannot_link"))]
+    ends = [_rows(records, given, name) for given, name in ((must, "must_link"), (cannot, "cannot_link"))]
     joined = connected_components(records.n_records, ends[0])
     for one, other in ends[1]:
         if joined[one] == joined[other]:
             raise InvalidInputError(
-                f"{where}: {records.name(one)!r} and {records.name(other)!r} must not be together, but must-links join "
+                f"{records.name(one)!r} and {records.name(other)!r} must not be together, but must-links join "
                 f"them. Drop one of the links."
             )
     if sources is None:
@@ -216,19 +216,19 @@ one of the links.
         key = (int(joined[record]), int(codes[record]))
         if key in seen:
             raise InvalidInputError(
-                f"{where}: {records.name(seen[key])!r} and {records.name(int(record))!r} come from the same source "
+                f"{records.name(seen[key])!r} and {records.name(int(record))!r} come from the same source "
                 f"{firsts[int(record)]!r}, but must-links join them. Drop a link, or give no sources."
             )
         seen[key] = int(record)
     return Links(ends[0], ends[1], codes)
 
 
-def _rows(records: RecordPairs, given: Sequence[Any], where: str) -> IntArray:
+def _rows(records: RecordPairs, given: Sequence[Any], name: str) -> IntArray:
     pairs = [tuple(pair) for pair in given]
     for k, pair in enumerate(pairs):
         if len(pair) != 2 or pair[0] == pair[1]:
-            raise InvalidInputError(f"{where}, row {k}: {pair!r:.60}; expected the ids of two different records.")
-    found = np.column_stack([records.find([pair[end] for pair in pairs], where) for end in (0, 1)]).reshape(-1, 2)
+            raise InvalidInputError(f"{name}, row {k}: {pair!r:.60}; expected the ids of two different records.")
+    found = np.column_stack([records.find([pair[end] for pair in pairs], name) for end in (0, 1)]).reshape(-1, 2)
     return found[found[:, 0] != found[:, 1]]  # rows of one record are together anyway
 
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import IntArray, as_int_array, frozen
 from intarsia.exceptions import InvalidInputError
 
@@ -38,11 +39,11 @@ class Constraints:
     >>> links = link_constraints(4, must_link=[[0, 2]], cannot_link=[[0, 1]])
     >>> links.atom.tolist(), links.atom_idx[links.atom_ptr[0] : links.atom_ptr[1]].tolist()
     ([0, 1, 0, 2], [0, 2])
-    >>> links.check(np.array([0, 1, 0, 1]), "here")
-    >>> links.check(np.array([0, 0, 0, 1]), "here")
+    >>> links.check(np.array([0, 1, 0, 1]))
+    >>> links.check(np.array([0, 0, 0, 1]))
     Traceback (most recent call last):
         ...
-    intarsia.exceptions.InvalidInputError: here: records 0 and 1 are together but must not be. Part them, or drop the \
+    intarsia.exceptions.InvalidInputError: records 0 and 1 are together but must not be. Part them, or drop the \
 cannot-link.
     """
 
@@ -54,30 +55,31 @@ cannot-link.
     cannot_idx: IntArray = field(repr=False)
     source: IntArray = field(repr=False)
 
-    def check(self, labels: IntArray, where: str) -> None:
+    def check(self, labels: IntArray) -> None:
         """Raise where a partition breaks them."""
         first = self.atom_idx[self.atom_ptr[:-1]][self.atom]
         apart = np.flatnonzero(labels != labels[first])
         if apart.size:
             raise InvalidInputError(
-                f"{where}: records {int(first[apart[0]])} and {int(apart[0])} must be together but are apart. Put "
+                f"records {int(first[apart[0]])} and {int(apart[0])} must be together but are apart. Put "
                 f"them together, or drop the must-link."
             )
         owner = np.repeat(np.arange(self.n_records), np.diff(self.cannot_ptr))
         joined = np.flatnonzero(labels[owner] == labels[self.cannot_idx])
         if joined.size:
             raise InvalidInputError(
-                f"{where}: records {int(owner[joined[0]])} and {int(self.cannot_idx[joined[0]])} are together but "
+                f"records {int(owner[joined[0]])} and {int(self.cannot_idx[joined[0]])} are together but "
                 f"must not be. Part them, or drop the cannot-link."
             )
         pair = _same_source(labels, self.source)
         if pair is not None:
             raise InvalidInputError(
-                f"{where}: records {pair[0]} and {pair[1]} are together but come from the same source. Part them, or "
+                f"records {pair[0]} and {pair[1]} are together but come from the same source. Part them, or "
                 f"give no sources."
             )
 
 
+@errors_from("link_constraints")
 def link_constraints(
     n_records: int,
     must_link: Sequence[Sequence[int]] | ArrayLike = (),
@@ -106,9 +108,8 @@ def link_constraints(
     intarsia.exceptions.InvalidInputError: link_constraints: records 0 and 2 cannot be together, but must-links join \
 them. Drop one of the links.
     """
-    here = "link_constraints"
-    must = _pairs(must_link, n_records, f"{here}: must_link")
-    cannot = _pairs(cannot_link, n_records, f"{here}: cannot_link")
+    must = _pairs(must_link, n_records, "must_link")
+    cannot = _pairs(cannot_link, n_records, "cannot_link")
     ones = np.ones(must.shape[0])
     graph = coo_array((ones, (must[:, 0], must[:, 1])), shape=(n_records, n_records))
     atom = connected_components(graph, directed=False)[1].astype(np.int64)
@@ -116,14 +117,14 @@ them. Drop one of the links.
     if clash.size:
         i, j = cannot[clash[0]].tolist()
         raise InvalidInputError(
-            f"{here}: records {i} and {j} cannot be together, but must-links join them. Drop one of the links."
+            f"records {i} and {j} cannot be together, but must-links join them. Drop one of the links."
         )
     given = np.empty(0, dtype=np.int64)
     if source is not None:
-        given = as_int_array(source, f"{here}: source")
+        given = as_int_array(source, "source")
         if given.shape != (n_records,):
             raise InvalidInputError(
-                f"{here}: source has shape {given.shape}, but there are {n_records} records. Give one source for "
+                f"source has shape {given.shape}, but there are {n_records} records. Give one source for "
                 f"each, -1 for none."
             )
         known = given >= 0
@@ -133,7 +134,7 @@ them. Drop one of the links.
         pair = _same_source(atom, given)
         if pair is not None:
             raise InvalidInputError(
-                f"{here}: records {pair[0]} and {pair[1]} come from the same source, but must-links join them. Drop "
+                f"records {pair[0]} and {pair[1]} come from the same source, but must-links join them. Drop "
                 f"a link, or give them different sources."
             )
     order = np.argsort(atom, kind="stable")
@@ -145,15 +146,15 @@ them. Drop one of the links.
     return Constraints(int(n_records), *(frozen(part) for part in parts))
 
 
-def _pairs(given: Sequence[Sequence[int]] | ArrayLike, n_records: int, where: str) -> IntArray:
-    pairs = as_int_array(np.asarray(given), where)
+def _pairs(given: Sequence[Sequence[int]] | ArrayLike, n_records: int, name: str) -> IntArray:
+    pairs = as_int_array(np.asarray(given), name)
     pairs = pairs.reshape(0, 2) if pairs.size == 0 else pairs
     if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise InvalidInputError(f"{where} has shape {pairs.shape}, expected (n_pairs, 2). Give pairs of records.")
+        raise InvalidInputError(f"{name} has shape {pairs.shape}, expected (n_pairs, 2). Give pairs of records.")
     bad = np.flatnonzero(((pairs < 0) | (pairs >= n_records)).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
     if bad.size:
         raise InvalidInputError(
-            f"{where}: pair {int(bad[0])} is {pairs[bad[0]].tolist()}, expected two different records of "
+            f"{name}: pair {int(bad[0])} is {pairs[bad[0]].tolist()}, expected two different records of "
             f"{n_records} (0..{n_records - 1}). Correct it."
         )
     return pairs

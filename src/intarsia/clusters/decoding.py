@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
 from intarsia._core.registry import Registry
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
@@ -254,6 +255,7 @@ DECODERS: Registry[Decoder] = Registry(
 )
 
 
+@errors_from("decode")
 def decode(
     world: ClusterWorld,
     weights: ArrayLike,
@@ -293,8 +295,8 @@ def decode(
     >>> decode(world, [1.0], n_chains=2).labels.tolist()
     [0, 0, 1, 1]
     """
-    check_cluster_world(world, "decode")
-    check_number(n_chains, "decode: n_chains", low=1, integer=True)
+    check_cluster_world(world)
+    check_number(n_chains, "n_chains", low=1, integer=True)
     chosen, theta = DECODERS.resolve(decoder, settings), world.check_weights(weights)
     begun, rng = time.perf_counter(), as_generator(random_state)
     best, scores, tried, made = world.labels, [], 0, 0

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
@@ -158,6 +159,7 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
 
     # ---------------------------------------------------------------- learning
 
+    @entry_point
     @transaction
     def fit(self, records: Any, clusters: Any, *, edges: Any = None) -> EntityClusterer:
         """Learn from records whose entities are known.
@@ -171,22 +173,21 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         edges : table, optional
             Scored pairs, by ids, instead of comparisons.
         """
-        here = "EntityClusterer.fit"
-        self._check_settings(here)
+        self._check_settings()
         column = clusters if isinstance(clusters, str) else None
         if edges is None or column is not None:
-            records = read_table(records, here)
+            records = read_table(records)
         if column is not None:
-            clusters = records.column(column, here)
+            clusters = records.column(column)
         if edges is None:
-            self.comparisons_ = self._declared(records, column, here)
-            codes = cluster_codes(clusters, records.n_rows, here)
+            self.comparisons_ = self._declared(records, column)
+            codes = cluster_codes(clusters, records.n_rows)
             # Rows of different entities stay apart, also where they are the same: they show what a likeness is worth.
-            found = self._pairs_of(records, None, here, codes.tolist())
+            found = self._pairs_of(records, None, codes.tolist())
         else:
             self.comparisons_ = []
-            found = self._pairs_of(records, edges, here)
-            codes = cluster_codes(clusters, len(found.ids), here)
+            found = self._pairs_of(records, edges)
+            codes = cluster_codes(clusters, len(found.ids))
         truth = codes[found.first_row]
         self.feature_names_ = found.names
         self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
@@ -206,6 +207,7 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
 
     # ---------------------------------------------------------------- prediction
 
+    @entry_point
     def predict(
         self, records: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
     ) -> IntArray:
@@ -218,17 +220,18 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         must_link, cannot_link : lists of pairs of ids
             What is known to be, and not to be, the same entity.
         """
-        here = "EntityClusterer.predict"
-        found, parts = self._run(decode_batch, records, edges, must_link, cannot_link, here)
+        found, parts = self._run(decode_batch, records, edges, must_link, cannot_link)
         labels = np.empty(found.n_records, dtype=np.int64)
         for batch, entity in parts:
             labels[batch.records] = batch.records[entity]  # so that numbers of different batches do not meet
         return first_numbers(labels[found.record_of])
 
+    @entry_point
     def fit_predict(self, records: Any, clusters: Any, *, edges: Any = None) -> IntArray:
         """`fit`, then `predict` of the same records: entities also for those whose cluster is not known."""
         return self.fit(records, clusters, edges=edges).predict(records, edges=edges)
 
+    @entry_point
     def predict_pairs(
         self,
         records: Any,
@@ -270,11 +273,10 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         >>> found["id1"], found["id2"], found["probability"][1] > found["probability"][0]
         ([0, 0, 1], [1, 2, 2], True)
         """
-        here = "EntityClusterer.predict_pairs"
-        check_number(n_samples, f"{here}: n_samples", low=1, integer=True)
-        check_number(temperature, f"{here}: temperature", low=0.0, open_low=True)
+        check_number(n_samples, "n_samples", low=1, integer=True)
+        check_number(temperature, "temperature", low=0.0, open_low=True)
         work = partial(sample_batch, n_samples=int(n_samples), temperature=float(temperature))
-        found, parts = self._run(work, records, edges, must_link, cannot_link, here)
+        found, parts = self._run(work, records, edges, must_link, cannot_link)
         probability = np.zeros(len(found.pairs))
         for batch, share in parts:
             probability[batch.rows] = share
@@ -293,12 +295,13 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
             "probability": probability[order].tolist(),
         }
 
+    @entry_point
     def score(self, records: Any, clusters: Any, *, edges: Any = None) -> float:
         """B-cubed F1 of the entities found; records whose cluster is not known are left out."""
         if isinstance(clusters, str):
-            clusters = read_table(records, "EntityClusterer.score").column(clusters, "EntityClusterer.score")
+            clusters = read_table(records).column(clusters)
         predicted = self.predict(records, edges=edges)
-        truth = cluster_codes(clusters, len(predicted), "EntityClusterer.score")
+        truth = cluster_codes(clusters, len(predicted))
         return clustering_scores(truth, predicted).b_cubed.f1
 
     # ---------------------------------------------------------------- files
@@ -311,30 +314,30 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         "model": only(ClusterModel),
     }
 
-    def _to_file(self, where: str) -> Content:
-        return entity_clusterer_to_file(self, where)
+    def _to_file(self) -> Content:
+        return entity_clusterer_to_file(self)
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         entity_clusterer_from_file(self, about, arrays)
 
     # ---------------------------------------------------------------- parts
 
-    def _check_settings(self, where: str) -> None:
-        check_choice(self.features, FEATURES, f"{where}: features")
-        check_number(self.l2, f"{where}: l2", low=0.0, open_low=True)
-        check_n_jobs(self.n_jobs, f"{where}: n_jobs")
+    def _check_settings(self) -> None:
+        check_choice(self.features, FEATURES, "features")
+        check_number(self.l2, "l2", low=0.0, open_low=True)
+        check_n_jobs(self.n_jobs, "n_jobs")
         if isinstance(self.metric, str):
-            check_choice(self.metric, METRICS, f"{where}: metric")
+            check_choice(self.metric, METRICS, "metric")
 
-    def _declared(self, table: Table, label_column: str | None, where: str) -> list[tuple[str, Comparison]]:
+    def _declared(self, table: Table, label_column: str | None) -> list[tuple[str, Comparison]]:
         """Comparisons as they were given, or guessed from all columns that are not ids, sources or labels."""
         declared = self.comparisons
         if declared is None:
             if table.n_rows == 0:
-                raise InvalidInputError(f"{where}: there are no records. Give some with known clusters.")
+                raise InvalidInputError("there are no records. Give some with known clusters.")
             apart = [name for name in (self.id_column, self.source_column, label_column) if name is not None]
             declared = guess_comparisons(table, apart)
-        return resolve_comparisons(declared, where)
+        return resolve_comparisons(declared)
 
     def _resolved_learner(self) -> SampleRank:
         if self.learner is None:
@@ -343,9 +346,7 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
             )
         learner = resolve_learner(self.learner)
         if not isinstance(learner, SampleRank):
-            raise InvalidInputError(
-                f"EntityClusterer: learner is a {type(learner).__name__}, which needs inference. Give SampleRank()."
-            )
+            raise InvalidInputError(f"learner is a {type(learner).__name__}, which needs inference. Give SampleRank().")
         return learner
 
     def _guarded_metric(self) -> str | PartitionMetric | MetricFunction:
@@ -361,16 +362,16 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
                 raise
             except Exception as error:
                 raise InvalidInputError(
-                    f"EntityClusterer.fit: metric raised {type(error).__name__}: {error}. It is called with the true "
+                    f"metric raised {type(error).__name__}: {error}. It is called with the true "
                     f"and the present cluster of each record, and must return a number."
                 ) from error
 
         return guarded if callable(metric) else metric
 
-    def _pairs_of(self, records: Any, edges: Any, where: str, apart: Sequence[Any] | None = None) -> RecordPairs:
+    def _pairs_of(self, records: Any, edges: Any, apart: Sequence[Any] | None = None) -> RecordPairs:
         if edges is not None:
-            return scored_records(records, edges, self.id_column, self.edge_ids, self.edge_scores, where)
-        return compared_records(records, self.comparisons_, self.blocking, self.id_column, where, apart)
+            return scored_records(records, edges, self.id_column, self.edge_ids, self.edge_scores)
+        return compared_records(records, self.comparisons_, self.blocking, self.id_column, apart)
 
     def _world_values(self, found: RecordPairs) -> FloatArray:
         odds = self.matcher_.log_odds(found.values)
@@ -378,30 +379,24 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         return np.column_stack([odds, more, np.ones(len(odds))])
 
     def _run(
-        self,
-        work: Callable[..., Any],
-        records: Any,
-        edges: Any,
-        must_link: Sequence[Any],
-        cannot_link: Sequence[Any],
-        where: str,
+        self, work: Callable[..., Any], records: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
     ) -> tuple[RecordPairs, list[tuple[Batch, Any]]]:
         """Records, and each batch with its answer."""
         check_is_fitted(self, "weights_")
-        self._check_settings(where)
+        self._check_settings()
         if edges is None and not self.comparisons_:
-            raise InvalidInputError(f"{where}: the model was fitted to edges, so edges= is needed here too.")
+            raise InvalidInputError("the model was fitted to edges, so edges= is needed here too.")
         if edges is None or self.source_column is not None:
-            records = read_table(records, where)
-        sources = None if self.source_column is None else records.column(self.source_column, where)
-        apart = None if edges is not None else self._kept_apart(records, sources, cannot_link, where)
-        found = self._pairs_of(records, edges, where, apart)
+            records = read_table(records)
+        sources = None if self.source_column is None else records.column(self.source_column)
+        apart = None if edges is not None else self._kept_apart(records, sources, cannot_link)
+        found = self._pairs_of(records, edges, apart)
         if found.names != self.feature_names_:
             raise InvalidInputError(
-                f"{where}: pairs have the features {', '.join(found.names)}; fitted were "
+                f"pairs have the features {', '.join(found.names)}; fitted were "
                 f"{', '.join(self.feature_names_)}. Give the same columns as to fit."
             )
-        links = read_links(found, must_link, cannot_link, sources, where)
+        links = read_links(found, must_link, cannot_link, sources)
         values, names = self._world_values(found), world_names(found.names, self.features)
         batches = split_into_batches(found, links, values[:, 0])
         seeds = np.random.SeedSequence(self.random_state).spawn(len(batches))
@@ -418,12 +413,12 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         return found, list(zip(batches, answers, strict=True))
 
     def _kept_apart(
-        self, records: Table, sources: Sequence[Any] | None, cannot_link: Sequence[Any], where: str
+        self, records: Table, sources: Sequence[Any] | None, cannot_link: Sequence[Any]
     ) -> list[Any] | None:
         """Something different for rows that may not be one record, even where they are the same."""
         if sources is None and not len(cannot_link):
             return None
-        ids = record_ids(records, self.id_column, where)
+        ids = record_ids(records, self.id_column)
         if sources is not None:
             return ids
         named = {end for pair in cannot_link for end in pair}

@@ -33,13 +33,13 @@ def _part(name: str, settings: dict[str, Any]) -> Any:
     return COMPARISONS.resolve(name, settings) if name in COMPARISONS.names else BLOCKINGS.resolve(name, settings)
 
 
-def matcher_to_file(model: EntityClusterer | ThresholdClusterer, where: str) -> Content:
+def matcher_to_file(model: EntityClusterer | ThresholdClusterer) -> Content:
     """What is compared, and the log odds learned from it."""
     given = {name: getattr(model, name) for name in COLUMN_SETTINGS}
     about = {
-        "given": saved_settings(given, _Parts(), where),
+        "given": saved_settings(given, _Parts()),
         "comparisons": [
-            [column, comparison.name, settings_to_json(comparison.get_params(deep=False), where)]
+            [column, comparison.name, settings_to_json(comparison.get_params(deep=False))]
             for column, comparison in model.comparisons_
         ],
         "intercept": model.matcher_.intercept,
@@ -65,10 +65,10 @@ def matcher_from_file(
     return named
 
 
-def entity_clusterer_to_file(model: EntityClusterer, where: str) -> Content:
+def entity_clusterer_to_file(model: EntityClusterer) -> Content:
     """What a fitted model has learned, and its settings of columns."""
     course, histories = course_to_file(model.n_iter_, model.status_, model.history_)
-    compared, matcher = matcher_to_file(model, where)
+    compared, matcher = matcher_to_file(model)
     about = {**course, **compared, "features": list(model.feature_names_), "weights": list(model.weights_)}
     return about, {**histories, **matcher, "weights": np.array(list(model.weights_.values()))}
 

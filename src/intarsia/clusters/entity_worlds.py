@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csr_array, triu
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Batch
@@ -18,6 +19,7 @@ from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 
+@errors_from("sample_coreference")
 def sample_coreference(
     world: ClusterWorld,
     weights: ArrayLike,
@@ -71,12 +73,11 @@ def sample_coreference(
     >>> bool(abs(sample_coreference(world, [1.0], n_samples=1000)[0, 1] - 0.5) < 0.1)
     True
     """
-    here = "sample_coreference"
-    check_cluster_world(world, here)
-    check_number(n_samples, f"{here}: n_samples", low=1, integer=True)
+    check_cluster_world(world)
+    check_number(n_samples, "n_samples", low=1, integer=True)
     for name, value in (("thinning", thinning), ("burn_in", burn_in)):
-        check_number(value, f"{here}: {name}", low=0.0, high=np.inf, open_high=True)
-    check_number(temperature, f"{here}: temperature", low=0.0, high=np.inf, open_low=True, open_high=True)
+        check_number(value, name, low=0.0, high=np.inf, open_high=True)
+    check_number(temperature, "temperature", low=0.0, high=np.inf, open_low=True, open_high=True)
     theta, rng, n = world.check_weights(weights), as_generator(random_state), world.n_sites
     world.reset()
     if start is not None:

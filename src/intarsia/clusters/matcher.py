@@ -13,21 +13,19 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.counts import is_hidden
 
 
-def cluster_codes(clusters: Any, n_records: int, where: str) -> IntArray:
+def cluster_codes(clusters: Any, n_records: int) -> IntArray:
     """Number of each record's entity, from 0 by first occurrence; -1 where it is None, NaN or -1: not known.
 
     Examples
     --------
-    >>> cluster_codes(["b", None, "a", "b"], 4, "fit")
+    >>> cluster_codes(["b", None, "a", "b"], 4)
     array([ 0, -1,  1,  0])
     """
     if isinstance(clusters, (str, Mapping)) or not hasattr(clusters, "__len__"):
-        raise InvalidInputError(
-            f"{where}: clusters is of type {type(clusters).__name__}; expected one for each record."
-        )
+        raise InvalidInputError(f"clusters is of type {type(clusters).__name__}; expected one for each record.")
     if len(clusters) != n_records:
         raise InvalidInputError(
-            f"{where}: there are {n_records} records, but {len(clusters)} clusters. Give one for each record, None "
+            f"there are {n_records} records, but {len(clusters)} clusters. Give one for each record, None "
             f"where it is not known."
         )
     as_list = getattr(clusters, "tolist", None) or getattr(clusters, "to_list", None)
@@ -39,7 +37,7 @@ def cluster_codes(clusters: Any, n_records: int, where: str) -> IntArray:
             codes[row] = number.setdefault(label, len(number))
     if not number:
         raise InvalidInputError(
-            f"{where}: {'no record' if n_records else 'there are no records, so none'} has a known cluster. Label some."
+            f"{'no record' if n_records else 'there are no records, so none'} has a known cluster. Label some."
         )
     return codes
 

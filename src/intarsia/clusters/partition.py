@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number
 from intarsia._kernels import partition as kernels
 from intarsia.exceptions import InvalidInputError
@@ -147,7 +148,8 @@ class Partition:
             raise InvalidInputError(
                 f"Partition.split: all {chosen.size} members of cluster {cluster} would leave it. Give some, not all."
             )
-        self._check_in(chosen, cluster, "Partition.split")
+        with errors_in("Partition.split"):
+            self._check_in(chosen, cluster)
         self.apply(Move(chosen))
 
     def move(self, record: int, cluster: int) -> None:
@@ -181,7 +183,8 @@ class Partition:
         for record in (int(records.min()), int(records.max())):
             self.cluster_of(record)
         home = int(self._rows[kernels.LABEL, records[0]])
-        self._check_in(records, home, "Partition.apply")
+        with errors_in("Partition.apply"):
+            self._check_in(records, home)
         if move.target != -1:
             self._check_cluster(move.target)
         alone = records.size == self.sizes[home]
@@ -199,13 +202,11 @@ class Partition:
                 f"Partition: cluster {cluster} is empty. Clusters now: {str(self.clusters)[:60]}; ask cluster_of."
             )
 
-    def _check_in(self, records: IntArray, cluster: int, where: str) -> None:
+    def _check_in(self, records: IntArray, cluster: int) -> None:
         out = records[(records < 0) | (records >= self.n_records)]
         odd = out if out.size else records[self._rows[kernels.LABEL, records] != cluster]
         if odd.size:
-            raise InvalidInputError(
-                f"{where}: record {int(odd[0])} is not in cluster {cluster}. Take records of one cluster."
-            )
+            raise InvalidInputError(f"record {int(odd[0])} is not in cluster {cluster}. Take records of one cluster.")
 
 
 def canonical_labels(labels: IntArray) -> IntArray:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, candidate_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
@@ -67,7 +68,7 @@ class RecordPairs:
         """Id of the first row of a record."""
         return self.ids[int(self.first_row[record])]
 
-    def find(self, ids: Sequence[Any], where: str) -> IntArray:
+    def find(self, ids: Sequence[Any], name: str) -> IntArray:
         """Numbers of the records with these ids; one that is missing is named.
 
         Examples
@@ -82,7 +83,7 @@ class RecordPairs:
         if unknown.size:
             k = int(unknown[0])
             raise InvalidInputError(
-                f"{where}, row {k}: there is no record {names[k]!r}. Name records of the table, by their ids."
+                f"{name}, row {k}: there is no record {names[k]!r}. Name records of the table, by their ids."
             )
         return self.record_of[rows]
 
@@ -96,7 +97,6 @@ def compared_records(
     comparisons: Sequence[tuple[str, Comparison]],
     blocking: str | Blocking | Sequence[str | Blocking] | None,
     id_column: str | None,
-    where: str,
     apart: Sequence[Any] | None = None,
 ) -> RecordPairs:
     """Candidate pairs of a table, compared column by column.
@@ -115,22 +115,20 @@ def compared_records(
         Candidate pairs.
     id_column : str, optional
         See `record_ids`.
-    where : str
-        How messages begin.
     apart : sequence, optional
         One thing for each row; rows for which it differs are never one record.
 
     Examples
     --------
     >>> from intarsia.clusters.comparisons import Exact
-    >>> found = compared_records({"name": ["Ann", "ann", "Bob", "Ann"]}, [("name", Exact())], None, None, "fit")
+    >>> found = compared_records({"name": ["Ann", "ann", "Bob", "Ann"]}, [("name", Exact())], None, None)
     >>> found.pairs.tolist(), found.values.tolist(), found.names
     ([[0, 1]], [[1.0, 0.0]], ('name exact', 'name exact missing'))
     >>> found.record_of
     array([0, 1, 2, 0])
     """
-    table = read_table(records, where)
-    ids = record_ids(table, id_column, where)
+    table = read_table(records)
+    ids = record_ids(table, id_column)
     texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
     if blocking is None:
         blocking = SharedTokens(texts) if texts else AllPairs()
@@ -140,12 +138,12 @@ def compared_records(
     names = tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
     if table.n_rows == 0:
         return RecordPairs(ids, np.empty(0, np.int64), np.empty((0, 2), np.int64), np.empty((0, len(names))), names)
-    columns = {name: table.column(name, where) for name in used}
+    columns = {name: table.column(name) for name in used}
     record_of = _distinct_rows(list(columns.values()), apart, table.n_rows)
     first = np.unique(record_of, return_index=True)[1]
     kept = Table({name: [values[row] for row in first] for name, values in columns.items()}, len(first))
-    pairs = candidate_pairs(kept, rules, where)
-    return RecordPairs(ids, record_of, pairs, compare_pairs(kept, comparisons, pairs[:, 0], pairs[:, 1], where), names)
+    pairs = candidate_pairs(kept, rules)
+    return RecordPairs(ids, record_of, pairs, compare_pairs(kept, comparisons, pairs[:, 0], pairs[:, 1]), names)
 
 
 def _distinct_rows(columns: list[list[Any]], apart: Sequence[Any] | None, n_rows: int) -> IntArray:
@@ -165,12 +163,7 @@ def _hashable(value: Any) -> Any:
 
 
 def scored_records(
-    records: Any,
-    edges: Any,
-    id_column: str | None,
-    edge_ids: tuple[str, str] | None,
-    edge_scores: Sequence[str] | None,
-    where: str,
+    records: Any, edges: Any, id_column: str | None, edge_ids: tuple[str, str] | None, edge_scores: Sequence[str] | None
 ) -> RecordPairs:
     """Records with the scored pairs that a matcher such as Splink or dedupe gave.
 
@@ -186,42 +179,41 @@ def scored_records(
         Columns with the ids; by default those of Splink and others, or the first two.
     edge_scores : list of str, optional
         Columns with scores; by default those that are called so, or all other columns that hold numbers.
-    where : str
-        How messages begin.
 
     Examples
     --------
     >>> edges = {"id1": ["a", "b"], "id2": ["b", "c"], "score": [0.9, 0.2]}
-    >>> found = scored_records(["a", "b", "c"], edges, None, None, None, "fit")
+    >>> found = scored_records(["a", "b", "c"], edges, None, None, None)
     >>> found.pairs.tolist(), found.values.ravel().tolist(), found.names
     ([[0, 1], [1, 2]], [0.9, 0.2], ('score',))
     """
-    ids = _ids_of(records, id_column, where)
-    table = read_table(edges, f"{where}: edges")
+    ids = _ids_of(records, id_column)
+    with errors_in("edges"):
+        table = read_table(edges)
     ends = edge_ids or next((pair for pair in _KNOWN_ENDS if set(pair) <= set(table.columns)), None)
     if ends is None:
         if len(table.columns) < 2:
-            raise InvalidInputError(f"{where}: edges has columns {list(table.columns)}; expected two ids and a score.")
+            raise InvalidInputError(f"edges has columns {list(table.columns)}; expected two ids and a score.")
         first, second, *_ = table.columns
         ends = (first, second)
     scores = list(edge_scores) if edge_scores is not None else _score_columns(table, ends)
     if not scores:
-        raise InvalidInputError(f"{where}: edges has no column of numbers besides {ends}. Name one by edge_scores.")
-    values = np.column_stack([_numbers(table.column(name, where), f"{where}: edges, {name!r}") for name in scores])
+        raise InvalidInputError(f"edges has no column of numbers besides {ends}. Name one by edge_scores.")
+    values = np.column_stack([_numbers(table.column(name), f"edges, {name!r}") for name in scores])
     numbers = np.arange(len(ids), dtype=np.int64)
     empty = RecordPairs(ids, numbers, np.empty((0, 2), np.int64), values, ())
-    pairs = np.column_stack([empty.find(table.column(end, where), f"{where}: edges") for end in ends])
+    pairs = np.column_stack([empty.find(table.column(end), "edges") for end in ends])
     loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
     if loops.size:
         raise InvalidInputError(
-            f"{where}: edges, row {loops[0]}: record {ids[pairs[loops[0], 0]]!r} is paired with itself. Leave it out."
+            f"edges, row {loops[0]}: record {ids[pairs[loops[0], 0]]!r} is paired with itself. Leave it out."
         )
     pairs = np.sort(pairs, axis=1)
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
     twice = np.flatnonzero((np.diff(pairs[order], axis=0) == 0).all(axis=1))
     if twice.size:
         one, other = pairs[order[twice[0]]]
-        raise InvalidInputError(f"{where}: edges has the pair {ids[one]!r}, {ids[other]!r} twice. Give each pair once.")
+        raise InvalidInputError(f"edges has the pair {ids[one]!r}, {ids[other]!r} twice. Give each pair once.")
     return RecordPairs(ids, numbers, pairs[order], values[order], tuple(scores))
 
 
@@ -231,7 +223,7 @@ def guess_comparisons(table: Table, without: Sequence[str] = ()) -> dict[str, st
     Examples
     --------
     >>> columns = {"name": ["Ann Lee"], "born": ["2001-02-03"], "age": [20], "note": ["a text of many words"]}
-    >>> guess_comparisons(read_table(columns, "fit"))
+    >>> guess_comparisons(read_table(columns))
     {'name': 'jaro_winkler', 'born': 'date', 'age': 'numeric', 'note': 'token_overlap'}
     """
     found = {}
@@ -251,13 +243,13 @@ def guess_comparisons(table: Table, without: Sequence[str] = ()) -> dict[str, st
     return found
 
 
-def _ids_of(records: Any, id_column: str | None, where: str) -> list[Any]:
+def _ids_of(records: Any, id_column: str | None) -> list[Any]:
     if hasattr(records, "to_list"):  # a column of a data frame
         records = records.to_list()
     listed = isinstance(records, np.ndarray) or (isinstance(records, Sequence) and not isinstance(records, str))
     if listed and not any(isinstance(record, Mapping) for record in records):
-        return check_ids(records, where)
-    return record_ids(read_table(records, where), id_column, where)
+        return check_ids(records)
+    return record_ids(read_table(records), id_column)
 
 
 def _score_columns(table: Table, ends: tuple[str, str]) -> list[str]:
@@ -275,7 +267,7 @@ def _score_columns(table: Table, ends: tuple[str, str]) -> list[str]:
     return found
 
 
-def _numbers(values: list[Any], where: str) -> FloatArray:
+def _numbers(values: list[Any], name: str) -> FloatArray:
     with suppress(TypeError, ValueError):  # all at once where nothing is amiss, else one by one to name the first
         found = np.fromiter(map(float, values), np.float64, len(values))
         if np.isfinite(found).all():
@@ -287,5 +279,5 @@ def _numbers(values: list[Any], where: str) -> FloatArray:
         except (TypeError, ValueError):
             found[row] = np.nan
         if not np.isfinite(found[row]):
-            raise InvalidInputError(f"{where}, row {row}: expected a finite number, got {value!r}. Leave the pair out.")
+            raise InvalidInputError(f"{name}, row {row}: expected a finite number, got {value!r}. Leave the pair out.")
     return found

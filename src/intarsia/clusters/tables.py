@@ -73,27 +73,25 @@ class Table:
 
     Examples
     --------
-    >>> read_table({"name": ["Ann", " "], "age": [3, float("nan")]}, "fit").columns
+    >>> read_table({"name": ["Ann", " "], "age": [3, float("nan")]}).columns
     {'name': ['Ann', None], 'age': [3, None]}
     """
 
     columns: dict[str, list[Any]]
     n_rows: int
 
-    def column(self, name: str, where: str) -> list[Any]:
+    def column(self, name: str) -> list[Any]:
         """Values of a column; an unknown name is refused with the nearest."""
-        return self.columns[check_choice(name, self.columns, f"{where}: column")]
+        return self.columns[check_choice(name, self.columns, "column")]
 
 
-def read_table(records: Any, where: str) -> Table:
+def read_table(records: Any) -> Table:
     """A table from a data frame, a dict of columns, or a list of dicts; missing are None, NaN, NA and blank text.
 
     Parameters
     ----------
     records : data frame, dict of sequences, or list of dicts
         Any eager frame that narwhals knows: pandas, polars, Arrow, Modin, cuDF.
-    where : str
-        How messages begin.
 
     Raises
     ------
@@ -102,7 +100,7 @@ def read_table(records: Any, where: str) -> Table:
 
     Examples
     --------
-    >>> read_table([{"name": "Ann"}, {"age": 5}], "fit").columns
+    >>> read_table([{"name": "Ann"}, {"age": 5}]).columns
     {'name': ['Ann', None], 'age': [None, 5]}
     """
     if isinstance(records, Table):
@@ -114,25 +112,25 @@ def read_table(records: Any, where: str) -> Table:
         columns = {name: [_present(row.get(name)) for row in records] for name in names}
         return Table(columns, len(records))
     else:
-        columns = _frame_columns(records, where)
+        columns = _frame_columns(records)
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         (one, n), (other, m) = (
             next(iter(lengths.items())),
             next((name, length) for name, length in lengths.items() if length != next(iter(lengths.values()))),
         )
-        raise InvalidInputError(f"{where}: column {one!r} has {n} values, but {other!r} has {m}. Give one per record.")
+        raise InvalidInputError(f"column {one!r} has {n} values, but {other!r} has {m}. Give one per record.")
     return Table(columns, next(iter(lengths.values()), 0))
 
 
-def _frame_columns(records: Any, where: str) -> dict[str, list[Any]]:
+def _frame_columns(records: Any) -> dict[str, list[Any]]:
     import narwhals.stable.v1 as nw
 
     try:
         frame = nw.from_native(records, eager_only=True)
     except TypeError:
         raise InvalidInputError(
-            f"{where}: records are of type {type(records).__name__}. Give a pandas or polars data frame (a lazy one "
+            f"records are of type {type(records).__name__}. Give a pandas or polars data frame (a lazy one "
             f"after .collect()), a dict of columns, or a list of dicts."
         ) from None
     columns = {}
@@ -163,33 +161,32 @@ def _present(value: Any) -> Any:
     return value
 
 
-def record_ids(table: Table, column: str | None, where: str) -> list[Any]:
+def record_ids(table: Table, column: str | None) -> list[Any]:
     """Names of the records: the values of a column, all different and none missing, or their numbers from 0.
 
     Examples
     --------
-    >>> record_ids(read_table({"id": ["a", "b"]}, "fit"), "id", "fit")
+    >>> record_ids(read_table({"id": ["a", "b"]}), "id")
     ['a', 'b']
-    >>> record_ids(read_table({"id": ["a", "a"]}, "fit"), "id", "fit")
+    >>> record_ids(read_table({"id": ["a", "a"]}), "id")
     Traceback (most recent call last):
-    intarsia.exceptions.InvalidInputError: fit: id 'a' comes twice, in rows 0 and 1. Give each record an id of its own.
+    intarsia.exceptions.InvalidInputError: id 'a' comes twice, in rows 0 and 1. Give each record an id of its own.
     """
     if column is None:
         return list(range(table.n_rows))
-    return check_ids(table.column(column, where), where)
+    return check_ids(table.column(column))
 
 
-def check_ids(ids: Iterable[Any], where: str) -> list[Any]:
+def check_ids(ids: Iterable[Any]) -> list[Any]:
     """The ids as a list; refused where one comes twice or is missing."""
     found = [value.item() if hasattr(value, "item") else value for value in ids]
     row_of: dict[Any, int] = {}
     for row, name in enumerate(found):
         if name is None or name != name:
-            raise InvalidInputError(f"{where}: the id of row {row} is missing. Give each record an id of its own.")
+            raise InvalidInputError(f"the id of row {row} is missing. Give each record an id of its own.")
         if name in row_of:
             raise InvalidInputError(
-                f"{where}: id {name!r} comes twice, in rows {row_of[name]} and {row}. Give each record an id of its "
-                f"own."
+                f"id {name!r} comes twice, in rows {row_of[name]} and {row}. Give each record an id of its own."
             )
         row_of[name] = row
     return found

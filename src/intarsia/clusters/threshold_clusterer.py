@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import IntArray
@@ -64,32 +65,33 @@ class ThresholdClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ig
         self.metric = metric
         self.l2 = l2
 
+    @entry_point
     @transaction
     def fit(self, records: Any, clusters: Any) -> ThresholdClusterer:
         """Learn log odds and threshold from records whose entities are known (None and -1: not known)."""
-        here = "ThresholdClusterer.fit"
-        table = read_table(records, here)
-        truth = cluster_codes(clusters, table.n_rows, here)
+        table = read_table(records)
+        truth = cluster_codes(clusters, table.n_rows)
         declared = guess_comparisons(table) if self.comparisons is None else self.comparisons
-        self.comparisons_ = resolve_comparisons(declared, here)
-        found = self._pairs_of(table, here)
+        self.comparisons_ = resolve_comparisons(declared)
+        found = self._pairs_of(table)
         self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
         odds = self.matcher_.log_odds(found.values)
         self.threshold_ = best_threshold(found.n_records, found.pairs, odds, truth, self.metric)[0]
         return self
 
+    @entry_point
     def predict(self, records: Any) -> IntArray:
         """Number of the component of each record, in the order of the input."""
         check_is_fitted(self, "threshold_")
-        found = self._pairs_of(records, "ThresholdClusterer.predict")
+        found = self._pairs_of(records)
         odds = self.matcher_.log_odds(found.values)
         return connected_components(found.n_records, found.pairs, odds, self.threshold_)
 
     _learned = "threshold_"
     _settings_apart = COLUMN_SETTINGS
 
-    def _to_file(self, where: str) -> Content:
-        about, arrays = matcher_to_file(self, where)
+    def _to_file(self) -> Content:
+        about, arrays = matcher_to_file(self)
         return {**about, "threshold": number_to_json(self.threshold_)}, arrays
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
@@ -97,8 +99,8 @@ class ThresholdClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ig
             raise ValueError("comparisons")
         self.threshold_ = np.inf if about["threshold"] is None else float(about["threshold"])
 
-    def _pairs_of(self, records: Any, where: str) -> RecordPairs:
+    def _pairs_of(self, records: Any) -> RecordPairs:
         """Every row is a record, so that the threshold is chosen by what is counted."""
-        table = read_table(records, where)
+        table = read_table(records)
         rows = np.arange(table.n_rows).tolist()
-        return compared_records(table, self.comparisons_, self.blocking, None, where, rows)
+        return compared_records(table, self.comparisons_, self.blocking, None, rows)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
 from intarsia._kernels import partition as kernels
 from intarsia.clusters.choices import Choices
@@ -136,7 +137,8 @@ class ClusterWorld(RankingWorld):
     def reset(self, labels: ArrayLike | None = None) -> None:
         """Go to a clustering; by default to the start."""
         chosen = self._start if labels is None else self._per_record(labels, self.n_sites, "labels")
-        self.constraints.check(chosen, "ClusterWorld")
+        with errors_in("ClusterWorld"):
+            self.constraints.check(chosen)
         self.partition = Partition(chosen)
         self._state = self._make_state()
         self._past: list[Move] = []
@@ -420,13 +422,13 @@ class ClusterWorld(RankingWorld):
         return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((2, 4)))
 
 
-def check_cluster_world(world: object, where: str) -> None:
+def check_cluster_world(world: object) -> None:
     """Raise for a world whose states are not clusterings, with the loop to use in its place.
 
     Examples
     --------
     >>> from intarsia.clusters.cluster_model import pair_features
-    >>> check_cluster_world(ClusterWorld(pair_features(2, [[0, 1]], [1.0])), "decode")
+    >>> check_cluster_world(ClusterWorld(pair_features(2, [[0, 1]], [1.0])))
     """
     if isinstance(world, ClusterWorld):
         return
@@ -434,7 +436,7 @@ def check_cluster_world(world: object, where: str) -> None:
     missing = [name for name in needed if not hasattr(type(world), name)]
     lacks = f", which has no {missing[0]!r}" if missing else ""
     raise InvalidInputError(
-        f"{where}: expected a ClusterWorld, got a {type(world).__name__}{lacks}. To search a world of your own, draw "
+        f"expected a ClusterWorld, got a {type(world).__name__}{lacks}. To search a world of your own, draw "
         f"moves by world.propose(rng, weights) and apply those whose world.score_change(move, weights) is above 0."
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
 from intarsia._core.status import Status
 from intarsia._core.transaction import transaction
@@ -154,19 +154,19 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         self.warm_start = warm_start
         self.verbose = verbose
 
+    @entry_point
     @transaction
     def fit(self, X: ArrayLike, y: Any = None) -> CollectiveChain:
         """Learn from counts (T, s), NaN where nothing was looked for; `y` is not used."""
-        where = "CollectiveChain.fit"
-        counts = check_counts(X, f"{where}: counts")
-        moves, learns = self._settings(counts, where)
-        labels, season_of_step = self._read_seasons(len(counts), where)
+        counts = check_counts(X, "counts")
+        moves, learns = self._settings(counts)
+        labels, season_of_step = self._read_seasons(len(counts))
         weights = np.zeros((labels.size, moves.features.shape[1] if learns == "weights" else 0))
         logs = np.tile(moves.log_softmax(np.zeros(moves.idx.size)), (labels.size, 1))
         initial = np.full(moves.n_cells, 1.0 / moves.n_cells)
         if self.warm_start and hasattr(self, "weights_"):
             if self.log_probabilities_.shape != logs.shape or self.weights_.shape != weights.shape:
-                raise InvalidInputError(f"{where}: warm_start with other moves or seasons. Set warm_start=False.")
+                raise InvalidInputError("warm_start with other moves or seasons. Set warm_start=False.")
             weights, logs, initial = self.weights_.copy(), self.log_probabilities_, self.initial_
         losses: list[float] = []
         result: CollectiveResult | None = None
@@ -191,9 +191,9 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
                 smoothed = found.walkers[0] + self.smoothing
                 initial = smoothed / smoothed.sum()
         if result is None:
-            raise InvalidInputError(f"{where}: no path is possible. Allow more moves.")
+            raise InvalidInputError("no path is possible. Allow more moves.")
         if status is Status.MAX_ITER and learns != "nothing":
-            warnings.warn(f"{where}: {status.message}. Raise max_iter or tol.", ConvergenceWarning, stacklevel=2)
+            warn_caller(f"{status.message}. Raise max_iter or tol.", ConvergenceWarning)
         self.moves_, self.seasons_, self.n_walkers_ = moves, labels, result.n_walkers
         self.counts_ = counts
         self.weights_, self.log_probabilities_, self.initial_ = kept
@@ -203,48 +203,51 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
         self.n_features_in_ = moves.n_cells
         return self
 
+    @entry_point
     def infer(self, X: ArrayLike | None = None) -> CollectiveResult:
         """Walkers and flows given counts, by the model as it is; without counts, those of the fit."""
         check_is_fitted(self, "weights_")
         if X is None:
             return self.result_
-        where = "CollectiveChain.infer"
-        counts = check_counts(X, f"{where}: counts")
-        labels, season_of_step = self._read_seasons(len(counts), where)
+        counts = check_counts(X, "counts")
+        labels, season_of_step = self._read_seasons(len(counts))
         if not np.array_equal(labels, self.seasons_):
-            raise InvalidInputError(f"{where}: seasons are not those of the fit. Fit again.")
+            raise InvalidInputError("seasons are not those of the fit. Fit again.")
         tables = self._tables(self.moves_, self.log_probabilities_, season_of_step, len(counts))
         return self._infer(tables, counts, self.initial_, self.n_walkers_, None)
 
+    @entry_point
     def predict(self, X: ArrayLike | None = None) -> FloatArray:
         """Expected number of walkers in each cell at each step, (T, s)."""
         return self.infer(X).walkers
 
+    @entry_point
     def predict_marginals(self, X: ArrayLike | None = None) -> FloatArray:
         """Distribution of a walker over the cells at each step, (T, s)."""
         result = self.infer(X)
         return result.walkers / result.n_walkers
 
+    @entry_point
     def flows(self, step: int, X: ArrayLike | None = None) -> Any:
         """Expected number of walkers on each move from `step` to the next, (s, s)."""
         return self.infer(X).flows(step)
 
+    @entry_point
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Mean log-likelihood of the counts `y` (by default X) given the counts X; higher is better.
 
         For held-out counts, make them NaN in X and everything else NaN in y.
         """
         check_is_fitted(self, "weights_")
-        where = "CollectiveChain.score"
-        held_out = check_counts(X if y is None else y, f"{where}: counts")
+        held_out = check_counts(X if y is None else y, "counts")
         walkers = self.infer(X).walkers
         if held_out.shape != walkers.shape:
-            raise InvalidInputError(f"{where}: y has shape {held_out.shape}, but X {walkers.shape}. Give one for each.")
+            raise InvalidInputError(f"y has shape {held_out.shape}, but X {walkers.shape}. Give one for each.")
         seen = ~np.isnan(held_out)
         if not seen.any():
-            raise InvalidInputError(f"{where}: all counts are NaN. Give some to score.")
+            raise InvalidInputError("all counts are NaN. Give some to score.")
         noise: Noise = NOISES.resolve(self.noise)
-        noise.check(held_out[seen], f"{where}: counts")
+        noise.check(held_out[seen], "counts")
         return -float(noise.negative_log_likelihood(walkers[seen], held_out[seen]).mean())
 
     # ---------------------------------------------------------------- files
@@ -252,56 +255,55 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
     _settings_apart = ("moves",)
     _makers: ClassVar[dict[str, Maker]] = {"noise": NOISES.resolve}
 
-    def _to_file(self, where: str) -> Content:
+    def _to_file(self) -> Content:
         return collective_chain_to_file(self)
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         collective_chain_from_file(self, about, arrays)
 
     @cached_property
+    @entry_point
     def result_(self) -> CollectiveResult:
         """Walkers and flows of the counts of the fit; a model from a file finds them at first use, in a few passes."""
-        _, season_of_step = self._read_seasons(len(self.counts_), "CollectiveChain")
+        _, season_of_step = self._read_seasons(len(self.counts_))
         tables = self._tables(self.moves_, self.log_probabilities_, season_of_step, len(self.counts_))
         ended = CollectiveResult(None, self.n_walkers_, np.inf, -np.inf, Status.INTERRUPTED, np.inf, 0, tilt=self.tilt_)
         return self._infer(tables, self.counts_, self.initial_, self.n_walkers_, ended)
 
     # ---------------------------------------------------------------- parts of fit
 
-    def _settings(self, counts: FloatArray, where: str) -> tuple[Moves, str]:
+    def _settings(self, counts: FloatArray) -> tuple[Moves, str]:
         for name in ("l2", "tol", "inference_tol"):
-            check_number(getattr(self, name), f"CollectiveChain: {name}", low=0.0)
-        check_number(self.smoothing, "CollectiveChain: smoothing", low=0.0, open_low=True)
-        check_number(self.max_iter, "CollectiveChain: max_iter", low=0, integer=True)
-        check_choice(self.learn, ("auto", "weights", "table", "nothing"), "CollectiveChain: learn")
+            check_number(getattr(self, name), name, low=0.0)
+        check_number(self.smoothing, "smoothing", low=0.0, open_low=True)
+        check_number(self.max_iter, "max_iter", low=0, integer=True)
+        check_choice(self.learn, ("auto", "weights", "table", "nothing"), "learn")
         if self.moves is not None and not isinstance(self.moves, Moves):
-            raise InvalidInputError(
-                f"{where}: moves must be Moves (see moves_within), got {type(self.moves).__name__}."
-            )
+            raise InvalidInputError(f"moves must be Moves (see moves_within), got {type(self.moves).__name__}.")
         moves = all_moves(counts.shape[1]) if self.moves is None else self.moves
         if moves.n_cells != counts.shape[1]:
             raise InvalidInputError(
-                f"{where}: counts have {counts.shape[1]} cells, but moves {moves.n_cells}. Give a column per cell."
+                f"counts have {counts.shape[1]} cells, but moves {moves.n_cells}. Give a column per cell."
             )
         has_features = moves.features.shape[1] > 0
         if self.learn == "weights" and not has_features:
-            raise InvalidInputError(f"{where}: learn='weights', but moves have no features. Use learn='table'.")
+            raise InvalidInputError("learn='weights', but moves have no features. Use learn='table'.")
         return moves, ("weights" if has_features else "table") if self.learn == "auto" else self.learn
 
-    def _read_seasons(self, n_steps: int, where: str) -> tuple[Any, IntArray]:
+    def _read_seasons(self, n_steps: int) -> tuple[Any, IntArray]:
         if self.seasons is None:
             return np.zeros(1, np.int64), np.zeros(n_steps - 1, np.int64)
         given = np.asarray(self.seasons)
         if given.shape != (n_steps - 1,):
             raise InvalidInputError(
-                f"{where}: seasons has shape {given.shape}, but there are {n_steps - 1} moves between {n_steps} steps."
+                f"seasons has shape {given.shape}, but there are {n_steps - 1} moves between {n_steps} steps."
             )
         labels, season_of_step = np.unique(given, return_inverse=True)
         return labels, season_of_step.astype(np.int64)
 
     def _tables(self, moves: Moves, logs: FloatArray, season_of_step: IntArray, n_steps: int) -> MoveTables:
         scores = [moves.matrix(one) for one in logs]
-        return move_tables(scores, n_steps, season_of_step, "CollectiveChain", self.parents)
+        return move_tables(scores, n_steps, season_of_step, parents=self.parents)
 
     def _infer(
         self,

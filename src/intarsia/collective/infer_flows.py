@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.error_context import errors_from, warn_caller
 from intarsia._core.progress import sweep_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number, too_large
@@ -20,6 +20,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.method import Clock
 
 
+@errors_from("infer_flows")
 def infer_flows(
     theta: Any,
     counts: ArrayLike,
@@ -111,40 +112,37 @@ def infer_flows(
     array([[5., 5.],
            [5., 5.]])
     """
-    here = "infer_flows"
     clock = Clock(time_limit)
-    observed = check_counts(counts, f"{here}: counts")
+    observed = check_counts(counts, "counts")
     model: Noise = NOISES.resolve(noise)
-    model.check(observed[~np.isnan(observed)], f"{here}: counts")
-    check_choice(method, SEARCHES, f"{here}: method")
-    check_number(max_iter, f"{here}: max_iter", low=0, integer=True)
-    check_number(tol, f"{here}: tol", low=0.0)
-    check_number(model_weight, f"{here}: model_weight", low=0.0, high=1e100)
+    model.check(observed[~np.isnan(observed)], "counts")
+    check_choice(method, SEARCHES, "method")
+    check_number(max_iter, "max_iter", low=0, integer=True)
+    check_number(tol, "tol", low=0.0)
+    check_number(model_weight, "model_weight", low=0.0, high=1e100)
     if time_limit is not None:
-        check_number(time_limit, f"{here}: time_limit", low=0.0)
-    tables = theta if isinstance(theta, MoveTables) else move_tables(theta, len(observed), table_of_step, here, parents)
-    flows = None if flow_counts is None else as_float_array(flow_counts, f"{here}: flow_counts")
+        check_number(time_limit, "time_limit", low=0.0)
+    tables = theta if isinstance(theta, MoveTables) else move_tables(theta, len(observed), table_of_step, parents)
+    flows = None if flow_counts is None else as_float_array(flow_counts, "flow_counts")
     problem = CollectiveProblem(
-        tables, _cell_scores(scores, observed, here), observed, flows, _total(n_walkers, observed, model, here), model,
-        float(model_weight), here,
+        tables, _cell_scores(scores, observed), observed, flows, _total(n_walkers, observed, model), model,
+        float(model_weight),
     )  # fmt: skip
     first = np.zeros(problem.y.size) if warm_start is None or warm_start.tilt is None else warm_start.tilt
     if first.shape != problem.y.shape:
         raise InvalidInputError(
-            f"{here}: warm_start is of a run with {first.size} counts, here are {problem.y.size}. Leave it out."
+            f"warm_start is of a run with {first.size} counts, here are {problem.y.size}. Leave it out."
         )
     start = problem.evaluate(first)
     if start is None:
         return CollectiveResult(None, problem.n_walkers, np.inf, np.inf, Status.INFEASIBLE, np.inf, 0)
     search = SEARCHES[method](problem, start, clock)
-    with sweep_progress(here, verbose) as report:
+    with sweep_progress("infer_flows", verbose) as report:
         loop = search.run(int(max_iter), tol, report)
     if loop.status in (Status.MAX_ITER, Status.STALLED):
         remedy = "Raise max_iter or tol" if loop.status is Status.MAX_ITER else "Raise tol or change method"
-        warnings.warn(
-            f"{here}: {loop.status.message} (residual {search.residual:.1e}, tol {tol:.1e}). {remedy}.",
-            ConvergenceWarning,
-            stacklevel=2,
+        warn_caller(
+            f"{loop.status.message} (residual {search.residual:.1e}, tol {tol:.1e}). {remedy}.", ConvergenceWarning
         )
     history = {name: np.array(values[: loop.n_iter]) for name, values in search.history.items()}
     best = search.best
@@ -155,23 +153,23 @@ def infer_flows(
     )  # fmt: skip
 
 
-def _cell_scores(scores: ArrayLike | None, counts: FloatArray, where: str) -> FloatArray:
+def _cell_scores(scores: ArrayLike | None, counts: FloatArray) -> FloatArray:
     if scores is None:
         return np.zeros_like(counts)
-    found = as_float_array(scores, f"{where}: scores")
+    found = as_float_array(scores, "scores")
     if np.isnan(found).any() or too_large(found):
-        raise InvalidInputError(f"{where}: scores hold NaN, +inf or a score beyond 1e200. They are finite, or -inf.")
+        raise InvalidInputError("scores hold NaN, +inf or a score beyond 1e200. They are finite, or -inf.")
     return found
 
 
-def _total(n_walkers: float | None, counts: FloatArray, noise: Noise, where: str) -> float:
+def _total(n_walkers: float | None, counts: FloatArray, noise: Noise) -> float:
     if n_walkers is not None:
-        check_number(n_walkers, f"{where}: n_walkers", low=0.0, open_low=True, high=1e100)
+        check_number(n_walkers, "n_walkers", low=0.0, open_low=True, high=1e100)
         return float(n_walkers)
     complete = counts[~np.isnan(counts).any(axis=1)]
     if not len(complete):
-        raise InvalidInputError(f"{where}: no step was observed completely. Give n_walkers.")
+        raise InvalidInputError("no step was observed completely. Give n_walkers.")
     total = float(noise.expected(complete).sum(axis=1).mean())
     if not 0.0 < total < np.inf:
-        raise InvalidInputError(f"{where}: the counts speak for {total:g} walkers. Give n_walkers.")
+        raise InvalidInputError(f"the counts speak for {total:g} walkers. Give n_walkers.")
     return total

@@ -35,11 +35,11 @@ class Noise(BaseEstimator, ABC):  # type: ignore[misc]
         """Rate and sigma where f is `(rate n - y)^2 / 2 sigma^2` and a constant, else None."""
         return None
 
-    def check(self, y: FloatArray, where: str) -> None:
+    def check(self, y: FloatArray, name: str) -> None:
         """Raise InvalidInputError for counts that cannot be; extended by subclasses."""
         bad = np.isinf(y)
         if bad.any():
-            raise InvalidInputError(f"{where}: counts must be finite (NaN where nothing was looked for).")
+            raise InvalidInputError(f"{name}: counts must be finite (NaN where nothing was looked for).")
 
     @abstractmethod
     def negative_log_likelihood(self, n: FloatArray, y: FloatArray) -> FloatArray:
@@ -100,12 +100,12 @@ class Poisson(Noise):
     def __init__(self, rate: float = 1.0) -> None:
         self.rate = rate
 
-    def check(self, y: FloatArray, where: str) -> None:
+    def check(self, y: FloatArray, name: str) -> None:
         """Counts are at least 0."""
         check_number(self.rate, "Poisson: rate", low=0.0, open_low=True, high=1e100)
-        super().check(y, where)
+        super().check(y, name)
         if (y < 0).any():
-            raise InvalidInputError(f"{where}: a count is {y.min():g}. Poisson counts are at least 0.")
+            raise InvalidInputError(f"{name}: a count is {y.min():g}. Poisson counts are at least 0.")
 
     def negative_log_likelihood(self, n: FloatArray, y: FloatArray) -> FloatArray:
         """Rate n - y log(rate n) + log y!."""
@@ -181,11 +181,11 @@ class Gaussian(Noise):
         """Rate and sigma."""
         return self.rate, self.sigma
 
-    def check(self, y: FloatArray, where: str) -> None:
+    def check(self, y: FloatArray, name: str) -> None:
         """Counts may be negative, as noise makes them."""
         check_number(self.sigma, "Gaussian: sigma", low=0.0, open_low=True, high=1e100)
         check_number(self.rate, "Gaussian: rate", low=0.0, open_low=True, high=1e100)
-        super().check(y, where)
+        super().check(y, name)
 
     def negative_log_likelihood(self, n: FloatArray, y: FloatArray) -> FloatArray:
         """Half the squared error in units of sigma, and the constant of the density."""
@@ -242,11 +242,11 @@ class Exact(Noise):
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True
 
-    def check(self, y: FloatArray, where: str) -> None:
+    def check(self, y: FloatArray, name: str) -> None:
         """Counts are at least 0."""
-        super().check(y, where)
+        super().check(y, name)
         if (y < 0).any():
-            raise InvalidInputError(f"{where}: a count is {y.min():g}. Numbers of walkers are at least 0.")
+            raise InvalidInputError(f"{name}: a count is {y.min():g}. Numbers of walkers are at least 0.")
 
     def negative_log_likelihood(self, n: FloatArray, y: FloatArray) -> FloatArray:
         """0 where n and y agree to 9 digits, else infinite."""

@@ -51,8 +51,6 @@ class CollectiveProblem:
         f.
     model_weight : float
         w; 0 leaves the noise alone.
-    where : str
-        Stands at the beginning of messages.
     """
 
     def __init__(
@@ -64,19 +62,18 @@ class CollectiveProblem:
         n_walkers: float,
         noise: Noise,
         model_weight: float,
-        where: str,
     ) -> None:
         self.noise, self.n_walkers, self.model_weight = noise, n_walkers, model_weight
         self.n_calls = 0
-        self._check(tables, scores, counts, where)
+        self._check(tables, scores, counts)
         self.scores = scores
         if noise.exact:
-            _check_totals(counts, n_walkers, where)
+            _check_totals(counts, n_walkers)
             self.scores = np.where(counts == 0, -np.inf, scores)  # nobody passes where nobody was
             counts = np.where(counts == 0, np.nan, counts)
         seen = np.flatnonzero(~np.isnan(counts))
         y = counts.reshape(-1)[seen]
-        _check_reach(tables, self.scores, counts, noise, where)
+        _check_reach(tables, self.scores, counts, noise)
         self._flow_pass: FlowPass | None = None
         self._size = counts.size
         if flow_counts is not None:
@@ -84,7 +81,7 @@ class CollectiveProblem:
             tables = replace(
                 tables, theta=tables.theta[tables.table_of_step], table_of_step=np.arange(len(tables.table_of_step))
             )
-            moves, y_moves = self._observe_moves(tables, flow_counts, where)
+            moves, y_moves = self._observe_moves(tables, flow_counts)
             seen, y = np.concatenate([seen, counts.size + moves]), np.concatenate([y, y_moves])
             self._size += tables.theta.size
             self._flow_pass = FlowPass(tables, n_walkers)
@@ -163,52 +160,50 @@ class CollectiveProblem:
         least += theta.reshape(len(theta), -1).min(axis=1)[self.tables.table_of_step].sum()
         return self.model_weight * self.n_walkers * -float(least)
 
-    def _check(self, tables: MoveTables, scores: FloatArray, counts: FloatArray, where: str) -> None:
+    def _check(self, tables: MoveTables, scores: FloatArray, counts: FloatArray) -> None:
         if counts.shape[1] != tables.n_cells:
             raise InvalidInputError(
-                f"{where}: counts have {counts.shape[1]} cells, but theta has {tables.n_cells}. Give a column per cell."
+                f"counts have {counts.shape[1]} cells, but theta has {tables.n_cells}. Give a column per cell."
             )
         if scores.shape != counts.shape:
             raise InvalidInputError(
-                f"{where}: scores of cells have shape {scores.shape}, but counts {counts.shape}. Give one for each."
+                f"scores of cells have shape {scores.shape}, but counts {counts.shape}. Give one for each."
             )
 
-    def _observe_moves(self, tables: MoveTables, flow_counts: ArrayLike, where: str) -> tuple[IntArray, FloatArray]:
-        flows = as_float_array(flow_counts, f"{where}: flow_counts")
+    def _observe_moves(self, tables: MoveTables, flow_counts: ArrayLike) -> tuple[IntArray, FloatArray]:
+        flows = as_float_array(flow_counts, "flow_counts")
         s, n = tables.n_cells, len(tables.table_of_step)
         if flows.shape != (n, s, s):
             raise InvalidInputError(
-                f"{where}: flow_counts has shape {flows.shape}, expected ({n}, {s}, {s}): a table per pair of steps."
+                f"flow_counts has shape {flows.shape}, expected ({n}, {s}, {s}): a table per pair of steps."
             )
         if not tables.dense or self.noise.exact:
             raise NotSupportedError(
-                f"{where}: counts of moves need a dense table and noise that is not exact. Give theta as an array."
+                "counts of moves need a dense table and noise that is not exact. Give theta as an array."
             )
-        self.noise.check(flows[~np.isnan(flows)], f"{where}: flow_counts")
+        self.noise.check(flows[~np.isnan(flows)], "flow_counts")
         seen = np.flatnonzero(~np.isnan(flows))
         y: FloatArray = flows.reshape(-1)[seen]
         blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[seen] == -np.inf)
         if blocked.any():
             t, i, j = np.unravel_index(seen[int(np.argmax(blocked))], flows.shape)
-            raise InvalidInputError(
-                f"{where}: flow_counts[{t}, {i}, {j}] is {flows[t, i, j]:g}, but theta forbids this move."
-            )
+            raise InvalidInputError(f"flow_counts[{t}, {i}, {j}] is {flows[t, i, j]:g}, but theta forbids this move.")
         return seen, y
 
 
-def _check_totals(counts: FloatArray, n_walkers: float, where: str) -> None:
+def _check_totals(counts: FloatArray, n_walkers: float) -> None:
     total, complete = np.nansum(counts, axis=1), ~np.isnan(counts).any(axis=1)
     slack = 1e-9 * n_walkers
     bad = (total > n_walkers + slack) | (complete & (total < n_walkers - slack))
     if bad.any():
         t = int(np.argmax(bad))
         raise InvalidInputError(
-            f"{where}: exact counts of step {t} sum to {total[t]:g}, but there are {n_walkers:g} walkers. Make the "
+            f"exact counts of step {t} sum to {total[t]:g}, but there are {n_walkers:g} walkers. Make the "
             f"counts consistent, or use noise='poisson' or 'gaussian'."
         )
 
 
-def _check_reach(tables: MoveTables, scores: FloatArray, counts: FloatArray, noise: Noise, where: str) -> None:
+def _check_reach(tables: MoveTables, scores: FloatArray, counts: FloatArray, noise: Noise) -> None:
     """Refuse counts that no path can explain; the search would run to infinity."""
     if tables.dense and np.isfinite(tables.theta).all() and np.isfinite(scores).all():
         return
@@ -220,7 +215,7 @@ def _check_reach(tables: MoveTables, scores: FloatArray, counts: FloatArray, noi
     if reach.any(axis=1).all() and bad.any():
         t, i = np.unravel_index(int(np.argmax(bad)), bad.shape)
         raise InvalidInputError(
-            f"{where}: counts[{t}, {i}] is {counts[t, i]:g}, but no possible path passes there at that step. Allow "
+            f"counts[{t}, {i}] is {counts[t, i]:g}, but no possible path passes there at that step. Allow "
             f"longer moves, make the count NaN, or use noise='gaussian'."
         )
 

@@ -105,7 +105,6 @@ def move_tables(
     theta: Any,
     n_steps: int,
     table_of_step: ArrayLike | None = None,
-    where: str = "theta",
     parents: ArrayLike | None = None,
 ) -> MoveTables:
     """Tables of moves from what a user has.
@@ -118,8 +117,6 @@ def move_tables(
         Steps T of the chain.
     table_of_step : int array (T - 1,), optional
         Which table each step uses; by default the only one, or one each.
-    where : str
-        Stands at the beginning of messages.
     parents : int array (T,), optional
         For a tree: the step from which walkers come to each, earlier than it; -1 for step 0. By default a chain.
 
@@ -130,15 +127,15 @@ def move_tables(
     """
     given = [theta] if sparse.issparse(theta) or np.ndim(theta) == 2 else list(theta)
     if not given:
-        raise InvalidInputError(f"{where} holds no table. Give scores of moves, an array (cells, cells).")
+        raise InvalidInputError("theta holds no table. Give scores of moves, an array (cells, cells).")
     thin = any(sparse.issparse(one) for one in given)
-    made = _union(given, where) if thin else (_dense(given, where), None, None)
+    made = _union(given) if thin else (_dense(given), None, None)
     values, ptr, idx = made
     n_cells = values.shape[1] if ptr is None else ptr.size - 1
     bad = np.isnan(values) | (values == np.inf)
     if bad.any() or too_large(values):
-        raise InvalidInputError(f"{where} holds NaN, +inf or a score beyond 1e200. Scores are finite, or -inf.")
-    steps, tree = _steps(table_of_step, len(values), n_steps, where), _tree(parents, n_steps, where)
+        raise InvalidInputError("theta holds NaN, +inf or a score beyond 1e200. Scores are finite, or -inf.")
+    steps, tree = _steps(table_of_step, len(values), n_steps), _tree(parents, n_steps)
     return _arranged(n_cells, values, steps, ptr, idx, tree)
 
 
@@ -169,79 +166,79 @@ def _arranged(
     return MoveTables(n_cells, values, steps, ptr, moves, reach if banded else None, parents)
 
 
-def _dense(given: list[Any], where: str) -> FloatArray:
-    tables = [as_float_array(one, where) for one in given]
+def _dense(given: list[Any]) -> FloatArray:
+    tables = [as_float_array(one, "theta") for one in given]
     shape = tables[0].shape
     for k, one in enumerate(tables):
         if one.ndim != 2 or one.shape[0] != one.shape[1] or one.shape != shape or not one.size:
             raise InvalidInputError(
-                f"{where}: table {k} has shape {one.shape}, but a table has a row and a column for each cell"
+                f"table {k} has shape {one.shape}, but a table has a row and a column for each cell"
                 f"{'' if k == 0 else f', here {shape}'}. Give arrays (cells, cells)."
             )
     return np.stack(tables)
 
 
-def _union(given: list[Any], where: str) -> tuple[FloatArray, IntArray, IntArray]:
+def _union(given: list[Any]) -> tuple[FloatArray, IntArray, IntArray]:
     """Scores over the moves that at least one of sparse tables has."""
     tables = [sparse.coo_array(one) for one in given]
     shape = tables[0].shape
     for k, one in enumerate(tables):
         if one.shape != shape or shape[0] != shape[1] or not shape[0]:
-            raise InvalidInputError(f"{where}: table {k} has shape {one.shape}; give square tables of one size.")
+            raise InvalidInputError(f"table {k} has shape {one.shape}; give square tables of one size.")
     s = int(shape[0])
     places = [one.row.astype(np.int64) * s + one.col for one in tables]
     union = np.unique(np.concatenate(places))
     values = np.full((len(tables), union.size), -np.inf)
     for k, (one, at) in enumerate(zip(tables, places, strict=True)):
         if np.unique(at).size != at.size:
-            raise InvalidInputError(f"{where}: table {k} stores a move twice. Call sum_duplicates() first.")
+            raise InvalidInputError(f"table {k} stores a move twice. Call sum_duplicates() first.")
         values[k, np.searchsorted(union, at)] = one.data
     ptr = np.searchsorted(union, np.arange(s + 1) * s).astype(np.int64)
     return values, ptr, union % s
 
 
-def _steps(table_of_step: ArrayLike | None, n_tables: int, n_steps: int, where: str) -> IntArray:
+def _steps(table_of_step: ArrayLike | None, n_tables: int, n_steps: int) -> IntArray:
     n_moves = max(n_steps - 1, 0)
     if table_of_step is None:
         if n_tables not in (1, n_moves):
             raise InvalidInputError(
-                f"{where}: {n_tables} tables for {n_moves} moves between {n_steps} steps. Give one, one for each, or "
+                f"{n_tables} tables for {n_moves} moves between {n_steps} steps. Give one, one for each, or "
                 f"table_of_step."
             )
         return np.zeros(n_moves, np.int64) if n_tables == 1 else np.arange(n_moves)
-    chosen = as_int_array(table_of_step, f"{where}: table_of_step")
+    chosen = as_int_array(table_of_step, "table_of_step")
     if chosen.shape != (n_moves,) or ((chosen < 0) | (chosen >= n_tables)).any():
         raise InvalidInputError(
-            f"{where}: table_of_step must hold {n_moves} numbers from 0 to {n_tables - 1}, one per move between steps."
+            f"table_of_step must hold {n_moves} numbers from 0 to {n_tables - 1}, one per move between steps."
         )
     return chosen
 
 
-def _tree(parents: ArrayLike | None, n_steps: int, where: str) -> IntArray | None:
+def _tree(parents: ArrayLike | None, n_steps: int) -> IntArray | None:
     if parents is None:
         return None
-    found = as_int_array(parents, f"{where}: parents")
+    found = as_int_array(parents, "parents")
     if found.shape != (n_steps,):
         raise InvalidInputError(
-            f"{where}: parents has shape {found.shape}, but there are {n_steps} steps. Give one each, -1 for step 0."
+            f"parents has shape {found.shape}, but there are {n_steps} steps. Give one each, -1 for step 0."
         )
     bad = (found >= np.arange(n_steps)) | (found < 0)
     bad[0] = found[0] != -1
     if bad.any():
         t = int(np.argmax(bad))
         raise InvalidInputError(
-            f"{where}: parents[{t}] is {found[t]}, expected {'-1' if t == 0 else f'one of 0..{t - 1}'}. Number the "
+            f"parents[{t}] is {found[t]}, expected {'-1' if t == 0 else f'one of 0..{t - 1}'}. Number the "
             f"steps so that parents come before children."
         )
     return None if np.array_equal(found, np.arange(-1, n_steps - 1)) else found
 
 
-def check_counts(counts: ArrayLike, where: str) -> NDArray[np.float64]:
+def check_counts(counts: ArrayLike, name: str) -> NDArray[np.float64]:
     """Counts (T, s), NaN where nothing was looked for."""
-    found = as_float_array(counts, where)
+    found = as_float_array(counts, name)
     if found.ndim != 2 or not found.size:
         raise InvalidInputError(
-            f"{where}: expected a row per step and a column per cell, got shape {found.shape}. Use NaN for what was "
+            f"{name}: expected a row per step and a column per cell, got shape {found.shape}. Use NaN for what was "
             f"not observed."
         )
     return found

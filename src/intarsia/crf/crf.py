@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
 from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_n_jobs, check_sample_weight
@@ -76,41 +77,39 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     # ---------------------------------------------------------------- what an estimator adds
 
     @abstractmethod
-    def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
+    def _read(self, X: Any, more: Any, known: Templates | None) -> Data:
         """Examples, checked; against the model, if it is fitted."""
 
-    def _symmetric(self, types: TypeTable, where: str) -> frozenset[str]:
+    def _symmetric(self, types: TypeTable) -> frozenset[str]:
         """Types of factors with symmetric tables."""
         return frozenset()
 
     # ---------------------------------------------------------------- fitting
 
+    @entry_point
     def examples(self, X: Any, y: Any) -> list[Example]:
         """Labelled examples as learners and diagnostics see them; with the form of the model, where it is fitted."""
-        where = f"{type(self).__name__}.examples"
         known = getattr(self, "templates_", None)
-        data = self._read(X, None, where, known)
-        truth = self._truth(data, y, self.classes, where, known)
-        templates = self._templates(data, truth, where, known)
-        return make_examples(data, truth, templates, None, self.class_weight, where)
+        data = self._read(X, None, known)
+        truth = self._truth(data, y, self.classes, known)
+        templates = self._templates(data, truth, known)
+        return make_examples(data, truth, templates, None, self.class_weight)
 
-    def _fit(
-        self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any, where: str
-    ) -> Self:
-        learner = self._resolve_learner(where)
+    def _fit(self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
+        learner = self._resolve_learner()
         known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
-        data = self._read(X, more, where, known)
-        truth = self._truth(data, y, self.classes, where, known)
-        templates = self._templates(data, truth, where, known)
-        examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
+        data = self._read(X, more, known)
+        truth = self._truth(data, y, self.classes, known)
+        templates = self._templates(data, truth, known)
+        examples = make_examples(data, truth, templates, sample_weight, self.class_weight)
         learner.check_examples(examples, self.inference)  # what does not fit is told before any work
         held_out = None
         if validation is not None:
-            held_out = self._held_out(validation, templates, truth, f"{where}: validation")
+            held_out = self._held_out(validation, templates, truth, "validation")
         learner.check_validation(examples, self.inference, held_out)
         status: Status | None = None
         if start is not None:
-            first = _check_start(start, templates, where)
+            first = _check_start(start, templates)
         elif known is not None:
             first = self.weights_
         elif learner.resumes():
@@ -138,24 +137,24 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         self._step_state = None
         return self
 
-    def _partial_fit(self: Self, X: Any, y: Any, more: Any, classes: Any, sample_weight: Any, where: str) -> Self:
-        learner = self._resolve_learner(where)
+    def _partial_fit(self: Self, X: Any, y: Any, more: Any, classes: Any, sample_weight: Any) -> Self:
+        learner = self._resolve_learner()
         known = getattr(self, "templates_", None)
-        data = self._read(X, more, where, known)
+        data = self._read(X, more, known)
         given = self.classes if classes is None else classes
         if known is None and given is None:
             raise InvalidInputError(
-                f"{where}: the first call must name all classes, since later labels may have more. Give classes=."
+                "the first call must name all classes, since later labels may have more. Give classes=."
             )
         by_type = self.class_weight.values() if isinstance(self.class_weight, Mapping) else [self.class_weight]
         if any(isinstance(asked, str) and asked == "balanced" for asked in by_type):
             raise InvalidInputError(
-                f"{where}: class_weight='balanced' is known only from all data, and here they come bit by bit. Give a "
-                f"dict of label -> weight."
+                "class_weight='balanced' is known only from all data, and here they come bit by bit. Give a "
+                "dict of label -> weight."
             )
-        truth = self._truth(data, y, given, where, known)
-        templates = self._templates(data, truth, where, known)
-        examples = make_examples(data, truth, templates, sample_weight, self.class_weight, where)
+        truth = self._truth(data, y, given, known)
+        templates = self._templates(data, truth, known)
+        examples = make_examples(data, truth, templates, sample_weight, self.class_weight)
         learner.check_examples(examples, self.inference)
         first = self.weights_ if known is not None else self._noise(truth, templates)
         weights, state, risk = learner.step(examples, self.inference, first, getattr(self, "_step_state", None))
@@ -177,29 +176,30 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         self.risk_ = found.value
         self.status_ = found.status
 
-    def _templates(self, data: Data, truth: Truth, where: str, known: Templates | None) -> Templates:
+    def _templates(self, data: Data, truth: Truth, known: Templates | None) -> Templates:
         """Form of the model: that of `known`, where it has been fitted."""
         types = data.types
         n_states = {kind: int(truth.classes[kind].size) for kind in types.n_features}
-        symmetric = self._symmetric(types, where)
+        symmetric = self._symmetric(types)
         if known is not None:
             if symmetric != known.symmetric:
                 raise InvalidInputError(
-                    f"{where}: factors with symmetric tables are {sorted(symmetric)}, but in the model to go on from "
+                    f"factors with symmetric tables are {sorted(symmetric)}, but in the model to go on from "
                     f"they are {sorted(known.symmetric)}. Set symmetric as it was, or begin with a new model."
                 )
             return known
         return Templates(n_states, types.n_features, types.scopes, types.n_factor_features, symmetric)
 
-    def _truth(self, data: Data, y: Any, given: Any, where: str, known: Templates | None) -> Truth:
-        return find_truth(data, y, given, where, None if known is None else self._class_table())
+    def _truth(self, data: Data, y: Any, given: Any, known: Templates | None) -> Truth:
+        return find_truth(data, y, given, None if known is None else self._class_table())
 
-    def _held_out(self, validation: Any, templates: Templates, truth: Truth, where: str) -> list[Example]:
+    def _held_out(self, validation: Any, templates: Templates, truth: Truth, name: str) -> list[Example]:
         if not isinstance(validation, tuple) or len(validation) != 2:
-            raise InvalidInputError(f"{where} must be a pair (X, y), got {type(validation).__name__}.")
-        data = self._read(validation[0], None, where, templates)
-        held_out = as_truth(data, validation[1], truth.classes, where)
-        return make_examples(data, held_out, templates, None, self.class_weight, where)
+            raise InvalidInputError(f"{name} must be a pair (X, y), got {type(validation).__name__}.")
+        with errors_in(name):
+            data = self._read(validation[0], None, templates)
+            held_out = as_truth(data, validation[1], truth.classes)
+            return make_examples(data, held_out, templates, None, self.class_weight)
 
     def _independent_start(
         self, examples: list[Example], truth: Truth, templates: Templates, learner: Learner
@@ -226,52 +226,52 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     # ---------------------------------------------------------------- predicting
 
-    def _known(self, X: Any, more: Any, where: str) -> tuple[Data, list[TemplateScores]]:
+    def _known(self, X: Any, more: Any) -> tuple[Data, list[TemplateScores]]:
         check_is_fitted(self, "weights_")
-        data = self._read(X, more, where, self.templates_)
+        data = self._read(X, more, self.templates_)
         return data, data.score_maps(self.templates_)
 
-    def _predict_marginals(self, X: Any, more: Any, where: str) -> list[Any]:
-        data, maps = self._known(X, more, where)
+    def _predict_marginals(self, X: Any, more: Any) -> list[Any]:
+        data, maps = self._known(X, more)
         return [
             layout.whole({kind: part.reshape(*layout.shapes[kind], part.shape[1]) for kind, part in parts.items()})
-            for layout, parts in zip(data.layouts, self._marginals(maps, data.layouts, where), strict=True)
+            for layout, parts in zip(data.layouts, self._marginals(maps, data.layouts), strict=True)
         ]
 
-    def _predict(self, X: Any, more: Any, where: str) -> list[Any]:
-        data, maps = self._known(X, more, where)
+    def _predict(self, X: Any, more: Any) -> list[Any]:
+        data, maps = self._known(X, more)
         classes = self._class_table()
         return [
             layout.whole({kind: classes[kind][part].reshape(layout.shapes[kind]) for kind, part in parts.items()})
-            for layout, parts in zip(data.layouts, self._decode(maps, data.layouts, where), strict=True)
+            for layout, parts in zip(data.layouts, self._decode(maps, data.layouts), strict=True)
         ]
 
-    def _score(self, X: Any, y: Any, more: Any, sample_weight: Any, where: str) -> float:
-        data, maps = self._known(X, more, where)
-        weights = check_sample_weight(sample_weight, len(data.layouts), where)
+    def _score(self, X: Any, y: Any, more: Any, sample_weight: Any) -> float:
+        data, maps = self._known(X, more)
+        weights = check_sample_weight(sample_weight, len(data.layouts))
         right, total = 0.0, 0.0
-        truth = observed_truth(data, y, self._class_table(), where)
+        truth = observed_truth(data, y, self._class_table())
         for one, weight in zip(truth, weights, strict=True):
             total += weight * sum(int((part >= 0).sum()) for part in one.values())
         if total == 0.0:
             raise InvalidInputError(
-                f"{where}: all labels are hidden, or of examples without weight. Give labels of some variables."
+                "all labels are hidden, or of examples without weight. Give labels of some variables."
             )
-        for one, found, weight in zip(truth, self._decode(maps, data.layouts, where), weights, strict=True):
+        for one, found, weight in zip(truth, self._decode(maps, data.layouts), weights, strict=True):
             right += weight * sum(int((found[kind] == part).sum()) for kind, part in one.items())
         return float(right / total)
 
-    def _decode(self, maps: list[TemplateScores], layouts: list[Layout], where: str) -> list[dict[str, States]]:
+    def _decode(self, maps: list[TemplateScores], layouts: list[Layout]) -> list[dict[str, States]]:
         """State of each variable, by type: that of the largest marginal (Domke2013 Eq. 2), or of the best labelling."""
-        if self._decoding(where) == "marginals":
-            found = self._marginals(maps, layouts, where)
+        if self._decoding() == "marginals":
+            found = self._marginals(maps, layouts)
             return [{kind: part.argmax(axis=1) for kind, part in parts.items()} for parts in found]
-        answers = self._parallel(_best_labelling, maps, where)
+        answers = self._parallel(_best_labelling, maps)
         return [self._by_type(answer, layout, {}) for answer, layout in zip(answers, layouts, strict=True)]
 
-    def _marginals(self, maps: list[TemplateScores], layouts: list[Layout], where: str) -> list[dict[str, FloatArray]]:
+    def _marginals(self, maps: list[TemplateScores], layouts: list[Layout]) -> list[dict[str, FloatArray]]:
         widths = dict(self.templates_.n_states)
-        answers = self._parallel(partial(_marginals_of_variables, self._resolve_learner(where)), maps, where)
+        answers = self._parallel(partial(_marginals_of_variables, self._resolve_learner()), maps)
         return [self._by_type(mu, layout, widths) for mu, layout in zip(answers, layouts, strict=True)]
 
     def _by_type(self, flat: NDArray[Any], layout: Layout, widths: dict[str, int]) -> dict[str, NDArray[Any]]:
@@ -285,10 +285,10 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
                 at += part.size
         return parts
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[TemplateScores], where: str) -> list[Any]:
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[TemplateScores]) -> list[Any]:
         """Answers of `one`, called with weights, inference and the scores of each example."""
-        n_jobs = self._resolve_learner(where).get_params(deep=False).get("n_jobs")
-        check_n_jobs(n_jobs, f"{where}: n_jobs")
+        n_jobs = self._resolve_learner().get_params(deep=False).get("n_jobs")
+        check_n_jobs(n_jobs, "n_jobs")
         calls = [partial(one, self.weights_, self.inference, scores) for scores in maps]
         return run_by_workers(calls, n_jobs)
 
@@ -296,7 +296,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     _makers = MAKERS
 
-    def _to_file(self, where: str) -> Content:
+    def _to_file(self) -> Content:
         return crf_to_file(self)
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
@@ -309,34 +309,31 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
             return self.classes_
         return {next(iter(self.templates_.n_states)): self.classes_}
 
-    def _resolve_learner(self, where: str) -> Learner:
+    def _resolve_learner(self) -> Learner:
         """The learner with what is set on the estimator itself."""
-        self._check_decode(where)
-        try:
-            learner = resolve_learner(self.learner)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{where}: {error}") from None
+        self._check_decode()
+        learner = resolve_learner(self.learner)
         own = {name: getattr(self, name) for name in ("n_jobs", "random_state", "verbose")}
         known = learner.get_params(deep=False)
         return resolve_learner(
             learner, {key: value for key, value in own.items() if value is not None and key in known}
         )
 
-    def _decoding(self, where: str) -> str:
+    def _decoding(self) -> str:
         """What is predicted: as asked, or what the learner fits the weights for."""
-        self._check_decode(where)
+        self._check_decode()
         if self.decode != "auto":
             return self.decode
-        return "map" if self._resolve_learner(where).learns_from == "best labelling" else "marginals"
+        return "map" if self._resolve_learner().learns_from == "best labelling" else "marginals"
 
-    def _check_decode(self, where: str) -> None:
-        check_choice(self.decode, ("auto", "marginals", "map"), f"{where}: decode")
+    def _check_decode(self) -> None:
+        check_choice(self.decode, ("auto", "marginals", "map"), "decode")
         if self.decode == "map" and not resolve_method(self.inference, {}).gives_map:
             able = [
                 name for name in method_names() if method_class(name).gives_map and method_class(name).gives_marginals
             ]
             raise NotSupportedError(
-                f"{where}: decode='map', but {type(resolve_method(self.inference, {})).__name__} finds no best "
+                f"decode='map', but {type(resolve_method(self.inference, {})).__name__} finds no best "
                 f"labelling. These do, and give the marginals to fit with: {', '.join(able)}."
             )
 
@@ -355,11 +352,11 @@ def _marginals_of_variables(
     return mu[: int(scores.graph.variable_ptr[-1])].copy()  # a view would keep the marginals of factors
 
 
-def _check_start(given: Any, templates: Templates, where: str) -> FloatArray:
-    start = as_float_array(given, f"{where}: start")
+def _check_start(given: Any, templates: Templates) -> FloatArray:
+    start = as_float_array(given, "start")
     if start.shape != (templates.n_weights,) or not np.isfinite(start).all():
         raise InvalidInputError(
-            f"{where}: start has shape {start.shape}, but the model has {templates.n_weights} weights. Give as many "
+            f"start has shape {start.shape}, but the model has {templates.n_weights} weights. Give as many "
             f"finite numbers, such as weights_ of a model of the same form."
         )
     return start.copy()

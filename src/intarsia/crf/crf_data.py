@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, check_sample_weight
 from intarsia.crf.graph_data import TypeTable
 from intarsia.exceptions import InvalidInputError
@@ -69,66 +70,63 @@ class Truth:
         return any(tells_something(one[kind]) for one in self.states if kind in one)
 
 
-def find_truth(data: Data, y: Any, given: Any, where: str, known: Classes | None = None) -> Truth:
+def find_truth(data: Data, y: Any, given: Any, known: Classes | None = None) -> Truth:
     """Labels as states; the classes are those of the model if there is one, else those given or found."""
-    labels = _read_all_labels(data, y, where)
+    labels = _read_all_labels(data, y)
     if data.named and given is not None and not isinstance(given, Mapping):
         raise InvalidInputError(
-            f"{where}: classes must be a dict by type, since there are the types {list(data.types.n_features)}."
+            f"classes must be a dict by type, since there are the types {list(data.types.n_features)}."
         )
     classes = {}
     for kind in data.types.n_features:
-        here = f"{where}: type {kind!r}" if data.named else where
         asked = given.get(kind) if data.named and given is not None else given
-        if known is not None:
-            classes[kind] = known[kind]
-            if asked is not None and not np.array_equal(check_classes(asked, here), known[kind]):
-                raise InvalidInputError(
-                    f"{here}: classes are {list(asked)}, but the model has {known[kind].tolist()}. Keep the classes, "
-                    f"or fit anew with warm_start=False."
-                )
-        elif asked is not None:
-            classes[kind] = check_classes(asked, here)
-        else:
-            classes[kind] = find_classes([one[kind] for one in labels if kind in one], here)
+        with errors_in(f"type {kind!r}" if data.named else ""):
+            if known is not None:
+                classes[kind] = known[kind]
+                if asked is not None and not np.array_equal(check_classes(asked), known[kind]):
+                    raise InvalidInputError(
+                        f"classes are {list(asked)}, but the model has {known[kind].tolist()}. Keep the classes, "
+                        f"or fit anew with warm_start=False."
+                    )
+            elif asked is not None:
+                classes[kind] = check_classes(asked)
+            else:
+                classes[kind] = find_classes([one[kind] for one in labels if kind in one])
     truth = _as_truth(labels, classes)
     if not any(truth.labelled(kind) for kind in classes):
-        raise InvalidInputError(f"{where}: all labels are hidden. Label some variables.")
+        raise InvalidInputError("all labels are hidden. Label some variables.")
     return truth
 
 
-def as_truth(data: Data, y: Any, classes: Classes, where: str) -> Truth:
+def as_truth(data: Data, y: Any, classes: Classes) -> Truth:
     """Labels as states of known classes; all may be hidden."""
-    return _as_truth(_read_all_labels(data, y, where), classes)
+    return _as_truth(_read_all_labels(data, y), classes)
 
 
-def observed_truth(data: Data, y: Any, classes: Classes, where: str) -> list[dict[str, NDArray[Any]]]:
+def observed_truth(data: Data, y: Any, classes: Classes) -> list[dict[str, NDArray[Any]]]:
     """Labels to compare predictions with, by type; see `observed_states`."""
-    return [
-        {kind: observed_states(one[kind], classes[kind]) for kind in one} for one in _read_all_labels(data, y, where)
-    ]
+    return [{kind: observed_states(one[kind], classes[kind]) for kind in one} for one in _read_all_labels(data, y)]
 
 
 def _as_truth(labels: list[dict[str, Labels]], classes: Classes) -> Truth:
     return Truth([{kind: as_states(one[kind], classes[kind]) for kind in one} for one in labels], classes)
 
 
-def _read_all_labels(data: Data, y: Any, where: str) -> list[dict[str, Labels]]:
+def _read_all_labels(data: Data, y: Any) -> list[dict[str, Labels]]:
     n = len(data.layouts)
     if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != n:
         found = len(y) if hasattr(y, "__len__") else type(y).__name__
-        raise InvalidInputError(f"{where}: X has {n} examples, but y has {found}. Give labels for each.")
+        raise InvalidInputError(f"X has {n} examples, but y has {found}. Give labels for each.")
     return [
-        _read_labels(given, layout, f"{where}: y[{i}]")
-        for i, (given, layout) in enumerate(zip(y, data.layouts, strict=True))
+        _read_labels(given, layout, f"y[{i}]") for i, (given, layout) in enumerate(zip(y, data.layouts, strict=True))
     ]
 
 
-def _read_labels(given: Any, layout: Layout, where: str) -> dict[str, Labels]:
-    parts = layout.parts(given, where)
+def _read_labels(given: Any, layout: Layout, name: str) -> dict[str, Labels]:
+    parts = layout.parts(given, name)
     found = {}
     for kind, shape in layout.shapes.items():
-        here = f"{where}[{kind!r}]" if layout.named else where
+        here = f"{name}[{kind!r}]" if layout.named else name
         if kind in parts:
             found[kind] = read_labels(parts[kind], shape, layout.reasons[kind], here)
         else:
@@ -137,11 +135,11 @@ def _read_labels(given: Any, layout: Layout, where: str) -> dict[str, Labels]:
 
 
 def make_examples(
-    data: Data, truth: Truth, templates: Templates, sample_weight: Any, class_weight: Any, where: str
+    data: Data, truth: Truth, templates: Templates, sample_weight: Any, class_weight: Any
 ) -> list[Example]:
     """Labelled examples with their weights and those of their variables."""
-    weights = check_sample_weight(sample_weight, len(data.layouts), where)
-    by_class = _class_weights(truth, data.named, class_weight, where)
+    weights = check_sample_weight(sample_weight, len(data.layouts))
+    by_class = _class_weights(truth, data.named, class_weight)
     made = []
     for scores, states, weight in zip(data.score_maps(templates), truth.states, weights, strict=True):
         ordered = {kind: states[kind] for kind in templates.n_states if kind in states}
@@ -165,19 +163,19 @@ def _flat_states(states: dict[str, States], templates: Templates) -> NDArray[Any
     return np.concatenate(flat)
 
 
-def _class_weights(truth: Truth, named: bool, class_weight: Any, where: str) -> dict[str, FloatArray] | None:
+def _class_weights(truth: Truth, named: bool, class_weight: Any) -> dict[str, FloatArray] | None:
     if class_weight is None:
         return None
     by_type = named and isinstance(class_weight, Mapping)
     strange = [kind for kind in class_weight if kind not in truth.classes] if by_type else []
     if strange:
         raise InvalidInputError(
-            f"{where}: class_weight has weights for type {strange[0]!r}, but the types are {list(truth.classes)}. Give "
+            f"class_weight has weights for type {strange[0]!r}, but the types are {list(truth.classes)}. Give "
             f"a dict of type -> label -> weight."
         )
     found = {}
     for kind, classes in truth.classes.items():
         asked = class_weight.get(kind) if by_type else class_weight
-        weights = weigh_classes([one[kind] for one in truth.states if kind in one], classes, asked, where)
+        weights = weigh_classes([one[kind] for one in truth.states if kind in one], classes, asked)
         found[kind] = np.ones(classes.size) if weights is None else weights
     return found

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
@@ -165,6 +166,7 @@ class GraphCRF(CRF):
         self.projection = projection
         self.energy_learner = energy_learner
 
+    @entry_point
     @transaction
     def fit(
         self,
@@ -200,35 +202,35 @@ class GraphCRF(CRF):
         development : pair (X, y), optional
             The graphs on which strengths are learned; by default X and y.
         """
-        where = "GraphCRF.fit"
-        parts = resolve_graph_energies(self, where)
-        check_strengths_alone(fix_theta, development, parts is not None, where)
+        parts = resolve_graph_energies(self)
+        check_strengths_alone(fix_theta, development, parts is not None)
         if parts is None:
-            self._fit(X, y, None, sample_weight, validation, start, where)
+            self._fit(X, y, None, sample_weight, validation, start)
             self.energies_, self.energy_history_ = None, {}
             self._note_settings()
             return self
         known = self.templates_ if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
         before = self.energies_ if self.warm_start and known is not None else None
         # Before the weights, so that what is wrong with energies is told at once.
-        data = self._read(X, None, where, known)
-        truth = self._truth(data, y, self.classes, where, known)
-        maps = data.score_maps(self._templates(data, truth, where, known))
-        energies = bind_graph_energies(self, parts, maps, truth.classes, where)
+        data = self._read(X, None, known)
+        truth = self._truth(data, y, self.classes, known)
+        maps = data.score_maps(self._templates(data, truth, known))
+        energies = bind_graph_energies(self, parts, maps, truth.classes)
         if known is None or not fix_theta:
-            self._fit(X, y, None, sample_weight, validation, start, where)
+            self._fit(X, y, None, sample_weight, validation, start)
         if development is None:
-            examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight, where)
+            examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight)
         else:
-            examples = self._held_out(development, self.templates_, truth, f"{where}: development")
-        settings = self._resolve_learner(where).get_params(deep=False)
+            examples = self._held_out(development, self.templates_, truth, "development")
+        settings = self._resolve_learner().get_params(deep=False)
         frozen = fix_theta is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before, where
+            self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before
         )
         self._note_settings()
         return self
 
+    @entry_point
     @transaction
     def partial_fit(
         self, X: Sequence[Any], y: Sequence[Any], classes: Any = None, *, sample_weight: Any = None
@@ -237,25 +239,27 @@ class GraphCRF(CRF):
 
         The first call needs all classes, here or as a setting, and decides which types there are.
         """
-        where = "GraphCRF.partial_fit"
         if self.energies is not None:
-            raise NotSupportedError(f"{where}: energies are learned from all data. Use fit, or leave energies out.")
-        return self._partial_fit(X, y, None, classes, sample_weight, where)
+            raise NotSupportedError("energies are learned from all data. Use fit, or leave energies out.")
+        return self._partial_fit(X, y, None, classes, sample_weight)
 
+    @entry_point
     def predict_marginals(self, X: Sequence[Any]) -> list[Any]:
         """Probability of each class for each variable: (n, n_classes) arrays, by type where the features are."""
-        return self._predict_marginals(X, None, "GraphCRF.predict_marginals")
+        return self._predict_marginals(X, None)
 
+    @entry_point
     def predict(self, X: Sequence[Any]) -> list[Any]:
         """Label of each variable: that of the largest marginal (Domke2013 Eq. 2), or as `decode` says."""
-        return self._predict(X, None, "GraphCRF.predict")
+        return self._predict(X, None)
 
+    @entry_point
     def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
         """Fraction of the observed variables, over all types and graphs, whose label is predicted.
 
         A label that was not seen in fit counts as wrong.
         """
-        return self._score(X, y, None, sample_weight, "GraphCRF.score")
+        return self._score(X, y, None, sample_weight)
 
     @property
     def node_weights_(self) -> dict[str, FloatArray]:
@@ -269,21 +273,21 @@ class GraphCRF(CRF):
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], where: str) -> list[Any]:
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any]) -> list[Any]:
         """With energies, answers are those of the tilted models, by the present `inference` and `projection`."""
         if self._model_settings is not None:
-            self._model_settings.check(self, where)
+            self._model_settings.check(self)
         fitted = self.energies_
         if fitted is None:
-            return super()._parallel(one, maps, where)
+            return super()._parallel(one, maps)
         if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
-            parts = resolve_graph_energies(self, where)
+            parts = resolve_graph_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
         classes = self._class_table()
-        tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps], where)
-        found = super()._parallel(project_scores, tilted, where)
-        warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection", where)
-        return super()._parallel(one, [scores for scores, _ in found], where)
+        tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
+        found = super()._parallel(project_scores, tilted)
+        warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
+        return super()._parallel(one, [scores for scores, _ in found])
 
     _makers: ClassVar[dict[str, Any]] = {
         **MAKERS,
@@ -292,8 +296,8 @@ class GraphCRF(CRF):
         "energy_learner": resolve_energy_learner,
     }
 
-    def _to_file(self, where: str) -> Content:
-        about, arrays = super()._to_file(where)
+    def _to_file(self) -> Content:
+        about, arrays = super()._to_file()
         more, more_arrays = graph_energies_to_file(self)
         return {**about, **more}, {**arrays, **more_arrays}
 
@@ -315,16 +319,16 @@ class GraphCRF(CRF):
             "energy_learner": resolve_energy_learner,
         }
 
-    def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
-        graphs = read_graphs(X, where)
-        types = find_types(graphs, where, known)
+    def _read(self, X: Any, more: Any, known: Templates | None) -> Data:
+        graphs = read_graphs(X)
+        types = find_types(graphs, known)
 
         def score_maps(templates: Templates) -> list[TemplateScores]:
             return [_score_map(graph, templates) for graph in graphs]
 
         return Data([_layout(graph, i) for i, graph in enumerate(graphs)], types, score_maps)
 
-    def _symmetric(self, types: TypeTable, where: str) -> frozenset[str]:
+    def _symmetric(self, types: TypeTable) -> frozenset[str]:
         if self.symmetric is True:
             return frozenset(name for name, kinds in types.scopes.items() if len(set(kinds)) == 1)
         if self.symmetric is False:
@@ -332,7 +336,7 @@ class GraphCRF(CRF):
         names = self.symmetric if isinstance(self.symmetric, (list, tuple, set, frozenset)) else [None]
         if not all(isinstance(name, str) for name in names):
             raise InvalidInputError(
-                f"{where}: symmetric must be True, False or a list of names of factors, got {self.symmetric!r}."
+                f"symmetric must be True, False or a list of names of factors, got {self.symmetric!r}."
             )
         return frozenset(self.symmetric)
 

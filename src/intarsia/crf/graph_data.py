@@ -107,78 +107,78 @@ class TypeTable:
     n_factor_features: dict[str, int] = field(default_factory=dict)
 
 
-def read_graphs(X: Any, where: str) -> list[TypedGraph]:
+def read_graphs(X: Any) -> list[TypedGraph]:
     """Graphs of X, each checked on its own."""
     if isinstance(X, (str, bytes, Mapping, GraphInstance)) or not hasattr(X, "__len__"):
         raise InvalidInputError(
-            f"{where}: X must be a list of graphs, got {type(X).__name__}. Give a list of GraphInstance or of tuples "
+            f"X must be a list of graphs, got {type(X).__name__}. Give a list of GraphInstance or of tuples "
             f"(node_features, edges)."
         )
     if len(X) == 0:
-        raise InvalidInputError(f"{where}: X is empty. Give at least one graph.")
-    return [_read_graph(given, f"{where}: X[{i}]") for i, given in enumerate(X)]
+        raise InvalidInputError("X is empty. Give at least one graph.")
+    return [_read_graph(given, f"X[{i}]") for i, given in enumerate(X)]
 
 
-def _read_graph(given: Any, where: str) -> TypedGraph:
+def _read_graph(given: Any, place: str) -> TypedGraph:
     if isinstance(given, tuple) and 1 <= len(given) <= 3:
         given = GraphInstance(*given)
     if not isinstance(given, GraphInstance):
         raise InvalidInputError(
-            f"{where} is of type {type(given).__name__}. Give a GraphInstance, or a tuple (node_features, edges) or "
+            f"{place} is of type {type(given).__name__}. Give a GraphInstance, or a tuple (node_features, edges) or "
             f"(node_features, edges, edge_features)."
         )
     named = isinstance(given.node_features, Mapping)
     nodes = dict(given.node_features) if named else {"node": given.node_features}
     if not nodes:
-        raise InvalidInputError(f"{where}: node_features is empty. Give features of at least one type of variable.")
+        raise InvalidInputError(f"{place}: node_features is empty. Give features of at least one type of variable.")
     spell = {kind: f"node_features[{kind!r}]" if named else "node_features" for kind in nodes}
-    features = {kind: check_features(matrix, f"{where}: {spell[kind]}") for kind, matrix in nodes.items()}
+    features = {kind: check_features(matrix, f"{place}: {spell[kind]}") for kind, matrix in nodes.items()}
     factors: dict[str, Any] = dict(given.factors or {})
     if given.edges is not None:
         if "edge" in factors:
-            raise InvalidInputError(f"{where} has edges and factors named 'edge'. Give one of them.")
+            raise InvalidInputError(f"{place} has edges and factors named 'edge'. Give one of them.")
         if len(nodes) > 1:
             raise InvalidInputError(
-                f"{where} has edges, but {len(nodes)} types of variables: {list(nodes)}. Give "
+                f"{place} has edges, but {len(nodes)} types of variables: {list(nodes)}. Give "
                 f"factors={{'edge': Factors(edges, edge_features, types=(..., ...))}}."
             )
         edges = np.asarray(given.edges)
         factors["edge"] = Factors(edges.reshape(0, 2) if edges.size == 0 else edges, given.edge_features)
     elif given.edge_features is not None:
-        raise InvalidInputError(f"{where} has edge_features but no edges.")
+        raise InvalidInputError(f"{place} has edge_features but no edges.")
     counts = {kind: int(matrix.shape[0]) for kind, matrix in features.items()}
     read = {}
     for name, one in factors.items():
         spelled = "edges" if name == "edge" and given.edges is not None else f"factors[{name!r}]"
-        found = _read_factors(one, counts, f"{where}: {spelled}")
+        found = _read_factors(one, counts, f"{place}: {spelled}")
         if found is not None:
             read[name] = found
     return TypedGraph(features, read, named)
 
 
-def _read_factors(given: Any, counts: dict[str, int], where: str) -> TypedFactors | None:
+def _read_factors(given: Any, counts: dict[str, int], name: str) -> TypedFactors | None:
     """Factors of one type, or None for an empty list that does not tell how many variables they would join."""
     if isinstance(given, tuple) and 1 <= len(given) <= 3:
         given = Factors(*given)
     elif not isinstance(given, Factors):
         given = Factors(given)
-    scopes = as_int_array(given.scopes, where)
+    scopes = as_int_array(given.scopes, name)
     if scopes.size == 0 and scopes.ndim < 2:
         if given.types is None or isinstance(given.types, str):
             return None
         scopes = scopes.reshape(0, len(given.types))
     if scopes.ndim != 2 or scopes.shape[1] == 0:
         raise InvalidInputError(
-            f"{where} has scopes of shape {scopes.shape}, expected (n, k): a row for each factor with the k variables "
+            f"{name} has scopes of shape {scopes.shape}, expected (n, k): a row for each factor with the k variables "
             f"it joins."
         )
-    types = _check_types(given.types, scopes.shape[1], counts, where)
+    types = _check_types(given.types, scopes.shape[1], counts, name)
     sizes = np.array([counts.get(kind, 0) for kind in types])
     bad = (scopes < 0) | (scopes >= sizes)
     if bad.any():
         row, column = (int(at) for at in np.argwhere(bad)[0])
         raise InvalidInputError(
-            f"{where}[{row}] names variable {scopes[row, column]} of type {types[column]!r}, but there are "
+            f"{name}[{row}] names variable {scopes[row, column]} of type {types[column]!r}, but there are "
             f"{sizes[column]}, counted from 0."
         )
     for a in range(len(types)):
@@ -187,38 +187,38 @@ def _read_factors(given: Any, counts: dict[str, int], where: str) -> TypedFactor
             if twice.any():
                 row = int(np.argmax(twice))
                 raise InvalidInputError(
-                    f"{where}[{row}] joins variable {scopes[row, a]} of type {types[a]!r} to itself. Name each "
+                    f"{name}[{row}] joins variable {scopes[row, a]} of type {types[a]!r} to itself. Name each "
                     f"variable once; what concerns one variable alone belongs to its own features."
                 )
     if given.features is None:
         return TypedFactors(scopes, np.ones((len(scopes), 1)), types)
-    features = check_features(given.features, f"{where}: features", len(scopes), f"there are {len(scopes)} factors")
+    features = check_features(given.features, f"{name}: features", len(scopes), f"there are {len(scopes)} factors")
     return TypedFactors(scopes, features, types)
 
 
-def _check_types(given: Any, width: int, counts: dict[str, int], where: str) -> tuple[str, ...]:
+def _check_types(given: Any, width: int, counts: dict[str, int], name: str) -> tuple[str, ...]:
     if given is None:
         if len(counts) > 1:
             raise InvalidInputError(
-                f"{where} does not say which of the types {list(counts)} its {width} variables have. Give "
+                f"{name} does not say which of the types {list(counts)} its {width} variables have. Give "
                 f"Factors(scopes, features, types=(...))."
             )
         return tuple(counts) * width
     if not isinstance(given, (str, list, tuple)):
-        raise InvalidInputError(f"{where} has types={given!r}. Give the name of a type, or a tuple of {width} names.")
+        raise InvalidInputError(f"{name} has types={given!r}. Give the name of a type, or a tuple of {width} names.")
     types = (given,) * width if isinstance(given, str) else tuple(given)
     if len(types) != width:
-        raise InvalidInputError(f"{where} joins {width} variables, but has {len(types)} types: {types}.")
+        raise InvalidInputError(f"{name} joins {width} variables, but has {len(types)} types: {types}.")
     return types
 
 
-def find_types(graphs: list[TypedGraph], where: str, known: Templates | None = None) -> TypeTable:
+def find_types(graphs: list[TypedGraph], known: Templates | None = None) -> TypeTable:
     """All types in the order in which they come up; those of `known` only, where a model is fitted already."""
     table = TypeTable()
     if known is not None:
         table = TypeTable(dict(known.n_features), dict(known.scopes), dict(known.n_factor_features))
     for i, graph in enumerate(graphs):
-        here = f"{where}: X[{i}]"
+        here = f"X[{i}]"
         for kind, features in graph.node_features.items():
             _agree(table.n_features, kind, int(features.shape[1]), f"{here}: variables of type", known)
         for name, factors in graph.factors.items():
@@ -233,8 +233,7 @@ def find_types(graphs: list[TypedGraph], where: str, known: Templates | None = N
         strange = [kind for kind in types if kind not in table.n_features]
         if strange:
             raise InvalidInputError(
-                f"{where}: factors {name!r} join variables of type {strange[0]!r}, but the types are "
-                f"{list(table.n_features)}."
+                f"factors {name!r} join variables of type {strange[0]!r}, but the types are {list(table.n_features)}."
             )
     return table
 

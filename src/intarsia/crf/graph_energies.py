@@ -41,21 +41,21 @@ def names_of(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Nam
     return [own for own, n in zip(listed.values(), counts, strict=True) for _ in range(n)]
 
 
-def check_psi_types(psi: Psi, templates: Templates, where: str) -> None:
+def check_psi_types(psi: Psi, templates: Templates) -> None:
     """Raise where psi depends on features of variables, but these have several types with different columns."""
     types = list(templates.n_states)
     if len(types) > 1 and psi.n_features(1) > 1:
         raise NotSupportedError(
-            f"{where}: psi={type(psi).__name__} reads features of variables, but there are the types {types}. "
+            f"psi={type(psi).__name__} reads features of variables, but there are the types {types}. "
             f"Use psi='constant'."
         )
 
 
-def psi_features(psi: Psi, maps: Sequence[TemplateScores], where: str) -> FloatArray:
+def psi_features(psi: Psi, maps: Sequence[TemplateScores]) -> FloatArray:
     """Features (n_graphs, n_features) on which strengths depend: those of the variables, of which there is one type."""
     rows, counts = [], []
     for scores in maps:
-        check_psi_types(psi, scores.templates, where)
+        check_psi_types(psi, scores.templates)
         features = scores.blocks[0].features
         if len(scores.templates.n_states) > 1:  # rows of several types have other columns, and psi reads none
             features = np.zeros((scores.graph.n_variables, 1))
@@ -89,13 +89,13 @@ class FittedGraphEnergies:
     weights: FloatArray
     method: BetheProjection
 
-    def strengths(self, maps: Sequence[TemplateScores], where: str) -> FloatArray:
+    def strengths(self, maps: Sequence[TemplateScores]) -> FloatArray:
         """Strengths (n_graphs, n_psi) of all preferences, at least 0."""
-        return np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps, where)), STRONGEST)
+        return np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
 
-    def tilted(self, maps: Sequence[TemplateScores], names: Sequence[Names], where: str) -> list[TiltedScores]:
+    def tilted(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[TiltedScores]:
         """The same maps, whose scores are those of the tilted models."""
-        strengths = self.strengths(maps, where)
+        strengths = self.strengths(maps)
         return [
             TiltedScores(scores, self.energies.bound(scores.graph, own).with_psi(psi), self.method)
             for scores, own, psi in zip(maps, names, strengths, strict=True)

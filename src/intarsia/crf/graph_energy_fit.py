@@ -18,7 +18,7 @@ from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnabl
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import GraphEnergies
 from intarsia.energies.registry import resolve_psi
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import NotSupportedError
 from intarsia.inference import InferenceMethod
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.projection.bethe_projection import BetheProjection
@@ -42,60 +42,50 @@ class GraphEnergyParts:
     learner: EnergyLearner | None
 
 
-def resolve_graph_energies(crf: GraphCRF, where: str) -> GraphEnergyParts | None:
+def resolve_graph_energies(crf: GraphCRF) -> GraphEnergyParts | None:
     """Settings of an estimator; None where it has no energies."""
     if crf.energies is None:
         return None
-    try:
-        oracle = resolve_method(crf.inference, {})
-        if not (oracle.exact or isinstance(oracle, TreeReweighted)):
-            raise NotSupportedError(
-                f"{where}: energies need exact or convex marginals, but inference is {type(oracle).__name__}. Use "
-                f"'tree', 'junction_tree' or 'tree_reweighted'."
-            )
-        learner = None if crf.energy_learner is None else resolve_energy_learner(crf.energy_learner)
-        if learner is not None:
-            learner.check_settings()
-        return GraphEnergyParts(resolve_psi(crf.psi), _projection(crf, oracle, where), oracle, learner)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where}: {error}") from None
+    oracle = resolve_method(crf.inference, {})
+    if not (oracle.exact or isinstance(oracle, TreeReweighted)):
+        raise NotSupportedError(
+            f"energies need exact or convex marginals, but inference is {type(oracle).__name__}. Use "
+            f"'tree', 'junction_tree' or 'tree_reweighted'."
+        )
+    learner = None if crf.energy_learner is None else resolve_energy_learner(crf.energy_learner)
+    if learner is not None:
+        learner.check_settings()
+    return GraphEnergyParts(resolve_psi(crf.psi), _projection(crf, oracle), oracle, learner)
 
 
-def _projection(crf: GraphCRF, oracle: InferenceMethod, where: str) -> BetheProjection:
+def _projection(crf: GraphCRF, oracle: InferenceMethod) -> BetheProjection:
     # The paper finds most of the effect within ten calls, and stops at forty.
     method = BetheRDA(max_iter=40) if crf.projection is None else resolve_method(crf.projection, {})
     if not isinstance(method, BetheProjection):
         raise NotSupportedError(
-            f"{where}: projection={type(method).__name__} takes no energies. These do: BetheRDA, BetheMirrorDescent, "
+            f"projection={type(method).__name__} takes no energies. These do: BetheRDA, BetheMirrorDescent, "
             f"BetheAccelerated, BetheDual."
         )
     if method.energy is not None or method.temperature not in (None, 1, 1.0):
-        raise NotSupportedError(f"{where}: give energies= to the estimator, and leave energy and temperature out.")
+        raise NotSupportedError("give energies= to the estimator, and leave energy and temperature out.")
     method.check_settings()
     asked: BetheProjection = clone(method).set_params(oracle=oracle) if method.oracle == "auto" else method
     return asked
 
 
 def bind_graph_energies(
-    crf: GraphCRF,
-    parts: GraphEnergyParts,
-    maps: Sequence[TemplateScores],
-    classes: Mapping[str, NDArray[Any]],
-    where: str,
+    crf: GraphCRF, parts: GraphEnergyParts, maps: Sequence[TemplateScores], classes: Mapping[str, NDArray[Any]]
 ) -> GraphEnergies:
     """Energies that make sense for some of these graphs, checked together with psi before anything is learned."""
     for scores in maps[:1]:
-        check_psi_types(parts.psi, scores.templates, where)
+        check_psi_types(parts.psi, scores.templates)
     graphs = [(scores.graph, names_of(scores, classes)) for scores in maps]
-    try:
-        energies = GraphEnergies.known(crf.energies or [], graphs)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where}: {error}") from None
+    energies = GraphEnergies.known(crf.energies or [], graphs)
     for graph, names in graphs:
         bound = energies.bound(graph, names).with_psi(energies.psi)
         parts.method.check_energy(bound)
         if parts.learner is not None:
-            check_learnable(bound, where)
+            check_learnable(bound)
     return energies
 
 
@@ -109,20 +99,19 @@ def fit_graph_energies(
     settings: Mapping[str, Any],
     fix_theta: bool,
     before: FittedGraphEnergies | None,
-    where: str,
 ) -> tuple[FloatArray, FittedGraphEnergies, dict[str, FloatArray]]:
     """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
 
     `settings` are those of the learner of weights: its penalty and its workers.
     """
     maps: list[Any] = [one.scores for one in examples]
-    features = psi_features(parts.psi, maps, where)
+    features = psi_features(parts.psi, maps)
     psi_weights = parts.psi.initial_of(energies.psi, features.shape[1])
     if before is not None and before.weights.shape == psi_weights.shape:
         psi_weights = before.weights
     history: dict[str, FloatArray] = {}
     if parts.learner is not None:
-        check_n_jobs(settings.get("n_jobs"), f"{where}: n_jobs")
+        check_n_jobs(settings.get("n_jobs"), "n_jobs")
         bound = [energies.bound(scores.graph, names_of(scores, classes)) for scores in maps]
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
@@ -155,7 +144,7 @@ def graph_energies_from_file(
     """The way back; everything is checked before it is used."""
     if "energy_sizes" not in about:
         return None, {}
-    parts = resolve_graph_energies(crf, "GraphCRF.load")
+    parts = resolve_graph_energies(crf)
     sizes = [int(size) for size in about["energy_sizes"]]
     if parts is None or crf.energies is None or min(sizes, default=0) < 0:
         raise ValueError("energies")

@@ -138,13 +138,13 @@ class GraphSurrogateRisk(EnergyRisk):
         return float(found.log_partition), found.mu
 
 
-def check_learnable(energy: BoundEnergy, where: str) -> None:
+def check_learnable(energy: BoundEnergy) -> None:
     """Refuse convex energies with kinks: no single slope describes where inference under them ends."""
     usual = energy.with_psi(np.ones(energy.psi.size))
     if usual.convex and not usual.smooth:
         raise NotSupportedError(
-            f"{where}: the strength of an energy with kinks (hinge, absolute value) cannot be learned on graphs. Round "
-            f"the kinks (SmoothedHinge, Huber, width=1), or keep its strength by energy_learner=None."
+            "the strength of an energy with kinks (hinge, absolute value) cannot be learned on graphs. Round "
+            "the kinks (SmoothedHinge, Huber, width=1), or keep its strength by energy_learner=None."
         )
 
 

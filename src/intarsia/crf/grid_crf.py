@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia.crf.crf import CRF
@@ -116,6 +117,7 @@ class GridCRF(CRF):
         )
         self.connectivity = connectivity
 
+    @entry_point
     @transaction
     def fit(
         self,
@@ -145,8 +147,9 @@ class GridCRF(CRF):
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default those of the independent model.
         """
-        return self._fit(X, y, edge_features, sample_weight, validation, start, "GridCRF.fit")
+        return self._fit(X, y, edge_features, sample_weight, validation, start)
 
+    @entry_point
     @transaction
     def partial_fit(
         self,
@@ -161,16 +164,19 @@ class GridCRF(CRF):
 
         The first call needs all classes, here or as a setting; it starts from weights of 0.
         """
-        return self._partial_fit(X, y, edge_features, classes, sample_weight, "GridCRF.partial_fit")
+        return self._partial_fit(X, y, edge_features, classes, sample_weight)
 
+    @entry_point
     def predict_marginals(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[FloatArray]:
         """Probability of each class at each pixel: a list of (H, W, n_classes) arrays."""
-        return self._predict_marginals(X, edge_features, "GridCRF.predict_marginals")
+        return self._predict_marginals(X, edge_features)
 
+    @entry_point
     def predict(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[Any]:
         """Label of each pixel, (H, W) arrays: that of the largest marginal (Domke2013 Eq. 2), or as `decode` says."""
-        return self._predict(X, edge_features, "GridCRF.predict")
+        return self._predict(X, edge_features)
 
+    @entry_point
     def score(
         self,
         X: Sequence[Any],
@@ -179,7 +185,7 @@ class GridCRF(CRF):
         sample_weight: Any = None,
     ) -> float:
         """Fraction of the observed pixels, over all images, whose label is predicted; one not seen in fit is wrong."""
-        return self._score(X, y, edge_features, sample_weight, "GridCRF.score")
+        return self._score(X, y, edge_features, sample_weight)
 
     @property
     def node_weights_(self) -> FloatArray:
@@ -200,25 +206,23 @@ class GridCRF(CRF):
         check_is_fitted(self, "weights_")
         return self.templates_.n_features["pixel"]
 
-    def _read(self, X: Any, more: Any, where: str, known: Templates | None) -> Data:
+    def _read(self, X: Any, more: Any, known: Templates | None) -> Data:
         if self.connectivity not in (4, 8):
-            raise InvalidInputError(f"{where}: connectivity is 4 or 8, got {self.connectivity!r}.")
+            raise InvalidInputError(f"connectivity is 4 or 8, got {self.connectivity!r}.")
         widths: tuple[int | None, int | None] = (None, None)
         if known is not None:
             widths = known.n_features["pixel"], next(iter(known.n_factor_features.values()))
-        images = read_images(X, more, self.connectivity, where, *widths)
+        images = read_images(X, more, self.connectivity, *widths)
         # The name keeps apart what only looks alike: two columns may be features of edges, or their two directions.
         edge = "direction" if more is None and not isinstance(next(iter(X)), tuple) else "edge"
         if known is not None and edge not in known.scopes:
             had = "none" if edge == "edge" else "some"
             raise InvalidInputError(
-                f"{where}: edge features are {'' if edge == 'edge' else 'not '}given, but fit had {had}. Give them "
+                f"edge features are {'' if edge == 'edge' else 'not '}given, but fit had {had}. Give them "
                 f"always, or leave edge_features out just where fit had none."
             )
         if known is None and all(image.size == (1, 1) for image in images):
-            raise InvalidInputError(
-                f"{where}: every image is a single pixel, so none has neighbours. Give larger images."
-            )
+            raise InvalidInputError("every image is a single pixel, so none has neighbours. Give larger images.")
         types = TypeTable(
             {"pixel": int(images[0].pixels.shape[1])},
             {edge: ("pixel", "pixel")},

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.check import BAD, GOOD, Check, Diagnosis
 from intarsia.diagnostics.labelled_data import as_examples
@@ -23,6 +24,7 @@ _OTHER_INFERENCE = (
 )
 
 
+@errors_from("diagnose")
 def diagnose(
     estimator: Any,
     X: Any,
@@ -74,7 +76,7 @@ def diagnose(
     >>> diagnose(GraphCRF(learner="structured_perceptron", inference="lp_relaxation"), X, y).verdict
     'fits'
     """
-    examples = as_examples(X, y, estimator, "diagnose")
+    examples = as_examples(X, y, estimator)
     learner, inference = resolve_learner(estimator.learner), resolve_method(estimator.inference, {})
     return diagnose_examples(
         examples,
@@ -87,6 +89,7 @@ def diagnose(
     )
 
 
+@errors_from("diagnose")
 def diagnose_examples(
     examples: Sequence[Example],
     learner: str | Learner = "structured_perceptron",
@@ -109,10 +112,10 @@ def diagnose_examples(
     >>> found.verdict, found.check("along the update").verdict
     ('fails', 'bad')
     """
-    check_number(n_examples, "diagnose: n_examples", low=1, integer=True)
-    check_number(n_passes, "diagnose: n_passes", low=1, integer=True)
-    check_number(time_limit, "diagnose: time_limit", low=0.0, open_low=True)
-    given = as_examples(examples, None, None, "diagnose")
+    check_number(n_examples, "n_examples", low=1, integer=True)
+    check_number(n_passes, "n_passes", low=1, integer=True)
+    check_number(time_limit, "time_limit", low=0.0, open_low=True)
+    given = as_examples(examples, None, None)
     chosen, method = resolve_learner(learner), resolve_method(inference, {})
     chosen.check_examples(given, method)
     usable = [one for one in given if one.n_labelled]

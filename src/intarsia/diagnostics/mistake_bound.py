@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.labelled_data import as_examples, labelled
 from intarsia.diagnostics.margin_search import why_no_mistake_bound
@@ -62,6 +63,7 @@ class MistakeBound:
         return f"{self.mistakes} mistakes{end}; {most}{met}."
 
 
+@errors_from("mistake_bound")
 def mistake_bound(
     X: Any,
     y: Any = None,
@@ -113,17 +115,15 @@ def mistake_bound(
     >>> found.mistakes, found.converged, round(found.bound_met)            # steps of length 2.76, a margin of 0.0707
     (2, True, 1522)
     """
-    check_number(max_epochs, "mistake_bound: max_epochs", low=1, integer=True)
-    examples = as_examples(X, y, model, "mistake_bound")
+    check_number(max_epochs, "max_epochs", low=1, integer=True)
+    examples = as_examples(X, y, model)
     found = algorithmically_separable(examples, inference=inference)
     if not found.separable:
-        raise InvalidInputError(
-            f"mistake_bound: the examples are {found} Without a margin there is no bound on the mistakes."
-        )
+        raise InvalidInputError(f"the examples are {found} Without a margin there is no bound on the mistakes.")
     ready = labelled(examples)
     reason = why_no_mistake_bound(ready)
     if reason:
-        raise NotSupportedError(f"mistake_bound: {reason}")
+        raise NotSupportedError(reason)
     learner = StructuredPerceptron(average=False, path="steps", max_epochs=max_epochs, random_state=random_state)
     run = learner.minimize(examples, inference)
     steps = np.diff(run.history["path"], axis=0)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.labelled_data import as_examples, labelled
@@ -80,6 +81,7 @@ class PacBayesBound:
         )
 
 
+@errors_from("pac_bayes_bound")
 def pac_bayes_bound(
     X: Any,
     y: Any = None,
@@ -122,25 +124,23 @@ def pac_bayes_bound(
     >>> found.empirical_at_least <= found.empirical <= found.bound
     True
     """
-    check_number(delta, "pac_bayes_bound: delta", low=0.0, high=1.0, open_low=True, open_high=True)
-    examples = as_examples(X, y, model, "pac_bayes_bound")
+    check_number(delta, "delta", low=0.0, high=1.0, open_low=True, open_high=True)
+    examples = as_examples(X, y, model)
     given = getattr(model, "weights_", None) if weights is None else weights
     if given is None:
-        raise InvalidInputError("pac_bayes_bound: the model is not fitted. Fit it first, or give weights=.")
-    point = as_float_array(given, "pac_bayes_bound: weights")
+        raise InvalidInputError("the model is not fitted. Fit it first, or give weights=.")
+    point = as_float_array(given, "weights")
     if point.shape != (examples[0].scores.n_weights,):
-        raise InvalidInputError(
-            f"pac_bayes_bound: weights have shape {point.shape}, but the model has {examples[0].scores.n_weights}."
-        )
+        raise InvalidInputError(f"weights have shape {point.shape}, but the model has {examples[0].scores.n_weights}.")
     ready = labelled(examples)
     _check(ready)
     if len(ready) < 2:
-        raise InvalidInputError("pac_bayes_bound: a single example bounds nothing. Give at least two.")
+        raise InvalidInputError("a single example bounds nothing. Give at least two.")
     radius = max(FeatureBounds(one).longest for one in ready)
     n_indicators = max(LocalPolytope(one.given.form.graph, one.given.form.graph.zeros()).n_columns for one in ready)
     best: PacBayesBound | None = None
     for scale in scales:
-        check_number(scale, "pac_bayes_bound: scales", low=0.0, open_low=True)
+        check_number(scale, "scales", low=0.0, open_low=True)
         strength = (radius * float(np.linalg.norm(point)) * scale) ** 2
         complexity = _complexity(strength, n_indicators, len(ready), float(delta))
         if best is not None and complexity >= best.bound:
@@ -160,7 +160,7 @@ def pac_bayes_bound(
                 len(ready),
             )
     if best is None:
-        raise InvalidInputError("pac_bayes_bound: scales is empty. Give at least one factor, such as 1.0.")
+        raise InvalidInputError("scales is empty. Give at least one factor, such as 1.0.")
     return best
 
 
@@ -168,12 +168,11 @@ def _check(ready: list[MarginExample]) -> None:
     for one in ready:
         if not one.complete:
             raise NotSupportedError(
-                f"pac_bayes_bound: example {one.number} has hidden labels, of which no loss is known. Give examples "
-                f"with all labels."
+                f"example {one.number} has hidden labels, of which no loss is known. Give examples with all labels."
             )
         if one.theta(np.zeros(one.given.scores.n_weights)).any():
             raise NotSupportedError(
-                f"pac_bayes_bound: example {one.number} has fixed scores, but the theorem is for scores that are all "
+                f"example {one.number} has fixed scores, but the theorem is for scores that are all "
                 f"linear in the weights. Give them a feature with a weight of its own."
             )
 
@@ -192,7 +191,7 @@ def _largest_loss(one: MarginExample, weights: FloatArray, *, relaxed: bool) -> 
     polytope = LocalPolytope(form.graph, form.lower(one.theta(weights)))
     predicted = solve_program(Program(polytope.cost, polytope.matrix, polytope.lower, polytope.upper), Clock()).x
     if predicted is None:
-        raise InvalidInputError(f"pac_bayes_bound: example {one.number} has no labelling of finite score.")
+        raise InvalidInputError(f"example {one.number} has no labelling of finite score.")
     # score(a) - score(z) <= sum_j a_j + (1 - 2 a_j) z_j
     row = -polytope.cost - (1.0 - 2.0 * predicted)
     side = float(predicted.sum() - polytope.cost @ predicted)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.labelled_data import as_examples, labelled
@@ -103,6 +104,7 @@ class Separability:
         ).strip()
 
 
+@errors_from("separable")
 def separable(X: Any, y: Any = None, model: Any = None, *, max_completions: int = 256) -> Separability:
     r"""Whether exact inference can label the examples rightly with some weights, and the largest margin.
 
@@ -137,11 +139,12 @@ def separable(X: Any, y: Any = None, model: Any = None, *, max_completions: int 
     >>> round(found.gamma, 6)                  # by 1 of w = (1, 1, 1), whose norm is the square root of 3
     0.57735
     """
-    check_number(max_completions, "separable: max_completions", low=1, integer=True)
-    ready = labelled(as_examples(X, y, model, "separable"))
+    check_number(max_completions, "max_completions", low=1, integer=True)
+    ready = labelled(as_examples(X, y, model))
     return _decide(ready, False, int(max_completions))
 
 
+@errors_from("algorithmically_separable")
 def algorithmically_separable(
     X: Any,
     y: Any = None,
@@ -183,11 +186,11 @@ def algorithmically_separable(
     if not _maximises(type(method)):
         known = [name for name in method_names() if _maximises(method_class(name))]
         raise NotSupportedError(
-            f"algorithmically_separable: {type(method).__name__} is not the maximum over anything known, so that no "
+            f"{type(method).__name__} is not the maximum over anything known, so that no "
             f"program decides. These are: {', '.join(known)}. For others, diagnose probes the learner's way."
         )
-    check_number(max_completions, "algorithmically_separable: max_completions", low=1, integer=True)
-    ready = labelled(as_examples(X, y, model, "algorithmically_separable"))
+    check_number(max_completions, "max_completions", low=1, integer=True)
+    ready = labelled(as_examples(X, y, model))
     return _decide(ready, method.map_is == "relaxed optimum", int(max_completions))
 
 

@@ -216,19 +216,19 @@ class MeanMapPsi(Psi):
         return directions, rng.uniform(0.0, 2.0 * np.pi, int(self.n_components))
 
 
-def _check_size(n_rows: int, n_columns: int, where: str) -> None:
+def _check_size(n_rows: int, n_columns: int, name: str) -> None:
     """Raise where a matrix would need more memory than strengths are worth."""
     if n_rows * n_columns > _MOST_NUMBERS:
         raise InvalidInputError(
-            f"{where}: a matrix of {n_rows} x {n_columns} numbers would be needed, because the input has many features."
+            f"{name}: a matrix of {n_rows} x {n_columns} numbers would be needed, because the input has many features."
             f" Use ConstantPsi, or fewer features."
         )
 
 
-def _rows(x: Any, where: str) -> FloatArray:
+def _rows(x: Any, name: str) -> FloatArray:
     """Features of an input as a matrix; sparse ones are made dense."""
     dense = x.toarray() if hasattr(x, "toarray") else x
-    rows = np.atleast_2d(as_float_array(dense, where))
+    rows = np.atleast_2d(as_float_array(dense, name))
     if rows.ndim != 2 or rows.shape[0] == 0:
-        raise InvalidInputError(f"{where}: expected features of shape (T, d) with T > 0, got {rows.shape}.")
+        raise InvalidInputError(f"{name}: expected features of shape (T, d) with T > 0, got {rows.shape}.")
     return rows

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning
@@ -124,11 +124,10 @@ class BackPropagation(ConvergedRule):
         status = loop.status
         if not residual <= self.tol * largest:
             status = Status.MAX_ITER if residual <= GROWTH * first else Status.STALLED
-            warnings.warn(
+            warn_caller(
                 f"BackPropagation: after at most {self.max_iter} sweeps back the adjoint is {residual:.2e}, against "
                 f"{self.tol:g} x {largest:.2e}. Raise max_iter, or use TruncatedGradient: one that grows belongs to a "
                 f"fixed point that is not stable.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         return GradientResult(point.value, run.gradient(), mu, status, loop.n_iter, float(residual))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Protocol
 
 import numpy as np
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
@@ -165,10 +165,9 @@ def converge(run: Reversal, inference: InferenceMethod, tol: float) -> Iteration
     if loop.n_iter == 0 and loop.status is Status.MAX_ITER:
         loop.residual = np.inf
     if loop.status is Status.MAX_ITER:
-        warnings.warn(
+        warn_caller(
             f"{type(inference).__name__} did not converge within {loop.n_iter} sweeps: residual {loop.residual:.2e} "
             f"against tol={tol:g}. The gradient is that of no fixed point; raise max_iter, or use TruncatedGradient.",
             ConvergenceWarning,
-            stacklevel=5,
         )
     return loop

@@ -6,7 +6,6 @@ import gzip
 import io
 import math
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
@@ -201,11 +201,10 @@ def _check_tables(
     end = int(ends[-1]) if sizes.size else at
     if end < tokens.n_tokens or tokens.text is not None:
         rest = f"{tokens.n_tokens - end} more numbers" if end < tokens.n_tokens else "text"
-        warnings.warn(
+        warn_caller(
             f"{tokens.place(end)}: ignored {rest} after the table of the last factor. Remove what follows that table, "
             f"or check that the number of factors is right.",
             UserWarning,
-            stacklevel=4,
         )
     return end
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.progress import sweep_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import (
@@ -297,9 +297,8 @@ def _warn_if_not_converged(result: InferenceResult) -> None:
         advice.insert(0, "time_limit")
     remedy = f" Consider changing {' or '.join(advice)}." if advice else ""
     tol = f" against tol={settings['tol']:g}" if "tol" in settings else ""
-    warnings.warn(
+    warn_caller(
         f"{type(result.method).__name__} {result.status.message} after {result.n_iter} sweeps: residual "
         f"{result.residual:.2e}{tol}.{remedy}",
         ConvergenceWarning,
-        stacklevel=3,
     )

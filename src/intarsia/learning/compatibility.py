@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from intarsia._core.error_context import warn_caller
 from intarsia.exceptions import CompatibilityWarning
 from intarsia.inference import InferenceMethod
 from intarsia.learning.examples import Example
@@ -113,11 +113,10 @@ def warn_if_known_to_fail(learner: Learner, method: InferenceMethod, examples: S
     looped = any(not one.form.graph.is_forest for one in examples)
     found = judge(type(learner), type(method), LOOPS if looped else FOREST)
     if found.level == FAILS:
-        warnings.warn(
+        warn_caller(
             f"{type(learner).__name__} with {type(method).__name__} on graphs with loops is known to fail "
             f"({found.reference}): {found.reason}. Use inference='lp_relaxation', or an exact one such as "
             f"'integer_program'; to keep this inference, use learner='risk_minimizer'. intarsia.diagnose tells whether "
             f"it happens on these data.",
             CompatibilityWarning,
-            stacklevel=3,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.registry import NamedParts, Registry
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
@@ -27,15 +27,15 @@ Report = Callable[[int, float, float, float], None]
 _POWER = 8.0
 
 
-def check_strengths_alone(fix_theta: Any, development: Any, has_energies: bool, where: str) -> None:
+def check_strengths_alone(fix_theta: Any, development: Any, has_energies: bool) -> None:
     """Refuse `fix_theta` and `development` without energies, and `development` where weights are learned too."""
     if fix_theta not in (None, True, False):
-        raise InvalidInputError(f"{where}: fix_theta must be None, True or False, got {fix_theta!r}.")
+        raise InvalidInputError(f"fix_theta must be None, True or False, got {fix_theta!r}.")
     if not has_energies and (fix_theta or development is not None):
-        raise InvalidInputError(f"{where}: fix_theta and development are for energies. Give energies=, or neither.")
+        raise InvalidInputError("fix_theta and development are for energies. Give energies=, or neither.")
     if development is not None and fix_theta is False:
         raise InvalidInputError(
-            f"{where}: development is used only when the weights are frozen. Drop fix_theta=False, or development."
+            "development is used only when the weights are frozen. Drop fix_theta=False, or development."
         )
 
 
@@ -105,16 +105,15 @@ class BestPoint:
         self.n_offered, self.last = self.n_offered + 1, value
         return value
 
-    def warn_if_worse(self, where: str) -> None:
+    def warn_if_worse(self) -> None:
         """Warn if weights were learned together with strengths, and the search ended above where it began."""
         if self.risk.n_weights == 0 or self.n_offered < 2 or self.last <= self.first * (1.0 + 1e-9):
             return
-        warnings.warn(
-            f"{where}: learning weights and energies together ended with a risk of {self.last:.4g} per label, above "
+        warn_caller(
+            f"learning weights and energies together ended with a risk of {self.last:.4g} per label, above "
             f"{self.first:.4g} where it began. The best point is kept, with a risk of {self.value:.4g}. Lower "
             f"optimizer__step, or leave fix_theta out to freeze the weights.",
             ConvergenceWarning,
-            stacklevel=2,
         )
 
 
@@ -259,7 +258,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
                     break
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        best.warn_if_worse("DoubleLoop")
+        with errors_in("DoubleLoop"):
+            best.warn_if_worse()
         return best.minimum(status, values)
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
@@ -352,7 +352,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
                     report(epoch + 1, value, np.nan, (epoch + 1) / int(self.max_epochs))
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        best.warn_if_worse("DoublyStochastic")
+        with errors_in("DoublyStochastic"):
+            best.warn_if_worse()
         return best.minimum(status, values)
 
     def _resolvers(self) -> dict[str, Callable[[Any], Any]]:

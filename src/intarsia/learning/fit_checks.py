@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients import GradientRule
@@ -106,10 +106,9 @@ def warn_if_above_one(risk: Risk, found: Minimum) -> None:
     """Warn of a negative log-likelihood below 0, which too few sweeps make possible (Domke2013, section 7.3)."""
     loss = found.value - 0.5 * risk.ridge * float(found.point @ found.point)
     if isinstance(risk.loss, LogPartitionLoss) and isinstance(risk.rule, TruncatedGradient) and loss < 0.0:
-        warnings.warn(
+        warn_caller(
             f"RiskMinimizer: the truncated likelihood exceeds 1 (its negative logarithm is {loss:.3g} per variable): "
             f"after {risk.rule.n_iter} sweeps log Z is far too low, and the fit made use of that. Raise n_iter of "
             f"TruncatedGradient, raise the ridge, or use a loss of marginals such as 'clique_logistic'.",
             ConvergenceWarning,
-            stacklevel=3,
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number
 from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
@@ -202,11 +202,10 @@ class MarginLearner(Learner):
         """Tell when the inference did not converge in the last pass."""
         missed = found.history.get("unconverged", np.zeros(0))
         if missed.size and missed[-1] > 0:
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: the inference did not converge for {int(missed[-1])} answers of the last "
                 f"pass. Raise max_iter of the inference, or use one that ends by itself, such as 'lp_relaxation'.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return found
 

@@ -155,13 +155,13 @@ class Search:
         self.n_iter, self.n_restarts, self.n_evaluations, self.seconds, self.stalled = 0, 0, 0, 0.0, False
         self._clock = time.perf_counter()
 
-    def begin(self, where: str) -> None:
+    def begin(self) -> None:
         """Evaluate the start, which must be finite."""
         value, gradient = self.evaluate(self.point)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             what = "gradient" if np.isfinite(value) else "value"
             raise InvalidInputError(
-                f"{where}: the {what} at the start is {value if what == 'value' else 'not finite'}. Start where it is "
+                f"the {what} at the start is {value if what == 'value' else 'not finite'}. Start where it is "
                 f"finite, such as at weights of 0."
             )
         self.accept(self.point, value, gradient)

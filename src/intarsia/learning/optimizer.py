@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
@@ -100,7 +100,8 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         search = Search(objective, start, random_state, by_value)
         try:
             if resume is None:
-                search.begin(type(self).__name__)
+                with errors_in(type(self).__name__):
+                    search.begin()
                 if watch is not None:
                     watch(search)
             else:
@@ -129,7 +130,7 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
         return Status.MAX_ITER if search.n_iter >= getattr(self, self.limit_name) else None
 
 
-def warn_unless_converged(found: Minimum, optimizer: Optimizer, where: str, limit: str, stacklevel: int = 3) -> None:
+def warn_unless_converged(found: Minimum, optimizer: Optimizer, limit: str, stacklevel: int = 3) -> None:
     """Warn of a search that ended before its tolerance; `limit` names the setting that bounds its iterations."""
     if found.status not in (Status.MAX_ITER, Status.STALLED):
         return
@@ -139,11 +140,10 @@ def warn_unless_converged(found: Minimum, optimizer: Optimizer, where: str, limi
     curvature = ""
     if np.isfinite(found.predicted_decrease):
         curvature = f" and a predicted relative decrease of {found.predicted_decrease:.2e}"
-    warnings.warn(
-        f"{where}: {found.status.name} after {found.n_iter} iterations with a gradient of {found.gradient_norm:.2e}"
+    warn_caller(
+        f"{found.status.name} after {found.n_iter} iterations with a gradient of {found.gradient_norm:.2e}"
         f"{curvature} against tol={optimizer.tol:g}. {remedy}, or raise tol of the optimizer.",
         ConvergenceWarning,
-        stacklevel=stacklevel,
     )
 
 

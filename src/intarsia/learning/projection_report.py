@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from intarsia._core.error_context import warn_caller
 from intarsia.exceptions import ConvergenceWarning
 
 
@@ -17,9 +17,7 @@ class ProjectionReport(NamedTuple):
     residual: float
 
 
-def warn_unless_all_converged(
-    reports: Iterable[ProjectionReport], noun: str, method: Any, setting: str, where: str
-) -> None:
+def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, method: Any, setting: str) -> None:
     """Warn once for all examples; `setting` is the name under which the estimator takes the method.
 
     Examples
@@ -28,7 +26,7 @@ def warn_unless_all_converged(
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     reports = [ProjectionReport(3, 0, 0.0), ProjectionReport(4, 2, 0.02)]
-    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "inference", "ChainCRF.predict")
+    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "inference")
     >>> str(caught[0].message).partition(":")[2].partition(":")[0]
     ' inference under the energies did not converge for 2 of 7 sequences'
     """
@@ -39,11 +37,10 @@ def warn_unless_all_converged(
     residual = max(report.residual for report in listed)
     name = type(method).__name__
     other = "" if name == "BetheMirrorDescent" else f", or use {setting}='bethe_mirror_descent'"
-    warnings.warn(
-        f"{where}: inference under the energies did not converge for {n_failed} of "
+    warn_caller(
+        f"inference under the energies did not converge for {n_failed} of "
         f"{sum(report.n for report in listed)} {noun}: residual up to {residual:.2e} against tol={method.tol:g} after "
         f"{method.max_iter} iterations. Raise max_iter or tol, such as {setting}={name}(max_iter="
         f"{10 * int(method.max_iter)}){other}.",
         ConvergenceWarning,
-        stacklevel=4,
     )

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.registry import NamedParts
 from intarsia._core.transaction import describe
@@ -204,7 +205,8 @@ class RiskMinimizer(NamedParts, Learner):
         given_up = stopping is not None and stopping.given_up
         if not given_up:
             limit = optimizer.limit_name if self.schedule is None else "max_iter of the schedule"
-            warn_unless_converged(found, optimizer, "RiskMinimizer", limit)
+            with errors_in("RiskMinimizer"):
+                warn_unless_converged(found, optimizer, limit)
         return found
 
     def resumes(self) -> bool:

@@ -8,13 +8,13 @@ for each example; mean features and mean costs under these are all that is kept,
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.progress import fit_progress
 from intarsia._core.validation import FloatArray, check_choice, check_number
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError, TooLargeError
@@ -330,11 +330,10 @@ class StructuredSVM(MarginLearner):
                 status = Status.INTERRUPTED
         row = record.rows[-1] if record.rows else {"risk": np.nan, "gap": np.nan}
         if status is Status.MAX_ITER:
-            warnings.warn(
+            warn_caller(
                 f"StructuredSVM: MAX_ITER after {len(record.rows)} passes with a duality gap of {row['gap']:.2e} "
                 f"against tol={self.tol:g} times {row['risk']:.3g}. Raise max_epochs, tol or ridge.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         found = Minimum(
             solver.point.copy(), row["risk"], np.nan, status, len(record.rows), start=first, history=record.history()

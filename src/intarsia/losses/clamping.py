@@ -76,14 +76,14 @@ class Kept(Generic[T]):
 _REDUCTIONS: Kept[Reduction] = Kept()
 
 
-def choose_method(where: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
+def choose_method(place: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
     """The first method that is given, if it can do the task ("marginals" with log Z, or "map")."""
     method = resolve_method(next(choice for choice in choices if choice is not None), {})
     if not gives(type(method), task):
         able = [name for name in method_names() if gives(method_class(name), task)]
         wanted = "log Z and its marginals" if task == "marginals" else "the best labelling"
         raise NotSupportedError(
-            f"{where} needs {wanted}, which {type(method).__name__} does not give. These do: {', '.join(able)}."
+            f"{place} needs {wanted}, which {type(method).__name__} does not give. These do: {', '.join(able)}."
         )
     return method
 

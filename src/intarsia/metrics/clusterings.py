@@ -207,7 +207,7 @@ def _as_list(labels: Iterable[Any]) -> list[Any]:
     return to_list() if to_list is not None else [v.item() if isinstance(v, np.generic) else v for v in labels]
 
 
-def _numbered(labels: list[Any], missing: Any, where: str) -> IntArray:
+def _numbered(labels: list[Any], missing: Any, name: str) -> IntArray:
     number: dict[Any, int] = {}
     codes = np.empty(len(labels), np.int64)
     for k, label in enumerate(labels):
@@ -215,7 +215,7 @@ def _numbered(labels: list[Any], missing: Any, where: str) -> IntArray:
             codes[k] = -1
         elif label is None or label != label:
             raise InvalidInputError(
-                f"clustering_scores: {where} label {k} is missing. Give every record an entity, its own if it is alone."
+                f"clustering_scores: {name} label {k} is missing. Give every record an entity, its own if it is alone."
             )
         else:
             codes[k] = number.setdefault(label, len(number))

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.counts import PrecisionRecall, count_by_label, is_hidden, paired_sequences
@@ -57,6 +58,7 @@ class LabellingScores(ShownResult):
         }
 
 
+@errors_from("labelling_scores")
 def labelling_scores(y_true: Sequence[Any], y_pred: Sequence[Any]) -> LabellingScores:
     """Share of right labels, over tokens and over whole sequences, and precision and recall of each label.
 
@@ -79,17 +81,16 @@ def labelling_scores(y_true: Sequence[Any], y_pred: Sequence[Any]) -> LabellingS
     """
     pairs: Counter[tuple[Any, Any]] = Counter()
     n = n_whole = 0
-    for k, (true, pred) in enumerate(paired_sequences(y_true, y_pred, "labelling_scores")):
+    for k, (true, pred) in enumerate(paired_sequences(y_true, y_pred)):
         try:
             here = Counter((a, b) for a, b in zip(true, pred, strict=True) if not is_hidden(a))
         except TypeError:
             raise InvalidInputError(
-                f"labelling_scores: y_true[{k}] or y_pred[{k}] holds lists; expected one label for each token."
+                f"y_true[{k}] or y_pred[{k}] holds lists; expected one label for each token."
             ) from None
         if any(isinstance(a, frozenset) for a, _ in here):
             raise InvalidInputError(
-                f"labelling_scores: y_true[{k}] holds a set of labels. Scores need the true label; use None where it "
-                f"is not known."
+                f"y_true[{k}] holds a set of labels. Scores need the true label; use None where it is not known."
             )
         n += bool(here)
         n_whole += bool(here) and all(a == b for a, b in here)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import InvalidInputError
@@ -64,16 +65,16 @@ class _Reader:
         self._split = _SPLIT[check_choice(scheme, _SPLIT, "scheme")]
         self._known: dict[Any, tuple[str, Hashable] | None] = {outside: None}
 
-    def find(self, tags: Sequence[Any], where: str) -> list[Segment]:
+    def find(self, tags: Sequence[Any], name: str) -> list[Segment]:
         found: list[Segment] = []
         start, label, over = -1, None, False
         for t, tag in enumerate(tags):
             try:
                 part = self._known[tag]
             except KeyError:
-                part = self._learn(tag, f"{where}[{t}]")
+                part = self._learn(tag, f"{name}[{t}]")
             except TypeError:
-                raise InvalidInputError(f"{where}[{t}] is {tag!r:.60}; expected one label for each token.") from None
+                raise InvalidInputError(f"{name}[{t}] is {tag!r:.60}; expected one label for each token.") from None
             if part is None:
                 if start >= 0:
                     found.append((start, t, label))
@@ -89,16 +90,16 @@ class _Reader:
             found.append((start, len(tags), label))
         return found
 
-    def _learn(self, tag: Any, where: str) -> tuple[str, Hashable]:
+    def _learn(self, tag: Any, name: str) -> tuple[str, Hashable]:
         if is_hidden(tag) or isinstance(tag, frozenset):
             raise InvalidInputError(
-                f"{where} is {tag!r:.60}, which names no label. Segments are compared where every label is known; "
+                f"{name} is {tag!r:.60}, which names no label. Segments are compared where every label is known; "
                 f"leave such sequences out."
             )
         try:
             part = self._known[tag] = self._split(tag)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{where}: {error}") from None
+            raise InvalidInputError(f"{name}: {error}") from None
         return part
 
 
@@ -187,6 +188,7 @@ class SegmentScores(ShownResult):
         }
 
 
+@errors_from("segment_scores")
 def segment_scores(
     y_true: Sequence[Any], y_pred: Sequence[Any], scheme: str = "conll", outside: Any = "O"
 ) -> SegmentScores:
@@ -223,9 +225,9 @@ def segment_scores(
     n_pred: Counter[Hashable] = Counter()
     n_correct: Counter[Hashable] = Counter()
     n = n_tokens = n_right = 0
-    for k, (true, pred) in enumerate(paired_sequences(y_true, y_pred, "segment_scores")):
-        true_segments = reader.find(true, f"segment_scores: y_true[{k}]")
-        pred_segments = reader.find(pred, f"segment_scores: y_pred[{k}]")
+    for k, (true, pred) in enumerate(paired_sequences(y_true, y_pred)):
+        true_segments = reader.find(true, f"y_true[{k}]")
+        pred_segments = reader.find(pred, f"y_pred[{k}]")
         n_true.update(label for _, _, label in true_segments)
         n_pred.update(label for _, _, label in pred_segments)
         n_correct.update(label for _, _, label in set(true_segments).intersection(pred_segments))

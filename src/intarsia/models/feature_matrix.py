@@ -11,7 +11,7 @@ from intarsia._core.validation import as_float_array
 from intarsia.exceptions import InvalidInputError
 
 
-def as_features(given: Any, where: str) -> Any:
+def as_features(given: Any, name: str) -> Any:
     """Features as a contiguous array or a CSR array, of float32 where they are float32 or float16, else of float64.
 
     Single precision is kept because features are most of the memory; products with weights are in double.
@@ -27,20 +27,20 @@ def as_features(given: Any, where: str) -> Any:
     if sparse.issparse(given):
         thin: Any = given
         if thin.dtype.kind not in "fiub":
-            raise InvalidInputError(f"{where}: expected numbers, got a sparse matrix of {thin.dtype}.")
+            raise InvalidInputError(f"{name}: expected numbers, got a sparse matrix of {thin.dtype}.")
         return sparse.csr_array(thin).astype(kept, copy=False)
     if kept is np.float32:
         return np.asarray(given, dtype=np.float32, order="C")
-    return as_float_array(given, where)
+    return as_float_array(given, name)
 
 
-def check_features(given: Any, where: str, n_rows: int | None = None, owner: str = "") -> Any:
+def check_features(given: Any, name: str, n_rows: int | None = None, owner: str = "") -> Any:
     """Features with a finite row for each of `n_rows`; `owner` says in the message what has so many."""
-    matrix = as_features(given, where)
+    matrix = as_features(given, name)
     if matrix.ndim != 2 or (n_rows is not None and matrix.shape[0] != n_rows):
         rows = "n" if n_rows is None else n_rows
         raise InvalidInputError(
-            f"{where} has shape {matrix.shape}{f', but {owner}' if owner else ''}. Give one row for each, shape "
+            f"{name} has shape {matrix.shape}{f', but {owner}' if owner else ''}. Give one row for each, shape "
             f"({rows}, number of features)."
         )
     thin = sparse.issparse(matrix)
@@ -50,7 +50,7 @@ def check_features(given: Any, where: str, n_rows: int | None = None, owner: str
         at = int(np.argmin(finite))
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1 if thin else at // matrix.shape[1]
         raise InvalidInputError(
-            f"{where}[{row}] contains {values[at]}. Features must be finite; fill in what is missing, and add a "
+            f"{name}[{row}] contains {values[at]}. Features must be finite; fill in what is missing, and add a "
             f"feature that says so."
         )
     return matrix

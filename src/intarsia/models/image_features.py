@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.exceptions import InvalidInputError
 
 
-def as_rgb(image: Any, where: str) -> FloatArray:
+def as_rgb(image: Any) -> FloatArray:
     """Image as (H, W, 3) float64 in [0, 1]; bytes are divided by 255, grey becomes three equal channels."""
     given = np.asarray(image)
     shape = given.shape
     if not (given.ndim == 2 or (given.ndim == 3 and shape[2] == 3)) or given.size == 0:
         raise InvalidInputError(
-            f"{where}: the image has shape {shape}, but (height, width) or (height, width, 3) is needed, with at least "
+            f"the image has shape {shape}, but (height, width) or (height, width, 3) is needed, with at least "
             f"one pixel. Take one image at a time, and drop an alpha channel with image[..., :3]."
         )
     if given.dtype == np.uint8:
@@ -29,17 +30,18 @@ def as_rgb(image: Any, where: str) -> FloatArray:
         if not inside.all():
             at = tuple(int(i) for i in np.argwhere(~inside)[0])
             raise InvalidInputError(
-                f"{where}: image[{', '.join(map(str, at))}] is {values[at]}, but intensities lie in [0, 1]. "
+                f"image[{', '.join(map(str, at))}] is {values[at]}, but intensities lie in [0, 1]. "
                 f"Divide 8-bit values by 255 or give them as uint8, and fill in what is missing."
             )
     else:
         raise InvalidInputError(
-            f"{where}: the image has dtype {given.dtype}. Give uint8 (0 to 255) or floats in [0, 1]; for other whole "
+            f"the image has dtype {given.dtype}. Give uint8 (0 to 255) or floats in [0, 1]; for other whole "
             f"numbers divide by their largest possible value."
         )
     return np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else np.ascontiguousarray(values)
 
 
+@errors_from("histogram_of_gradients")
 def histogram_of_gradients(
     image: Any, *, n_orientations: int = 9, cell: float = 12.0, clip: float = 0.2, noise: float = 0.1
 ) -> NDArray[np.float32]:
@@ -102,12 +104,11 @@ def histogram_of_gradients(
     >>> bool((blocks[:, 0, :, 0, 0] < blocks[:, 0, :, 1, 0]).all())     # the step is on the right of column 0
     True
     """
-    where = "histogram_of_gradients"
-    rgb = as_rgb(image, where)
-    check_number(n_orientations, f"{where}: n_orientations", low=1, high=1000, integer=True)
-    check_number(cell, f"{where}: cell", low=1, high=1e6)
-    check_number(clip, f"{where}: clip", low=0, open_low=True)
-    check_number(noise, f"{where}: noise", low=0, open_low=True)
+    rgb = as_rgb(image)
+    check_number(n_orientations, "n_orientations", low=1, high=1000, integer=True)
+    check_number(cell, "cell", low=1, high=1e6)
+    check_number(clip, "clip", low=0, open_low=True)
+    check_number(noise, "noise", low=0, open_low=True)
     votes = _votes(rgb, int(n_orientations))
     height, width, n = votes.shape
     above_below = _cell_weights(height, cell) @ votes.reshape(height, width * n)
@@ -218,6 +219,7 @@ def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1, dtype=np.float32)
 
 
+@errors_from("pixel_features")
 def pixel_features(
     image: Any, *, cell: float = 12.0, scale: float = np.pi, clip: float = 0.2, noise: float = 0.1
 ) -> NDArray[np.float32]:
@@ -253,7 +255,7 @@ def pixel_features(
     >>> features[0, 2, 32:34].round().tolist()           # cosines of nothing, and of the column: pi at the right edge
     [1.0, -1.0]
     """
-    rgb = as_rgb(image, "pixel_features")
+    rgb = as_rgb(image)
     height, width = rgb.shape[:2]
     row = np.arange(height) / max(height - 1, 1)
     column = np.arange(width) / max(width - 1, 1)
@@ -263,6 +265,7 @@ def pixel_features(
     return np.concatenate([colour, edges], axis=2)
 
 
+@errors_from("edge_features")
 def edge_features(
     image: Any,
     *,
@@ -319,7 +322,7 @@ def edge_features(
            [0., 0., 1., 0.],
            [0., 0., 1., 1.]], dtype=float32)
     """
-    rgb = as_rgb(image, "edge_features")
+    rgb = as_rgb(image)
     limits = _rising(colour_thresholds, "colour_thresholds")
     sides = [np.linalg.norm(ahead - back, axis=2).ravel() for back, ahead in _pairs(rgb)]
     blocks = [[side[:, None] > limits] for side in sides]
@@ -350,10 +353,10 @@ def _sobel_response(rgb: FloatArray) -> FloatArray:
 
 
 def _rising(thresholds: ArrayLike, name: str) -> FloatArray:
-    limits = as_float_array(thresholds, f"edge_features: {name}")
+    limits = as_float_array(thresholds, name)
     if limits.ndim != 1 or not np.isfinite(limits).all() or (limits < 0).any() or (np.diff(limits) <= 0).any():
         raise InvalidInputError(
-            f"edge_features: {name} must be finite numbers from 0 on, each above the one before, got {thresholds!r}. "
+            f"{name} must be finite numbers from 0 on, each above the one before, got {thresholds!r}. "
             f"Sort them and drop repeated ones."
         )
     return limits

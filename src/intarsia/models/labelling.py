@@ -35,22 +35,22 @@ class Layout:
     reasons: dict[str, str]
     named: bool = False
 
-    def parts(self, y: Any, where: str) -> dict[str, Any]:
+    def parts(self, y: Any, name: str) -> dict[str, Any]:
         """Labels by type; a type that is left out is hidden."""
         if not self.named:
             if isinstance(y, Mapping):
                 raise InvalidInputError(
-                    f"{where} is a dict of {list(y)}, but the variables have no named types. Give one array of labels."
+                    f"{name} is a dict of {list(y)}, but the variables have no named types. Give one array of labels."
                 )
             return dict.fromkeys(self.shapes, y)
         if not isinstance(y, Mapping):
             raise InvalidInputError(
-                f"{where} is of type {type(y).__name__}, but there are several types of variables. Give a dict with "
+                f"{name} is of type {type(y).__name__}, but there are several types of variables. Give a dict with "
                 f"labels of each of {list(self.shapes)}."
             )
         unknown = [kind for kind in y if kind not in self.shapes]
         if unknown:
-            raise InvalidInputError(f"{where} has labels of {unknown[0]!r}, but the types are {list(self.shapes)}.")
+            raise InvalidInputError(f"{name} has labels of {unknown[0]!r}, but the types are {list(self.shapes)}.")
         return {kind: y[kind] for kind in self.shapes if kind in y}
 
     def whole(self, parts: Mapping[str, Any]) -> Any:
@@ -64,7 +64,7 @@ class Labels:
 
     Attributes
     ----------
-    where : str
+    name : str
         How messages call them.
     shape : tuple of int
         As they were given.
@@ -78,7 +78,7 @@ class Labels:
         Which classes are allowed, instead of all others.
     """
 
-    where: str
+    name: str
     shape: tuple[int, ...]
     values: NDArray[Any]
     hidden: BoolArray
@@ -94,56 +94,56 @@ class Labels:
 
     def place(self, at: int) -> str:
         """How messages call one variable."""
-        return f"{self.where}{[int(p) for p in np.unravel_index(at, self.shape)]}"
+        return f"{self.name}{[int(p) for p in np.unravel_index(at, self.shape)]}"
 
 
-def read_labels(given: Any, shape: tuple[int, ...], reason: str, where: str) -> Labels:
+def read_labels(given: Any, shape: tuple[int, ...], reason: str, name: str) -> Labels:
     """Labels of one example and type, checked as far as possible without the classes."""
     try:
         array = np.asarray(given)
     except ValueError:
-        raise InvalidInputError(f"{where} is a ragged list, but {reason}; use -1 or None for a hidden one.") from None
+        raise InvalidInputError(f"{name} is a ragged list, but {reason}; use -1 or None for a hidden one.") from None
     n = int(np.prod(shape))
     nothing = np.zeros(n, dtype=bool)
     if array.dtype.kind == "b" and array.ndim == len(shape) + 1 and array.shape[:-1] == shape:
-        return Labels(where, shape, np.empty(0, np.int64), nothing, {}, array.reshape(n, array.shape[-1]))
+        return Labels(name, shape, np.empty(0, np.int64), nothing, {}, array.reshape(n, array.shape[-1]))
     if array.shape != shape:
-        raise InvalidInputError(f"{where} has shape {array.shape} but {reason}; use -1 for a hidden label.")
+        raise InvalidInputError(f"{name} has shape {array.shape} but {reason}; use -1 for a hidden label.")
     flat = array.reshape(-1)
     if array.dtype.kind == "U" and not isinstance(given, np.ndarray):
-        _check_one_kind(np.asarray(given, dtype=object).reshape(-1), shape, where)  # before NumPy made them alike
+        _check_one_kind(np.asarray(given, dtype=object).reshape(-1), shape, name)  # before NumPy made them alike
     if array.dtype.kind == "O":
-        return _read_objects(flat, shape, where)
+        return _read_objects(flat, shape, name)
     if array.dtype.kind in "bU":
-        return Labels(where, shape, flat, nothing, {})
+        return Labels(name, shape, flat, nothing, {})
     if array.dtype.kind == "f" and np.isnan(flat).any():
-        raise _is_nan(Labels(where, shape, flat, nothing, {}), int(np.argmax(np.isnan(flat))))
-    whole = flat if array.dtype.kind in "iu" else as_int_array(flat, where)
-    return Labels(where, shape, whole, whole == -1, {})
+        raise _is_nan(Labels(name, shape, flat, nothing, {}), int(np.argmax(np.isnan(flat))))
+    whole = flat if array.dtype.kind in "iu" else as_int_array(flat, name)
+    return Labels(name, shape, whole, whole == -1, {})
 
 
-def hidden_labels(shape: tuple[int, ...], where: str) -> Labels:
+def hidden_labels(shape: tuple[int, ...], name: str) -> Labels:
     """Labels of variables of which nothing is known."""
     n = int(np.prod(shape))
-    return Labels(where, shape, np.full(n, -1), np.ones(n, dtype=bool), {})
+    return Labels(name, shape, np.full(n, -1), np.ones(n, dtype=bool), {})
 
 
-def _read_objects(flat: NDArray[Any], shape: tuple[int, ...], where: str) -> Labels:
+def _read_objects(flat: NDArray[Any], shape: tuple[int, ...], name: str) -> Labels:
     """Labels among which are None or sets."""
     hidden = np.array([value is None for value in flat], dtype=bool)
     sets = {i: frozenset(value) for i, value in enumerate(flat) if isinstance(value, (set, frozenset))}
-    found = Labels(where, shape, flat, hidden, sets)
+    found = Labels(name, shape, flat, hidden, sets)
     single = np.flatnonzero(found.single)
-    _check_one_kind(flat, shape, where)
+    _check_one_kind(flat, shape, name)
     texts = bool(single.size) and isinstance(flat[single[0]], str)
     values = np.full(flat.size, "" if texts else -1, dtype=f"U{max(map(len, flat[single]))}" if texts else np.int64)
     try:
         values[single] = flat[single]
     except OverflowError:
-        raise InvalidInputError(f"{where}: a label has more than 64 bits. Number the classes from 0 on.") from None
+        raise InvalidInputError(f"{name}: a label has more than 64 bits. Number the classes from 0 on.") from None
     if not texts:
         hidden[single] = values[single] == -1
-    return Labels(where, shape, values, hidden, sets)
+    return Labels(name, shape, values, hidden, sets)
 
 
 _KINDS = {str: "a string", int: "an integer"}
@@ -156,12 +156,12 @@ def _kind_of(label: Any) -> type | None:
     return int if isinstance(label, (int, np.integer, np.bool_)) else None
 
 
-def _check_one_kind(flat: NDArray[Any], shape: tuple[int, ...], where: str) -> None:
+def _check_one_kind(flat: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
     """Raise unless all labels, those in sets too, are strings, or all are integers."""
     kinds = {type(value) for value in flat}
     if kinds == {str} or kinds == {int}:  # nearly always
         return
-    named = Labels(where, shape, flat, np.zeros(flat.size, dtype=bool), {})
+    named = Labels(name, shape, flat, np.zeros(flat.size, dtype=bool), {})
     first: tuple[type, str, Any] | None = None
     for i, value in enumerate(flat):
         members = value if isinstance(value, (set, frozenset)) else [value]
@@ -193,28 +193,28 @@ def _is_nan(labels: Labels, at: int) -> InvalidInputError:
     )
 
 
-def check_classes(given: Any, where: str) -> NDArray[Any]:
+def check_classes(given: Any) -> NDArray[Any]:
     """Classes that the user names, in the order given: at least two, all different; whole numbers from 0 on or strings.
 
     Examples
     --------
-    >>> check_classes(["sky", "grass"], "GridCRF.fit").tolist()
+    >>> check_classes(["sky", "grass"]).tolist()
     ['sky', 'grass']
     """
     found = np.asarray(given)
     if found.dtype.kind == "O" and all(isinstance(label, str) for label in found.reshape(-1)):
         found = found.astype(str)
     if found.dtype.kind not in "bU":
-        found = as_int_array(found, f"{where}: classes")
+        found = as_int_array(found, "classes")
     if found.ndim != 1 or np.unique(found).size != found.size or (found.dtype.kind == "i" and (found < 0).any()):
         raise InvalidInputError(
-            f"{where}: classes must be different strings, or different whole numbers from 0 on, got {_brief(found)}."
+            f"classes must be different strings, or different whole numbers from 0 on, got {_brief(found)}."
         )
-    _check_several(found, where)
+    _check_several(found)
     return found
 
 
-def find_classes(labels: list[Labels], where: str) -> NDArray[Any]:
+def find_classes(labels: list[Labels]) -> NDArray[Any]:
     """Classes that occur in the labels, sorted; with boolean labels, 0 up to their last axis."""
     seen: list[NDArray[Any]] = []
     _check_same_kind(labels)
@@ -228,24 +228,24 @@ def find_classes(labels: list[Labels], where: str) -> NDArray[Any]:
     else:
         if not seen:
             raise InvalidInputError(
-                f"{where}: all labels are hidden. Label some, or name the classes with classes= if they shall stay so."
+                "all labels are hidden. Label some, or name the classes with classes= if they shall stay so."
             )
         texts = [array.dtype.kind == "U" for array in seen]
         if widths and all(texts):
             raise InvalidInputError(
-                f"{where}: some labels are strings and others are booleans (n, n_classes). Name the classes of their "
-                f"last axis with classes=."
+                "some labels are strings and others are booleans (n, n_classes). Name the classes of their "
+                "last axis with classes=."
             )
         found = np.unique(np.concatenate(seen))
         if all(texts) and "-1" in found:
             raise InvalidInputError(
-                f"{where}: '-1' is among the strings. Use None for a hidden label; if it is a class, give classes=."
+                "'-1' is among the strings. Use None for a hidden label; if it is a class, give classes=."
             )
         if found.dtype.kind != "U":
-            found = _check_numbers(found, any(bool(one.hidden.any()) for one in labels), where)
+            found = _check_numbers(found, any(bool(one.hidden.any()) for one in labels))
         if widths:
             found = np.arange(max(widths[0], int(found.max()) + 1))
-    _check_several(found, where)
+    _check_several(found)
     return found
 
 
@@ -276,21 +276,21 @@ def _shown(one: Labels) -> NDArray[Any]:
     return one.values[one.single] if one.allowed is None else one.values
 
 
-def _check_numbers(found: NDArray[Any], any_hidden: bool, where: str) -> NDArray[Any]:
+def _check_numbers(found: NDArray[Any], any_hidden: bool) -> NDArray[Any]:
     if found.dtype.kind not in "bui":
-        raise InvalidInputError(f"{where}: labels are whole numbers or strings, got {_brief(found)}.")
+        raise InvalidInputError(f"labels are whole numbers or strings, got {_brief(found)}.")
     if found.tolist() == [1] and any_hidden:
         raise InvalidInputError(
-            f"{where}: the labels are -1 and 1, and -1 means hidden. Use 0 and 1 for two classes; if all the "
-            f"rest is hidden indeed, give classes=[0, 1]."
+            "the labels are -1 and 1, and -1 means hidden. Use 0 and 1 for two classes; if all the "
+            "rest is hidden indeed, give classes=[0, 1]."
         )
     return found if found.dtype.kind == "b" else found[found >= 0].astype(np.int64)
 
 
-def _check_several(found: NDArray[Any], where: str) -> None:
+def _check_several(found: NDArray[Any]) -> None:
     if found.size < 2:
         raise InvalidInputError(
-            f"{where}: the classes are {_brief(found)}. Give labels of at least two, or name them with classes=."
+            f"the classes are {_brief(found)}. Give labels of at least two, or name them with classes=."
         )
 
 
@@ -300,7 +300,7 @@ def as_states(labels: Labels, classes: NDArray[Any]) -> States:
     if labels.allowed is not None:
         if labels.allowed.shape[1] != k:
             raise InvalidInputError(
-                f"{labels.where} allows among {labels.allowed.shape[1]} classes, but there are {k}: {_brief(classes)}."
+                f"{labels.name} allows among {labels.allowed.shape[1]} classes, but there are {k}: {_brief(classes)}."
             )
         empty = ~labels.allowed.any(axis=1)
         if empty.any():
@@ -390,13 +390,13 @@ def tells_something(states: States) -> bool:
     return bool((states != -1).any() if states.ndim == 1 else not states.all())
 
 
-def weigh_classes(states: list[States], classes: NDArray[Any], class_weight: Any, where: str) -> FloatArray | None:
+def weigh_classes(states: list[States], classes: NDArray[Any], class_weight: Any) -> FloatArray | None:
     """Weight of each class: None, as given in a dict (1 for the rest), or inverse to how often it occurs.
 
     Examples
     --------
     >>> import numpy as np
-    >>> weigh_classes([np.array([0, 0, 0, 1, -1])], np.array([0, 1]), "balanced", "GridCRF.fit").round(3).tolist()
+    >>> weigh_classes([np.array([0, 0, 0, 1, -1])], np.array([0, 1]), "balanced").round(3).tolist()
     [0.667, 2.0]
     """
     if class_weight is None:
@@ -412,17 +412,15 @@ def weigh_classes(states: list[States], classes: NDArray[Any], class_weight: Any
         return weights
     if not isinstance(class_weight, Mapping):
         raise InvalidInputError(
-            f"{where}: class_weight must be None, 'balanced' or a dict of label -> weight, got {class_weight!r}."
+            f"class_weight must be None, 'balanced' or a dict of label -> weight, got {class_weight!r}."
         )
     position = {label: c for c, label in enumerate(classes.tolist())}
     for label, weight in class_weight.items():
         if label not in position:
-            raise InvalidInputError(
-                f"{where}: class_weight has a weight of {label!r}, but the classes are {_brief(classes)}."
-            )
+            raise InvalidInputError(f"class_weight has a weight of {label!r}, but the classes are {_brief(classes)}.")
         if not isinstance(weight, (int, float, np.integer, np.floating)) or not 0 <= weight < np.inf:
             raise InvalidInputError(
-                f"{where}: class_weight of {label!r} is {weight!r}. Weights are finite numbers of at least 0."
+                f"class_weight of {label!r} is {weight!r}. Weights are finite numbers of at least 0."
             )
         weights[position[label]] = weight
     return weights

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
 from intarsia._core.status import Status
@@ -173,6 +174,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     # ---------------------------------------------------------------- fitting
 
+    @entry_point
     @transaction
     def fit(
         self,
@@ -215,24 +217,23 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         InvalidInputError
             What does not fit is told with its place; labels that `forbidden` or `scheme` exclude name the sequence.
         """
-        where = "ChainCRF.fit"
-        learner = self._resolve_learner(where)
-        parts = resolve_energies(self, where)
-        check_strengths_alone(fix_theta, development, parts is not None, where)
+        learner = self._resolve_learner()
+        parts = resolve_energies(self)
+        check_strengths_alone(fix_theta, development, parts is not None)
         known = self if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
-        prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known, where)
+        prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known)
         examples = prepared.examples
         learner.check_examples(examples)
         held_out = None if validation is None else prepare_validation(self, validation, prepared)
         if start is not None:
-            first = check_start(start, examples.layout, where)
+            first = check_start(start, examples.layout)
         else:
             first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
         told, energies = examples, None
         if parts is not None:  # before the weights, so that what is wrong with energies is told at once
-            energies = bind_energies(self, prepared.classes, int(examples.data.lengths.max()), where)
+            energies = bind_energies(self, prepared.classes, int(examples.data.lengths.max()))
             if development is not None:
-                told = prepare_validation(self, development, prepared, "ChainCRF.fit: development")
+                told = prepare_validation(self, development, prepared, "development")
         found: Minimum | None = None
         if known is None or not fix_theta:
             found = learner.minimize(examples, first, validation=held_out, title="ChainCRF")
@@ -253,6 +254,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self._step_state = None
         return self
 
+    @entry_point
     @transaction
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, *, edge_features: Any = None, sample_weight: Any = None
@@ -262,22 +264,21 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         Needs a learner that can: one of the mistake-driven ones, or `MaximumLikelihood` with an optimiser of
         mini-batches. The first call needs all classes, here or as a setting, and decides which features there are.
         """
-        where = "ChainCRF.partial_fit"
         if self.energies is not None:
-            raise NotSupportedError(f"{where}: energies are learned from all data. Use fit, or leave energies out.")
-        learner = self._resolve_learner(where)
+            raise NotSupportedError("energies are learned from all data. Use fit, or leave energies out.")
+        learner = self._resolve_learner()
         known = self if hasattr(self, "weights_") else None
         given = self.classes if classes is None else classes
         if known is None and given is None:
             raise InvalidInputError(
-                f"{where}: the first call must name all classes, since later labels may have more. Give classes=."
+                "the first call must name all classes, since later labels may have more. Give classes=."
             )
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise InvalidInputError(
-                f"{where}: class_weight='balanced' is known only from all data, and here they come bit by bit. Give a "
-                f"dict of label -> weight."
+                "class_weight='balanced' is known only from all data, and here they come bit by bit. Give a "
+                "dict of label -> weight."
             )
-        prepared = prepare_fit(self, X, y, edge_features, sample_weight, given, known, where, every_pair=True)
+        prepared = prepare_fit(self, X, y, edge_features, sample_weight, given, known, every_pair=True)
         examples = prepared.examples
         learner.check_examples(examples)
         first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
@@ -297,8 +298,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     _makers = MAKERS
 
-    def _to_file(self, where: str) -> Content:
-        return chain_crf_to_file(self, where)
+    def _to_file(self) -> Content:
+        return chain_crf_to_file(self)
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         chain_crf_from_file(self, about, arrays)
@@ -306,20 +307,17 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     # ---------------------------------------------------------------- settings
 
-    def _resolve_learner(self, where: str) -> ChainLearner:
+    def _resolve_learner(self) -> ChainLearner:
         """The learner with what is set on the estimator itself."""
-        check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
-        check_n_jobs(self.n_jobs, f"{where}: n_jobs")
-        try:
-            learner = resolve_chain_learner(self.learner)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{where}: {error}") from None
+        check_choice(self.decode, ("map", "marginals"), "decode")
+        check_n_jobs(self.n_jobs, "n_jobs")
+        learner = resolve_chain_learner(self.learner)
         known = learner.get_params(deep=False)
         own = {name: getattr(self, name) for name in _OWN_SETTINGS if getattr(self, name) is not None}
         for name in ("l1", "l2"):
             if name in own and name not in known:
                 raise NotSupportedError(
-                    f"{where}: {name}={own[name]}, but {type(learner).__name__} has no such penalty. Use "
+                    f"{name}={own[name]}, but {type(learner).__name__} has no such penalty. Use "
                     f"learner='maximum_likelihood', or leave {name} out."
                 )
         return resolve_chain_learner(learner, {key: value for key, value in own.items() if key in known})

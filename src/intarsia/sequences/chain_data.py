@@ -77,20 +77,20 @@ class ChainData:
         return np.split(flat, self.ptr[1:-1]) if self.kept.size else []
 
 
-def make_data(matrix: Any, ptr: IntArray, edge_features: Any, where: str) -> ChainData:
+def make_data(matrix: Any, ptr: IntArray, edge_features: Any) -> ChainData:
     """Data from a stacked matrix, with features of steps if there are any."""
     lengths = np.diff(ptr)
     kept = np.flatnonzero(lengths)
     full = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
-    edges = None if edge_features is None else _stack_edges(edge_features, lengths, where)
+    edges = None if edge_features is None else _stack_edges(edge_features, lengths)
     return ChainData(matrix, full, edges, kept.astype(np.int64), lengths.size)
 
 
-def _stack_edges(given: Any, lengths: IntArray, where: str) -> FloatArray:
+def _stack_edges(given: Any, lengths: IntArray) -> FloatArray:
     if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__len__") or len(given) != lengths.size:
         found = len(given) if hasattr(given, "__len__") else type(given).__name__
         raise InvalidInputError(
-            f"{where}: X has {lengths.size} sequences, but edge_features has {found}. Give an array (T - 1, "
+            f"X has {lengths.size} sequences, but edge_features has {found}. Give an array (T - 1, "
             f"n_edge_features) for each."
         )
     parts: list[FloatArray] = []
@@ -98,11 +98,11 @@ def _stack_edges(given: Any, lengths: IntArray, where: str) -> FloatArray:
         if length < 2 and np.size(one) == 0:
             continue
         n_steps = max(length - 1, 0)
-        part = check_features(one, f"{where}: edge_features[{i}]", n_steps, f"X[{i}] has {n_steps} steps")
+        part = check_features(one, f"edge_features[{i}]", n_steps, f"X[{i}] has {n_steps} steps")
         part = np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
         if parts and part.shape[1] != parts[0].shape[1]:
             raise InvalidInputError(
-                f"{where}: edge_features[{i}] has {part.shape[1]} columns, but others have {parts[0].shape[1]}. Give "
+                f"edge_features[{i}] has {part.shape[1]} columns, but others have {parts[0].shape[1]}. Give "
                 f"the same features everywhere."
             )
         parts.append(part)
@@ -137,12 +137,12 @@ class ChainTruth:
         return self.states[:, None] == np.arange(n_labels) if self.allowed is None else self.allowed
 
 
-def read_chain_labels(y: Any, data: ChainData, where: str, name: str = "y") -> list[Labels]:
+def read_chain_labels(y: Any, data: ChainData, name: str = "y") -> list[Labels]:
     """Labels of the sequences that are not empty, before it is known which classes there are."""
     if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != data.n_given:
         size = len(y) if hasattr(y, "__len__") else type(y).__name__
         raise InvalidInputError(
-            f"{where}: X has {data.n_given} sequences, but {name} has {size}. Give labels for each. If X is a single "
+            f"X has {data.n_given} sequences, but {name} has {size}. Give labels for each. If X is a single "
             f"sequence, pass [X]."
         )
     lengths = np.zeros(data.n_given, dtype=np.int64)
@@ -151,11 +151,11 @@ def read_chain_labels(y: Any, data: ChainData, where: str, name: str = "y") -> l
     for i, (given, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
         if isinstance(given, (str, bytes)) or given is None:
             raise InvalidInputError(
-                f"{where}: {name}[{i}] is {given!r:.60}; expected a label for each of the {length} positions of X[{i}]."
+                f"{name}[{i}] is {given!r:.60}; expected a label for each of the {length} positions of X[{i}]."
                 f" If X is a single sequence, pass [X] and [{name}]."
             )
         reason = f"X[{i}] has {length} positions. Give one label for each"
-        labels = read_labels(given if length or np.size(given) else [], (length,), reason, f"{where}: {name}[{i}]")
+        labels = read_labels(given if length or np.size(given) else [], (length,), reason, f"{name}[{i}]")
         if length:
             found.append(labels)
     return found

@@ -46,7 +46,7 @@ MAKERS: dict[str, Maker] = {
 _MOST_READINGS = 10**7
 
 
-def chain_crf_to_file(crf: ChainCRF, where: str) -> Content:
+def chain_crf_to_file(crf: ChainCRF) -> Content:
     """What a fitted model has learned."""
     layout, bounds = crf.layout_, crf.constraints_
     course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
@@ -72,7 +72,7 @@ def chain_crf_to_file(crf: ChainCRF, where: str) -> Content:
         energies = crf.energies_.energies
         if energies.length * len(energies.members) > _MOST_READINGS:
             raise InvalidInputError(
-                f"{where}: {len(energies.members)} energies of a sequence of {energies.length} positions are more than "
+                f"{len(energies.members)} energies of a sequence of {energies.length} positions are more than "
                 f"a file may hold. Fit with shorter sequences."
             )
         about["energy_length"] = energies.length
@@ -125,9 +125,9 @@ def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) ->
 
 
 def _energies_from_file(crf: ChainCRF, length: int, arrays: Arrays) -> FittedEnergies:
-    parts = resolve_energies(crf, "ChainCRF.load")
+    parts = resolve_energies(crf)
     if parts is None or not 0 < length * len(list_energies(crf.energies)) <= _MOST_READINGS:
         raise ValueError("energies")
-    energies = bind_energies(crf, crf.classes_, length, "ChainCRF.load")
+    energies = bind_energies(crf, crf.classes_, length)
     weights = finite_array(arrays, "psi_weights", (energies.n_psi, parts.psi.n_features(crf.layout_.n_features)))
     return FittedEnergies(energies, parts.psi, weights, parts.method)

@@ -101,7 +101,6 @@ def for_each_sequence(
     weights: FloatArray,
     work: Work,
     allowed: NDArray[np.bool_] | None,
-    where: str,
     n_jobs: int | None,
     tilt: Tilt | None = None,
 ) -> list[Any]:
@@ -115,24 +114,24 @@ def for_each_sequence(
     InvalidInputError
         `allowed` leaves a sequence no labelling.
     """
-    calls = [partial(_answer, asked, weights, work, where) for asked in _chunks(scores, allowed, tilt)]
-    return [one for part in _gather(calls, n_jobs, tilt, where) for one in part]
+    calls = [partial(_answer, asked, weights, work) for asked in _chunks(scores, allowed, tilt)]
+    return [one for part in _gather(calls, n_jobs, tilt) for one in part]
 
 
-def _gather(calls: list[Any], n_jobs: int | None, tilt: Tilt | None, where: str) -> list[Any]:
+def _gather(calls: list[Any], n_jobs: int | None, tilt: Tilt | None) -> list[Any]:
     """Answers of all chunks; warns if inference under energies did not converge in some."""
     found = run_by_workers(calls, n_jobs)
     if tilt is not None:
         reports = [report for _, reports in found for report in reports]
-        warn_unless_all_converged(reports, "sequences", tilt.method, "inference", where)
+        warn_unless_all_converged(reports, "sequences", tilt.method, "inference")
     return [answers for answers, _ in found]
 
 
-def _answer(asked: _Asked, weights: FloatArray, work: Work, where: str) -> tuple[list[Any], list[ProjectionReport]]:
-    return _answers(asked, weights, work, where), asked.reports
+def _answer(asked: _Asked, weights: FloatArray, work: Work) -> tuple[list[Any], list[ProjectionReport]]:
+    return _answers(asked, weights, work), asked.reports
 
 
-def _answers(asked: _Asked, weights: FloatArray, work: Work, where: str) -> list[Any]:
+def _answers(asked: _Asked, weights: FloatArray, work: Work) -> list[Any]:
     scores, first, own = asked.scores, asked.first, asked.own_allowed
 
     def answer(batch: ChainBatch, at: int) -> list[Any]:
@@ -153,7 +152,7 @@ def _answers(asked: _Asked, weights: FloatArray, work: Work, where: str) -> list
             if own is not None and not own[batch.ptr[s] : batch.ptr[s + 1]].all():
                 i = int(scores.data.kept[first + s])
                 raise InvalidInputError(
-                    f"{where}: allowed[{i}] leaves X[{i}] no labelling that forbidden= and scheme= permit. Allow "
+                    f"allowed[{i}] leaves X[{i}] no labelling that forbidden= and scheme= permit. Allow "
                     f"more labels there."
                 )
             one = scores.batch(weights, first + s, first + s + 1, constrained=False)
@@ -212,16 +211,11 @@ def _draws(batch: ChainBatch, first: int, n_samples: int, seed: int) -> list[Any
 
 
 def log_probabilities(
-    scores: ChainScores,
-    weights: FloatArray,
-    allowed: NDArray[np.bool_],
-    n_jobs: int | None,
-    tilt: Tilt | None = None,
-    where: str = "",
+    scores: ChainScores, weights: FloatArray, allowed: NDArray[np.bool_], n_jobs: int | None, tilt: Tilt | None = None
 ) -> FloatArray:
     """Log-probability that the labels of each sequence are among those allowed; -inf where that is forbidden."""
     calls = [partial(_log_probabilities, asked, weights) for asked in _chunks(scores, allowed, tilt)]
-    return np.concatenate([np.empty(0), *_gather(calls, n_jobs, tilt, where)])
+    return np.concatenate([np.empty(0), *_gather(calls, n_jobs, tilt)])
 
 
 def _log_probabilities(asked: _Asked, weights: FloatArray) -> tuple[FloatArray, list[ProjectionReport]]:

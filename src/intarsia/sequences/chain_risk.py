@@ -52,8 +52,8 @@ class ChainRisk(SummedObjective):
     >>> from intarsia.sequences.chain_data import ChainTruth, make_data
     >>> from intarsia.sequences.tag_schemes import find_constraints
     >>> from intarsia.models.chain_scores import ChainLayout
-    >>> data = make_data(np.ones((1, 1)), np.array([0, 1]), None, "")
-    >>> free = find_constraints(np.arange(2), None, None, "")
+    >>> data = make_data(np.ones((1, 1)), np.array([0, 1]), None)
+    >>> free = find_constraints(np.arange(2), None, None)
     >>> examples = ChainExamples(data, ChainTruth(np.array([1]), None, np.ones(1)), ChainLayout(1, 2, ends=False), free)
     >>> value, gradient = ChainRisk(examples)(np.zeros(6))
     >>> round(value, 4), gradient[:2]
@@ -243,7 +243,7 @@ def _sum(group: _Group, weights: FloatArray) -> tuple[float, FloatArray]:
     return group.risk.sum(weights)
 
 
-def check_feasible(examples: ChainExamples, where: str) -> None:
+def check_feasible(examples: ChainExamples) -> None:
     """Raise if the labels of a sequence are forbidden by the constraints."""
     if not examples.constraints.any:
         return
@@ -253,6 +253,6 @@ def check_feasible(examples: ChainExamples, where: str) -> None:
     if not found.all():
         s = int(examples.data.kept[int(np.argmin(found))])
         raise InvalidInputError(
-            f"{where}: no labelling of X[{s}] is left by y[{s}] together with forbidden= and scheme=. Correct the "
+            f"no labelling of X[{s}] is left by y[{s}] together with forbidden= and scheme=. Correct the "
             f"labels, or allow the transitions they have."
         )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
@@ -69,6 +70,7 @@ class ChainTagger(ABC):
     def fit(self, X: Any, y: Any) -> Any:
         """Learn what the attributes hold."""
 
+    @entry_point
     def predict(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[NDArray[Any]]:
         """Labels of each sequence, as `decode` says.
 
@@ -86,87 +88,90 @@ class ChainTagger(ABC):
         InvalidInputError
             `allowed` leaves a sequence no labelling. (Where `forbidden` alone does, it is not kept for that sequence.)
         """
-        where = "ChainCRF.predict"
-        check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
+        check_choice(self.decode, ("map", "marginals"), "decode")
         work: Work = best_labels if self.decode == "map" else likely_labels
-        found, data = self._ask(work, X, edge_features, allowed, where)
+        found, data = self._ask(work, X, edge_features, allowed)
         return data.spread([self.classes_[states] for states in found], self.classes_[:0])
 
+    @entry_point
     def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
         """Probability of each class at each position, (T, n_classes) arrays; arguments as in `predict`."""
-        found, data = self._ask(label_probabilities, X, edge_features, allowed, "ChainCRF.predict_marginals")
+        found, data = self._ask(label_probabilities, X, edge_features, allowed)
         return data.spread(found, np.zeros((0, self.classes_.size)))
 
+    @entry_point
     def predict_kbest(
         self, X: Any, n: int, *, allowed: Any = None, edge_features: Any = None
     ) -> list[list[tuple[NDArray[Any], float]]]:
         """The n best labellings of each sequence with their log-probabilities, the best first; fewer if there are."""
-        check_number(n, "ChainCRF.predict_kbest: n", low=1, high=2**31, integer=True)
-        found, data = self._ask(several_best(int(n)), X, edge_features, allowed, "ChainCRF.predict_kbest")
+        check_number(n, "n", low=1, high=2**31, integer=True)
+        found, data = self._ask(several_best(int(n)), X, edge_features, allowed)
         named = [[(self.classes_[states], value) for states, value in one] for one in found]
         return data.spread(named, [(self.classes_[:0], 0.0)])
 
+    @entry_point
     def sample(
         self, X: Any, n: int = 1, random_state: Any = None, *, allowed: Any = None, edge_features: Any = None
     ) -> list[NDArray[Any]]:
         """Labellings (n, T) of each sequence, drawn independently by their probabilities."""
-        check_number(n, "ChainCRF.sample: n", low=0, integer=True)
+        check_number(n, "n", low=0, integer=True)
         seed = int(as_generator(random_state).integers(2**62))
-        found, data = self._ask(draws(int(n), seed), X, edge_features, allowed, "ChainCRF.sample")
+        found, data = self._ask(draws(int(n), seed), X, edge_features, allowed)
         return data.spread([self.classes_[states] for states in found], self.classes_[np.zeros((int(n), 0), int)])
 
+    @entry_point
     def sequence_log_probability(self, X: Any, y: Any, *, edge_features: Any = None) -> FloatArray:
         """Log-probability of the labels of each sequence; of all that agree with them, where they are partial."""
-        where = "ChainCRF.sequence_log_probability"
-        data = self._read(X, edge_features, where)
-        truth = make_truth(read_chain_labels(y, data, where), self.classes_, np.ones(data.kept.size))
+        data = self._read(X, edge_features)
+        truth = make_truth(read_chain_labels(y, data), self.classes_, np.ones(data.kept.size))
         possible = truth.possible(self.classes_.size)
         found = np.zeros(data.n_given)
         scores = ChainScores(data, self.layout_, self.constraints_)
-        tilt = self._tilt(data, where)
-        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs, tilt, where)
+        tilt = self._tilt(data)
+        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs, tilt)
         return found
 
+    @entry_point
     def strengths(self, X: Any, *, edge_features: Any = None) -> FloatArray:
         """Strengths (n_sequences, n_psi) of the energies for each sequence; 0 for empty ones."""
-        data = self._read(X, edge_features, "ChainCRF.strengths")
+        data = self._read(X, edge_features)
         if self.energies_ is None:
             return np.zeros((data.n_given, 0))
         found = np.zeros((data.n_given, self.energies_.energies.n_psi))
         found[data.kept] = self.energies_.strengths(data)
         return found
 
+    @entry_point
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, edge_features: Any = None) -> float:
         """Fraction of the positions with a known label whose label is predicted; a label not seen in fit is wrong."""
-        where = "ChainCRF.score"
-        check_choice(self.decode, ("map", "marginals"), f"{where}: decode")
+        check_choice(self.decode, ("map", "marginals"), "decode")
         X = X if isinstance(X, (list, tuple)) else list(X)
-        data = self._read(X, edge_features, where)
-        weight = check_sample_weight(sample_weight, data.n_given, where)[data.kept]
-        labels = read_chain_labels(y, data, where)
+        data = self._read(X, edge_features)
+        weight = check_sample_weight(sample_weight, data.n_given)[data.kept]
+        labels = read_chain_labels(y, data)
         truth = np.concatenate([np.empty(0, np.int64), *(observed_states(one, self.classes_) for one in labels)])
         known = truth >= 0
         each = np.repeat(weight, data.lengths)[known]
         if each.sum() == 0.0:
             raise InvalidInputError(
-                f"{where}: all labels are hidden, or of sequences without weight. Give labels of some positions."
+                "all labels are hidden, or of sequences without weight. Give labels of some positions."
             )
-        found, _ = self._ask(best_labels if self.decode == "map" else likely_labels, X, edge_features, None, where)
+        found, _ = self._ask(best_labels if self.decode == "map" else likely_labels, X, edge_features, None)
         return float(each @ (np.concatenate(found)[known] == truth[known]) / each.sum())
 
-    def _ask(self, work: Work, X: Any, edge_features: Any, allowed: Any, where: str) -> tuple[list[Any], ChainData]:
-        data = self._read(X, edge_features, where)
+    def _ask(self, work: Work, X: Any, edge_features: Any, allowed: Any) -> tuple[list[Any], ChainData]:
+        data = self._read(X, edge_features)
         scores = ChainScores(data, self.layout_, self.constraints_)
-        mask = None if allowed is None else self._mask(allowed, data, where)
-        return for_each_sequence(scores, self.weights_, work, mask, where, self.n_jobs, self._tilt(data, where)), data
+        mask = None if allowed is None else self._mask(allowed, data)
+        return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data)), data
 
-    def _tilt(self, data: ChainData, where: str) -> Tilt | None:
+    def _tilt(self, data: ChainData) -> Tilt | None:
         """How energies change the scores, by `inference` as it is set now."""
         if self.energies_ is None:
             return None
         fitted = self.energies_
         if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
-            parts = resolve_energies(self, where)
+            parts = resolve_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
         return fitted.tilt(data)
 
@@ -175,20 +180,20 @@ class ChainTagger(ABC):
         self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
         self._inference_of_fit = SettingsOfFit(self, ("inference",))
 
-    def _mask(self, allowed: Any, data: ChainData, where: str) -> NDArray[np.bool_]:
+    def _mask(self, allowed: Any, data: ChainData) -> NDArray[np.bool_]:
         given = allowed
         if hasattr(allowed, "__len__") and len(allowed) == data.n_given and not isinstance(allowed, (str, bytes, dict)):
             lengths = dict(zip(data.kept.tolist(), data.lengths.tolist(), strict=True))
             given = [[None] * lengths.get(i, 0) if one is None else one for i, one in enumerate(allowed)]
-        labels = read_chain_labels(given, data, where, "allowed")
+        labels = read_chain_labels(given, data, "allowed")
         return make_truth(labels, self.classes_, np.ones(len(labels))).possible(self.classes_.size)
 
-    def _read(self, X: Any, edge_features: Any, where: str) -> ChainData:
+    def _read(self, X: Any, edge_features: Any) -> ChainData:
         check_is_fitted(self, "weights_")
         if self._model_settings is not None:
-            self._model_settings.check(self, where)
-        check_n_jobs(self.n_jobs, f"{where}: n_jobs")
-        return read_known(X, edge_features, self.vectorizer_, self.layout_, where)
+            self._model_settings.check(self)
+        check_n_jobs(self.n_jobs, "n_jobs")
+        return read_known(X, edge_features, self.vectorizer_, self.layout_)
 
     # ---------------------------------------------------------------- what was learned
 

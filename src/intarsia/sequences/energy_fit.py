@@ -14,7 +14,6 @@ from intarsia._core.validation import FloatArray, check_n_jobs
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import STRONGEST, ChainEnergies
 from intarsia.energies.registry import resolve_psi
-from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.bethe_chains import ChainOracle, by_length, check_chain_method, project_chains
 from intarsia.inference.chains.chain_inference import ChainMarginals, chain_marginals
@@ -242,27 +241,21 @@ class EnergyParts:
     learner: EnergyLearner
 
 
-def resolve_energies(crf: Any, where: str) -> EnergyParts | None:
+def resolve_energies(crf: Any) -> EnergyParts | None:
     """Settings of an estimator; None where it has no energies."""
     if crf.energies is None:
         return None
-    try:
-        # The paper finds most of the effect within ten calls, and stops at forty.
-        given = BetheRDA(max_iter=40) if crf.inference is None else resolve_method(crf.inference)
-        method = check_chain_method(given, where)
-        learner = resolve_energy_learner(crf.energy_learner)
-        learner.check_settings()
-        return EnergyParts(resolve_psi(crf.psi), method, learner)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where}: {error}") from None
+    # The paper finds most of the effect within ten calls, and stops at forty.
+    given = BetheRDA(max_iter=40) if crf.inference is None else resolve_method(crf.inference)
+    method = check_chain_method(given)
+    learner = resolve_energy_learner(crf.energy_learner)
+    learner.check_settings()
+    return EnergyParts(resolve_psi(crf.psi), method, learner)
 
 
-def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int, where: str) -> ChainEnergies:
+def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int) -> ChainEnergies:
     """Energies that speak of these labels."""
-    try:
-        return ChainEnergies(crf.energies or [], classes.tolist(), length)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where}: {error}") from None
+    return ChainEnergies(crf.energies or [], classes.tolist(), length)
 
 
 def fit_energies(
@@ -281,7 +274,7 @@ def fit_energies(
     """
     mass = examples.mass or 1.0
     n_jobs = settings.get("n_jobs") if crf.n_jobs is None else crf.n_jobs
-    check_n_jobs(n_jobs, "ChainCRF.fit: n_jobs")
+    check_n_jobs(n_jobs, "n_jobs")
     risk = SurrogateRisk(
         examples, energies, parts.psi, parts.method, fixed=weights if fix_theta else None,
         ridge=float(settings.get("l2", 0.0)) / mass, psi_ridge=float(parts.learner.l2) / mass,

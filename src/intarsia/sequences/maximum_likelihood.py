@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.registry import NamedParts
 from intarsia._core.transaction import describe
@@ -148,7 +149,8 @@ class MaximumLikelihood(NamedParts, ChainLearner):
             ).run(start)
         given_up = stopping is not None and stopping.given_up
         if not given_up:
-            warn_unless_converged(found, optimizer, "MaximumLikelihood", optimizer.limit_name)
+            with errors_in("MaximumLikelihood"):
+                warn_unless_converged(found, optimizer, optimizer.limit_name)
         return found
 
     def step(self, examples: ChainExamples, weights: FloatArray, state: Any = None) -> tuple[FloatArray, Any, float]:

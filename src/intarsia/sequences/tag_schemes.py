@@ -39,7 +39,7 @@ class Constraints:
         return bool((self.transitions < 0).any() or (self.start < 0).any() or (self.end < 0).any())
 
 
-def find_constraints(classes: NDArray[Any], forbidden: Any, scheme: str | None, where: str) -> Constraints:
+def find_constraints(classes: NDArray[Any], forbidden: Any, scheme: str | None) -> Constraints:
     """What pairs and scheme forbid among the classes.
 
     Parameters
@@ -55,7 +55,7 @@ def find_constraints(classes: NDArray[Any], forbidden: Any, scheme: str | None, 
 
     Examples
     --------
-    >>> found = find_constraints(np.array(["B-x", "I-x", "O"]), [("O", "O")], "bio", "ChainCRF.fit")
+    >>> found = find_constraints(np.array(["B-x", "I-x", "O"]), [("O", "O")], "bio")
     >>> found.transitions
     array([[  0.,   0.,   0.],
            [  0.,   0.,   0.],
@@ -66,19 +66,19 @@ def find_constraints(classes: NDArray[Any], forbidden: Any, scheme: str | None, 
     k = classes.size
     found = Constraints(np.zeros((k, k)), np.zeros(k), np.zeros(k))
     if scheme is not None:
-        follows = _FOLLOWS[check_choice(scheme, _FOLLOWS, f"{where}: scheme")]
-        tags = [_split(label, scheme, where) for label in classes.tolist()]
+        follows = _FOLLOWS[check_choice(scheme, _FOLLOWS, "scheme")]
+        tags = [_split(label, scheme) for label in classes.tolist()]
         for a, before in enumerate(tags):
             found.start[a] = 0.0 if follows(EDGE, before) else -np.inf
             found.end[a] = 0.0 if follows(before, EDGE) else -np.inf
             for b, after in enumerate(tags):
                 found.transitions[a, b] = 0.0 if follows(before, after) else -np.inf
     position = {label: c for c, label in enumerate(classes.tolist())}
-    for pair in _pairs(forbidden, where):
+    for pair in _pairs(forbidden):
         for label in pair:
             if label is not None and label not in position:
                 raise InvalidInputError(
-                    f"{where}: forbidden has {pair!r}, but {label!r} is no label. The labels are "
+                    f"forbidden has {pair!r}, but {label!r} is no label. The labels are "
                     f"{_brief(classes.tolist())}; None stands for either end of a sequence."
                 )
         left, right = pair
@@ -91,7 +91,7 @@ def find_constraints(classes: NDArray[Any], forbidden: Any, scheme: str | None, 
     return found
 
 
-def _pairs(forbidden: Any, where: str) -> list[tuple[Any, Any]]:
+def _pairs(forbidden: Any) -> list[tuple[Any, Any]]:
     if forbidden is None:
         return []
     given: list[Any] = [None]  # which is no pair
@@ -100,13 +100,13 @@ def _pairs(forbidden: Any, where: str) -> list[tuple[Any, Any]]:
     for pair in given:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or (pair[0] is None and pair[1] is None):
             raise InvalidInputError(
-                f"{where}: forbidden must be a list of pairs (label, next label), with None for the end of a sequence "
+                "forbidden must be a list of pairs (label, next label), with None for the end of a sequence "
                 f"on one side, got {pair if pair is not None else forbidden!r}."
             )
     return [(pair[0], pair[1]) for pair in given]
 
 
-def _split(label: Any, scheme: str, where: str) -> Tag:
+def _split(label: Any, scheme: str) -> Tag:
     """Prefix and kind of a tag, L and U as E and S."""
     letters = "BI" if scheme == "bio" else "BIESLU"
     prefix, _, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
@@ -114,7 +114,7 @@ def _split(label: Any, scheme: str, where: str) -> Tag:
         return "O", ""
     if len(prefix) != 1 or prefix not in letters:
         raise InvalidInputError(
-            f"{where}: scheme={scheme!r}, but {label!r} is neither O nor {', '.join(letters[:-1])} or {letters[-1]} "
+            f"scheme={scheme!r}, but {label!r} is neither O nor {', '.join(letters[:-1])} or {letters[-1]} "
             f"followed by a hyphen. Leave scheme= out, or name the pairs with forbidden=."
         )
     return {"L": "E", "U": "S"}.get(prefix, prefix), kind

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.validation import check_choice, check_number
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, backend_of, read_table
@@ -203,13 +203,13 @@ class Program:
         self._data.setdefault(key, {role: [] for role in ROLES})
         return self
 
-    def rule(self, rule: str | Rule, where: str = "rule") -> Program:
+    def rule(self, rule: str | Rule, place: str = "rule") -> Program:
         """Add a rule, as a string in PSL's language or as returned by `read_rule`.
 
         With `dialect="psl"` a filter with `|` adds a rule for each alternative, as in PSL.
         """
-        new = rule if isinstance(rule, (LogicalRule, ArithmeticRule)) else read_rule(rule, where, self._dialect)
-        self._add_rules([new], where)
+        new = rule if isinstance(rule, (LogicalRule, ArithmeticRule)) else read_rule(rule, place, self._dialect)
+        self._add_rules([new], place)
         return self
 
     def rules_from(self, path: str | os.PathLike[str]) -> Program:
@@ -259,28 +259,29 @@ class Program:
         self._add_rules(rules, file.name)
         return self
 
-    def _add_rules(self, rules: Sequence[Rule], where: str) -> None:
+    def _add_rules(self, rules: Sequence[Rule], name: str) -> None:
         """Check all rules, then add them; of equal ones the first stays."""
         for rule in rules:
             for atom in rule.atoms:
-                self._check_atom(atom, f"{where} {rule.text!r:.200}")
+                self._check_atom(atom, f"{name} {rule.text!r:.200}")
         for rule in rules:
             separate: Sequence[Rule] = [rule]
             if self._dialect == "psl" and isinstance(rule, ArithmeticRule):
-                separate = split_filters(rule, f"{where} {rule.text!r:.200}")
+                with errors_in(f"{name} {rule.text!r:.200}"):
+                    separate = split_filters(rule)
             for each in separate:
                 first = self._rules.setdefault(rule_key(each), each)
                 if first is not each:
-                    self._warn_of_repetition(each, first, where)
+                    self._warn_of_repetition(each, first, name)
 
-    def _warn_of_repetition(self, rule: Rule, first: Rule, where: str) -> None:
+    def _warn_of_repetition(self, rule: Rule, first: Rule, name: str) -> None:
         weight = "" if first.weight is None else f" with weight {first.weight:g}"
         note = (
-            f"{where} {rule.text!r:.120} is already in the program as {first.text!r:.120} and counts once{weight}, "
+            f"{name} {rule.text!r:.120} is already in the program as {first.text!r:.120} and counts once{weight}, "
             f"as in PSL. Leave one of them out."
         )
         self.notes.append(note)
-        warnings.warn(note, UserWarning, stacklevel=4)
+        warn_caller(note, UserWarning)
 
     def observe(self, predicate: str, table: Any) -> Program:
         """Add atoms whose truth is known; a last column has their truth values, which are 1 without it."""
@@ -331,14 +332,14 @@ class Program:
             self.backend = backend_of(table)
         return self.add_rows(predicate, role, rows)
 
-    def _check_atom(self, atom: Atom, where: str) -> None:
+    def _check_atom(self, atom: Atom, place: str) -> None:
         try:
             found = self.find_predicate(atom.predicate)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{where}: {error}") from None
+            raise InvalidInputError(f"{place}: {error}") from None
         if len(atom.arguments) != found.n_arguments:
             raise InvalidInputError(
-                f"{where}: {atom} has {len(atom.arguments)} arguments, but {found.name} was declared with "
+                f"{place}: {atom} has {len(atom.arguments)} arguments, but {found.name} was declared with "
                 f"{found.n_arguments}."
             )
 

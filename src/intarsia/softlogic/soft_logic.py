@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
@@ -105,10 +106,12 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
         self.inference = inference
         self.missing = missing
 
+    @entry_point
     def ground(self) -> Grounding:
         """The ground model, as `ground` makes it."""
         return self._ground(self.program)
 
+    @entry_point
     @transaction
     def fit(self, X: Program | None = None, y: Any = None) -> SoftLogic:
         """Learn the weights of the rules.
@@ -126,12 +129,12 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
         SoftLogic
             Itself. `infer` and `predict` use the learned weights from now on.
         """
-        program = self._with_same_rules(X, "SoftLogic.fit: the rules to learn from")
+        program = self._with_same_rules(X, "the rules to learn from")
         grounding = self._ground(program)
         labels = np.where(grounding.atoms.is_latent, np.nan, grounding.atoms.truth)
         if labels.size == 0 or np.isnan(labels).all():
             raise InvalidInputError(
-                "SoftLogic.fit: no target has a truth value to learn from. Add some with Program.truth, or name a file "
+                "no target has a truth value to learn from. Add some with Program.truth, or name a file "
                 "under 'truth' in a PSL program."
             )
         hard = np.array([rule.weight is None for rule in program.rules], dtype=bool)
@@ -170,6 +173,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
     def _ground(self, program: Program) -> Grounding:
         return ground(_check_program(program), self.missing)
 
+    @entry_point
     def infer(self, time_limit: float | None = None, *, program: Program | None = None) -> InferredAtoms:
         """Ground the program and find the values of its targets and latent atoms.
 
@@ -181,7 +185,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
             A program with the same rules and other data, such as `model.program.without_data()` to which they were
             added; by default the model's own. The weights are those of the model.
         """
-        chosen = self._with_same_rules(program, "SoftLogic.infer: the rules of the program given")
+        chosen = self._with_same_rules(program, "the rules of the program given")
         grounding = self._ground(chosen)
         if hasattr(self, "weights_") or chosen is not self.program:
             own = [1.0 if rule.weight is None else rule.weight for rule in self.program.rules]
@@ -192,6 +196,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
         result = inference.solve(grounding.mrf, time_limit=time_limit)
         return InferredAtoms(grounding, result, tuple(chosen.evaluations), chosen.backend, chosen)
 
+    @entry_point
     def predict(self, predicate: str | None = None, *, program: Program | None = None) -> Any:
         """Tables of atoms with their values: of one predicate, or a dict of all that have targets or latent atoms.
 
@@ -207,8 +212,8 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
     _settings_apart = ("program",)
     _makers = MAKERS
 
-    def _to_file(self, where: str) -> Content:
-        return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None), where)
+    def _to_file(self) -> Content:
+        return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None))
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         self.program, learned = soft_logic_from_file(about, arrays)
@@ -218,9 +223,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
 
 def _check_program(program: Any) -> Program:
     if not isinstance(program, Program):
-        raise InvalidInputError(
-            f"SoftLogic: program must be a Program, got {type(program).__name__}. Build one, or use read_psl."
-        )
+        raise InvalidInputError(f"program must be a Program, got {type(program).__name__}. Build one, or use read_psl.")
     return program
 
 

@@ -123,7 +123,7 @@ def chunking_task(n_sentences: int) -> TrainingTask:
 
 def _examples(X: Any, y: Any, weights: str) -> ChainExamples:
     crf = ChainCRF(weights=weights, ends=False)
-    return prepare_fit(crf, X, y, None, None, None, None, "bench").examples
+    return prepare_fit(crf, X, y, None, None, None, None).examples
 
 
 def train_rows(task: TrainingTask, repeats: int, tell: Report) -> list[Row]:

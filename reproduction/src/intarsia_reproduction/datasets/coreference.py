@@ -101,7 +101,7 @@ def load_litbank(data: str | os.PathLike[str] | None = None) -> list[Coreference
 
 
 def _read_text(line: str, path: Path, number: int) -> CoreferenceText:
-    where = f"{path.name}, line {number}"
+    place = f"{path.name}, line {number}"
     try:
         document: Any = json.loads(line)
         sentences = [[str(word) for word in words] for words in document["sentences"]]
@@ -111,15 +111,15 @@ def _read_text(line: str, path: Path, number: int) -> CoreferenceText:
             inside = 0 <= mention.sentence < len(sentences) and sentence == last_sentence
             if not inside or not 0 <= mention.start <= mention.end < len(sentences[mention.sentence]):
                 raise FileFormatError(
-                    f"{where}: a mention of words {start} to {end} of sentence {sentence} has no words."
+                    f"{place}: a mention of words {start} to {end} of sentence {sentence} has no words."
                 )
             if kind not in KINDS or mention.entity < 0:
-                raise FileFormatError(f"{where}: a mention has kind {kind!r:.20} and entity {entity!r:.20}.")
+                raise FileFormatError(f"{place}: a mention has kind {kind!r:.20} and entity {entity!r:.20}.")
             mentions.append(mention)
         return CoreferenceText(str(document["doc"]), sentences, mentions)
     except FileFormatError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise FileFormatError(
-            f"{where}: no document with 'doc', 'sentences' and 'mentions'. Get the file again."
+            f"{place}: no document with 'doc', 'sentences' and 'mentions'. Get the file again."
         ) from None

@@ -168,7 +168,7 @@ def steps_to_converge(crf: ChainCRF, part: References) -> tuple[IntArray, NDArra
     """Steps that inference takes for each reference, and whether it has then converged."""
     if crf.energies_ is None:
         raise NotSupportedError("steps_to_converge: the model has no energies.")
-    data = make_data(*crf.vectorizer_.transform_stacked(part.features), None, "steps_to_converge")
+    data = make_data(*crf.vectorizer_.transform_stacked(part.features), None)
     batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.kept.size)
     order, place = by_length(batch.ptr)
     strengths = crf.energies_.strengths(data)[order]

@@ -175,15 +175,15 @@ class ChainProjection:
     n_calls: int
 
 
-def check_chain_method(method: InferenceMethod, where: str) -> DescentProjection:
+def check_chain_method(method: InferenceMethod) -> DescentProjection:
     """Return a method that works for many sequences at once, or raise."""
     if not isinstance(method, DescentProjection):
         raise NotSupportedError(
-            f"{where}: inference={type(method).__name__} does not take many sequences at once. These do: BetheRDA, "
+            f"inference={type(method).__name__} does not take many sequences at once. These do: BetheRDA, "
             f"BetheMirrorDescent."
         )
     if method.energy is not None or method.temperature not in (None, 1, 1.0):
-        raise NotSupportedError(f"{where}: give energies= to the estimator, and leave energy and temperature out.")
+        raise NotSupportedError("give energies= to the estimator, and leave energy and temperature out.")
     method.check_settings()
     return method
 

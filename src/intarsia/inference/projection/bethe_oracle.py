@@ -109,7 +109,7 @@ class MarginalOracle:
         self._n_tilted = taken.size
 
 
-def resolve_oracle(oracle: str | InferenceMethod, problem: Problem, where: str) -> InferenceMethod:
+def resolve_oracle(oracle: str | InferenceMethod, problem: Problem) -> InferenceMethod:
     """Method that answers for the tilted models: exact, or tree-reweighted, whose objective is convex as well."""
     if oracle == "auto":
         chosen = _automatic(problem.graph)
@@ -117,7 +117,7 @@ def resolve_oracle(oracle: str | InferenceMethod, problem: Problem, where: str) 
         chosen = resolve_method(oracle)
         if not (chosen.exact or isinstance(chosen, TreeReweighted)):
             raise InvalidInputError(
-                f"{where}: oracle={type(chosen).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
+                f"oracle={type(chosen).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
                 f"'brute_force' or 'tree_reweighted', or leave the choice to 'auto'."
             )
         chosen.check_settings()
@@ -127,7 +127,7 @@ def resolve_oracle(oracle: str | InferenceMethod, problem: Problem, where: str) 
     ):
         if wanted and not getattr(chosen, ability):
             raise NotSupportedError(
-                f"{where}: {words} needs an exact oracle, but this graph is left to {type(chosen).__name__}. "
+                f"{words} needs an exact oracle, but this graph is left to {type(chosen).__name__}. "
                 f"Use oracle='junction_tree' with enough max_memory."
             )
     return chosen

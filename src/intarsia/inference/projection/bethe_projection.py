@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number, read_only
 from intarsia._kernels.chain_vectors import compare_parts
@@ -150,7 +151,8 @@ class BetheProjection(InferenceMethod):
 
     def run(self, problem: Problem) -> Answer:
         """Plain inference without an energy; otherwise search, and answer by the tilted model."""
-        method = resolve_oracle(self.oracle, problem, type(self).__name__)
+        with errors_in(type(self).__name__):
+            method = resolve_oracle(self.oracle, problem)
         oracle = MarginalOracle(problem, method)
         nothing = np.zeros(problem.original.n_theta)
         if self.energy is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
@@ -191,10 +191,10 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         self._rows(mrf, state, "local_values")
         return state.row_values()[: mrf.n_terms]
 
-    def _rows(self, mrf: HingeLossMRF, state: AdmmState, where: str) -> tuple[Any, ...]:
+    def _rows(self, mrf: HingeLossMRF, state: AdmmState, method: str) -> tuple[Any, ...]:
         if not state.plan.fits(mrf):
             raise InvalidInputError(
-                f"ConsensusADMM.{where}: the state belongs to another model. Give the model it was started with, or "
+                f"ConsensusADMM.{method}: the state belongs to another model. Give the model it was started with, or "
                 f"one that `with_weights` made of it."
             )
         return state.plan.weighted_rows(mrf)
@@ -231,10 +231,9 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         if result.status not in (Status.MAX_ITER, Status.TIME_LIMIT):
             return
         setting = "max_iter" if result.status is Status.MAX_ITER else "time_limit"
-        warnings.warn(
+        warn_caller(
             f"ConsensusADMM {result.status.message} after {result.n_iter} iterations: objective {result.objective:.6g} "
             f"is at most {result.objective - result.lower_bound:.2g} above the optimum, constraints are broken by up "
             f"to {result.max_violation:.2g}, tol={self.tol:g}. Consider changing {setting} or tol.",
             ConvergenceWarning,
-            stacklevel=3,
         )

@@ -132,7 +132,7 @@ def _checked(
         raise FileFormatError(str(error)) from None
 
 
-def typed_names(column: list[str], kind: str, where: str, first_row: int = 1, unit: str = "row") -> list[str]:
+def typed_names(column: list[str], kind: str, place: str, first_row: int = 1, unit: str = "row") -> list[str]:
     """Names of one argument, those of an integer type in their shortest form.
 
     Examples
@@ -146,7 +146,7 @@ def typed_names(column: list[str], kind: str, where: str, first_row: int = 1, un
     for row, name in enumerate(column, first_row):
         if not _INTEGER.fullmatch(name):
             raise FileFormatError(
-                f"{where}, {unit} {row}: {name!r:.40} is not an integer, but the argument is of type {kind}. Correct "
+                f"{place}, {unit} {row}: {name!r:.40} is not an integer, but the argument is of type {kind}. Correct "
                 f"it, or use strings (runtime.db.intids, types)."
             )
         names.append(str(int(name)))

@@ -24,7 +24,7 @@ _ESCAPE = re.compile(r"\\(.)|\"", re.DOTALL)
 _NUMBER = re.compile(r"\+?(-?)0*(\d.*)", re.DOTALL)
 
 
-def read_lenient_json(text: str, where: str) -> Any:
+def read_lenient_json(text: str, location: str) -> Any:
     r"""Read JSON with the additions that PSL allows.
 
     These are comments (`//`, `#` and `/* */`), strings in single quotes, a comma after the last item of a list or an
@@ -34,7 +34,7 @@ def read_lenient_json(text: str, where: str) -> Any:
     ----------
     text : str
         Content of a file.
-    where : str
+    location : str
         Name of the file, for messages.
 
     Raises
@@ -58,7 +58,7 @@ def read_lenient_json(text: str, where: str) -> Any:
         place = begin_in_text + at - begin
         return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
 
-    return read_json_text(strict, where, "Check commas and quotes.", original)
+    return read_json_text(strict, location, "Check commas and quotes.", original)
 
 
 def _strict(text: str) -> tuple[str, list[tuple[int, int]]]:

@@ -64,7 +64,7 @@ def read_text(path: Path) -> str:
         raise FileFormatError(f"{path.name}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
 
 
-def typed(value: Any, kind: type[Any], where: str) -> Any:
+def typed(value: Any, kind: type[Any], place: str) -> Any:
     """Return the value, or refuse it if it is of another type.
 
     Examples
@@ -74,7 +74,7 @@ def typed(value: Any, kind: type[Any], where: str) -> Any:
     """
     names: dict[Any, str] = {dict: "an object", list: "a list", str: "a string"}
     if not isinstance(value, kind):
-        raise FileFormatError(f"{where}: expected {names[kind]}, got {type(value).__name__} {value!r:.40}.")
+        raise FileFormatError(f"{place}: expected {names[kind]}, got {type(value).__name__} {value!r:.40}.")
     return value
 
 
@@ -150,7 +150,7 @@ def _moved(file: str, source: Path, target: Path) -> str:
     return file if source == target or os.path.isabs(file) else os.path.relpath(source / file, target)
 
 
-def _declaration(value: Any, where: str) -> dict[str, Any]:
+def _declaration(value: Any, place: str) -> dict[str, Any]:
     """A predicate of PSL 2 in the words of PSL 3; `closed` is our own addition to them."""
     entry: dict[str, Any] = {}
     for item in value if isinstance(value, list) else [value]:
@@ -162,7 +162,7 @@ def _declaration(value: Any, where: str) -> dict[str, Any]:
             renamed: dict[str, str] = {"implementation": "function", "modeltype": "model", "config": "options"}
             entry |= {renamed.get(str(key), str(key)): content for key, content in item.items()}
         else:
-            raise FileFormatError(f"{where}: expected 'open' or 'closed', and perhaps types, got {item!r:.60}.")
+            raise FileFormatError(f"{place}: expected 'open' or 'closed', and perhaps types, got {item!r:.60}.")
     if "closed" not in entry and "function" not in entry:
-        raise FileFormatError(f"{where}: neither 'open' nor 'closed'. Add one of them.")
+        raise FileFormatError(f"{place}: neither 'open' nor 'closed'. Add one of them.")
     return entry

@@ -74,9 +74,9 @@ def read_psl(path: str | os.PathLike[str], phase: str = "infer", data: str | os.
     Program(1 predicates, 1 rules, 0 observed atoms, 1 targets, dialect='psl')
     """
     check_choice(phase, PHASES, "phase")
-    where, folder = Path(path), None if data is None else Path(data)
-    document = read_document(where, phase, _data_file_of_psl2(folder))
-    return _Loader(document, where, phase, None if _data_file_of_psl2(folder) else folder).program()
+    file, folder = Path(path), None if data is None else Path(data)
+    document = read_document(file, phase, _data_file_of_psl2(folder))
+    return _Loader(document, file, phase, None if _data_file_of_psl2(folder) else folder).program()
 
 
 def write_learned(
@@ -157,8 +157,8 @@ class _Loader:
             if key not in _TOP_KEYS:
                 program.notes.append(f"{name}: {key!r:.60} is not used.")
         program.options = self._options()
-        where = f"{name}: options"
-        program.notes += notes_on_options(program.options, self._phase, where)
+        place = f"{name}: options"
+        program.notes += notes_on_options(program.options, self._phase, place)
         entries = self._entries()
         declared = {key: self._declare(str(key), entry) for key, entry in entries.items()}
         for key, predicate in declared.items():
@@ -166,7 +166,7 @@ class _Loader:
         rules = list(self._rules())
         texts = [text for _, text in rules]
         if self._phase == "infer":
-            texts = relaxed(texts, program.options, where)
+            texts = relaxed(texts, program.options, place)
         for (place, _), text in zip(rules, texts, strict=True):
             program.rule(text, place)
         self._note_learning(entries)
@@ -185,13 +185,13 @@ class _Loader:
 
     def _rules(self) -> Iterator[tuple[str, str]]:
         """Rules of all phases and of the one that is read, each with its place."""
-        where, phase = self._path.name, _RULES_OF_PHASE[self._phase]
-        cleared = flag(self._program.options, "runtime.inference.clearrules", False, f"{where}: options")
+        location, phase = self._path.name, _RULES_OF_PHASE[self._phase]
+        cleared = flag(self._program.options, "runtime.inference.clearrules", False, f"{location}: options")
         if not (cleared and phase == "infer"):
             yield from _rules_of(self._document.get("rules", []), self._path, "rules")
         yield from _rules_of(self._part(phase).get("rules", []), self._path, f"{phase}, rules")
         if self._part("validation").get("rules"):
-            self._program.notes.append(f"{where}: validation, rules are not used, as in PSL.")
+            self._program.notes.append(f"{location}: validation, rules are not used, as in PSL.")
 
     def _note_learning(self, entries: dict[str, Any]) -> None:
         """Tell that PSL would learn the weights before it infers."""
@@ -244,128 +244,128 @@ class _Loader:
             raise FileFormatError(f"{self._path.name}: {error}") from None
         return name
 
-    def _closed(self, entry: dict[str, Any], where: str) -> bool | None:
+    def _closed(self, entry: dict[str, Any], place: str) -> bool | None:
         """Open where targets are listed, even in an empty file; else None, for data may still be added."""
         if "closed" in entry:
             return bool(entry["closed"])
-        listed = any(self._of_phase(entry[key], f"{where}, {key}") for key in ("targets", "latent") if key in entry)
-        return False if listed or flag(entry, "force-open", False, where) else None
+        listed = any(self._of_phase(entry[key], f"{place}, {key}") for key in ("targets", "latent") if key in entry)
+        return False if listed or flag(entry, "force-open", False, place) else None
 
-    def _refuse_functions(self, entry: dict[str, Any], where: str) -> None:
+    def _refuse_functions(self, entry: dict[str, Any], place: str) -> None:
         kind = str(entry.get("type") or "StandardPredicate").rpartition(".")[2]
         if kind == "DeepPredicate" or any(entry.get(key) for key in _NEURAL_KEYS):
             raise NotSupportedError(
-                f"{where}: its values come from a neural network, which is not supported. Run the network first and "
+                f"{place}: its values come from a neural network, which is not supported. Run the network first and "
                 f"give its outputs as observations."
             )
         if entry.get("function") or kind in ("ExternalFunctionalPredicate", "FunctionalPredicate"):
             raise NotSupportedError(
-                f"{where}: its values come from an external function ({entry.get('function') or kind!s:.80}), which is "
+                f"{place}: its values come from an external function ({entry.get('function') or kind!s:.80}), which is "
                 f"not supported. Compute them and give them as observations."
             )
         if kind != "StandardPredicate":
-            raise FileFormatError(f"{where}: type {entry['type']!r:.60} is not known. Expected 'StandardPredicate'.")
+            raise FileFormatError(f"{place}: type {entry['type']!r:.60} is not known. Expected 'StandardPredicate'.")
 
     # ---------------------------------------------------------------- data
 
-    def _fill(self, predicate: str, entry: dict[str, Any], where: str) -> None:
+    def _fill(self, predicate: str, entry: dict[str, Any], place: str) -> None:
         for key, value in entry.items():
             if key in _ROLE_OF_KEY:
-                self._add_data(predicate, _ROLE_OF_KEY[key], value, f"{where}, {key}")
+                self._add_data(predicate, _ROLE_OF_KEY[key], value, f"{place}, {key}")
             elif key == "evaluations":
-                for item in typed(value or [], list, f"{where}, {key}"):
-                    evaluation = _evaluation(predicate, item, f"{where}, {key}", self._program.options)
+                for item in typed(value or [], list, f"{place}, {key}"):
+                    evaluation = _evaluation(predicate, item, f"{place}, {key}", self._program.options)
                     self._program.evaluations.append(evaluation)
                     self._program.notes += [
-                        f"{where}, {key}: option {option!r:.60} of {evaluation.evaluator} is not used."
+                        f"{place}, {key}: option {option!r:.60} of {evaluation.evaluator} is not used."
                         for option in evaluation.options
                         if not option.endswith(EVALUATOR_OPTIONS)
                     ]
             elif (key != "options" or value) and key not in _DECLARING_KEYS and key not in _NEURAL_KEYS:
-                self._program.notes.append(f"{where}: {key!r:.60} is not used.")
+                self._program.notes.append(f"{place}: {key!r:.60} is not used.")
 
-    def _add_data(self, predicate: str, role: str, value: Any, where: str) -> None:
+    def _add_data(self, predicate: str, role: str, value: Any, place: str) -> None:
         types, constants = self._types[predicate.upper()], self._program.constants
         inline = []
-        for item in self._of_phase(value, where):
+        for item in self._of_phase(value, place):
             if isinstance(item, str):
-                rows = read_atom_file(self._data_file(item, where), len(types), constants, types)
+                rows = read_atom_file(self._data_file(item, place), len(types), constants, types)
                 self._program.add_rows(predicate, role, rows)
             else:
-                inline.append([_as_string(part, where) for part in typed(item, list, where)])
+                inline.append([_as_string(part, place) for part in typed(item, list, place)])
         for number, fields in enumerate(inline, 1):
             if len(fields) not in (len(types), len(types) + 1):
                 raise FileFormatError(
-                    f"{where}, row {number}: {len(fields)} fields; expected {len(types)} arguments and perhaps a truth "
+                    f"{place}, row {number}: {len(fields)} fields; expected {len(types)} arguments and perhaps a truth "
                     f"value."
                 )
         for with_truth in (False, True):
             chosen = [fields for fields in inline if (len(fields) > len(types)) == with_truth]
             if chosen:
                 columns = [list(column) for column in zip(*chosen, strict=True)]
-                names = [typed_names(column, kind, where) for column, kind in zip(columns, types, strict=False)]
+                names = [typed_names(column, kind, place) for column, kind in zip(columns, types, strict=False)]
                 values = columns[-1] if with_truth else None
-                self._program.add_rows(predicate, role, rows_of_columns(names, values, constants, where))
+                self._program.add_rows(predicate, role, rows_of_columns(names, values, constants, place))
 
-    def _of_phase(self, value: Any, where: str) -> list[Any]:
+    def _of_phase(self, value: Any, place: str) -> list[Any]:
         """Data of all phases and of the one that is read."""
         if isinstance(value, str):
             return [value]
         if isinstance(value, dict):
             for key in value:
-                check_choice(key, (*PHASES, "all"), where)
+                check_choice(key, (*PHASES, "all"), place)
             parts = [value.get("all", []), value.get(self._phase, [])]
-            return [item for part in parts for item in ([part] if isinstance(part, str) else typed(part, list, where))]
-        return list(typed(value or [], list, where))
+            return [item for part in parts for item in ([part] if isinstance(part, str) else typed(part, list, place))]
+        return list(typed(value or [], list, place))
 
-    def _data_file(self, name: str, where: str) -> Path:
+    def _data_file(self, name: str, place: str) -> Path:
         # PSL writes paths with slashes; files that came from elsewhere may have the other kind.
         last = name.replace("\\", "/").rpartition("/")[2]
         path = self._path.parent / name if self._data is None else self._data / last
         if not path.is_file():
             raise InvalidInputError(
-                f"{where}: the data file {path} does not exist. Paths are relative to the program; name the folder of "
+                f"{place}: the data file {path} does not exist. Paths are relative to the program; name the folder of "
                 f"the files with --data (data= in Python) if they are elsewhere."
             )
         return path
 
 
-def _rules_of(listed: Any, path: Path, where: str) -> Iterator[tuple[str, str]]:
+def _rules_of(listed: Any, path: Path, location: str) -> Iterator[tuple[str, str]]:
     """Rules of a list, or of the rule file that stands in its place."""
     if isinstance(listed, str):
         file = path.parent / listed
         if not file.is_file():
             raise InvalidInputError(
-                f"{path.name}: {where}: the rule file {file} does not exist. Correct the path, or list the rules."
+                f"{path.name}: {location}: the rule file {file} does not exist. Correct the path, or list the rules."
             )
         for number, rule in enumerate(read_rules(read_text(file), file.name, "psl"), 1):
             yield f"{file.name}, rule {number}", rule.text
         return
-    for number, item in enumerate(typed(listed or [], list, f"{path.name}: {where}"), 1):
-        place = f"{path.name}: {where}, number {number}"
+    for number, item in enumerate(typed(listed or [], list, f"{path.name}: {location}"), 1):
+        place = f"{path.name}: {location}, number {number}"
         if isinstance(item, dict) and "rule" not in item:
             raise FileFormatError(f"{place}: expected a string, got an object {item!r:.60}. Put the rule in quotes.")
         yield place, typed(item["rule"] if isinstance(item, dict) else item, str, place)
 
 
-def _arity(value: Any, where: str) -> int:
+def _arity(value: Any, place: str) -> int:
     text = str(value)
     if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 3:
-        raise FileFormatError(f"{where}: the number of arguments must be an integer of at least 1, got {value!r:.40}.")
+        raise FileFormatError(f"{place}: the number of arguments must be an integer of at least 1, got {value!r:.40}.")
     return int(text)
 
 
-def _as_string(value: Any, where: str) -> str:
+def _as_string(value: Any, place: str) -> str:
     """A constant or truth value that stands in the program itself, as PSL spells it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise FileFormatError(f"{where}: expected strings and numbers in a row, got {value!r:.40}.")
+    raise FileFormatError(f"{place}: expected strings and numbers in a row, got {value!r:.40}.")
 
 
-def _evaluation(predicate: str, item: Any, where: str, options: dict[str, Any]) -> Evaluation:
-    entry = {"evaluator": item} if isinstance(item, str) else typed(item, dict, where)
-    name = typed(entry.get("evaluator"), str, f"{where}: evaluator")
-    chosen = typed(entry.get("options") or {}, dict, f"{where}: options")
+def _evaluation(predicate: str, item: Any, place: str, options: dict[str, Any]) -> Evaluation:
+    entry = {"evaluator": item} if isinstance(item, str) else typed(item, dict, place)
+    name = typed(entry.get("evaluator"), str, f"{place}: evaluator")
+    chosen = typed(entry.get("options") or {}, dict, f"{place}: options")
     return Evaluation(predicate, name.rpartition(".")[2], {**evaluation_options(options), **chosen})

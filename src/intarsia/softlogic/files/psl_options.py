@@ -23,7 +23,7 @@ _LEARNERS = ("gradientdescent.", "weightlearning.", "minimizer.", "pairedduallea
              "continuousrandomgridsearch.", "guidedrandomgridsearch.", "randomgridsearch.", "hyperband.")  # fmt: skip
 
 
-def flag(options: Mapping[str, Any], key: str, default: bool, where: str) -> bool:
+def flag(options: Mapping[str, Any], key: str, default: bool, place: str) -> bool:
     """An option that is true or false.
 
     Examples
@@ -33,7 +33,7 @@ def flag(options: Mapping[str, Any], key: str, default: bool, where: str) -> boo
     """
     value = str(options.get(key, default)).lower()
     if value not in ("true", "false"):
-        raise FileFormatError(f"{where}: {key} must be true or false, got {options[key]!r:.40}.")
+        raise FileFormatError(f"{place}: {key} must be true or false, got {options[key]!r:.40}.")
     return value == "true"
 
 
@@ -48,7 +48,7 @@ def evaluation_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key.startswith(_EVALUATION)}
 
 
-def notes_on_options(options: Mapping[str, Any], phase: str, where: str) -> list[str]:
+def notes_on_options(options: Mapping[str, Any], phase: str, place: str) -> list[str]:
     """Sentences on the options that PSL would use and we do not.
 
     Examples
@@ -60,17 +60,17 @@ def notes_on_options(options: Mapping[str, Any], phase: str, where: str) -> list
     solvers = [key for key in options if key.startswith(_SOLVERS)]
     learners = [key for key in options if key.startswith(_LEARNERS)]
     for key, value in options.items():
-        begin = f"{where}: {key}={value!r:.80} is not used"
+        begin = f"{place}: {key}={value!r:.80} is not used"
         if key == "runtime.inference.method":
             if not str(value).endswith("ADMMInference"):
                 notes.append(f"{begin}: the optimum is found by ConsensusADMM, to a proven tolerance.")
         elif key == "runtime.learn.method":
             notes.append(f"{begin}: choose how weights are learned with learner= (--learner), such as 'perceptron'.")
         elif key == "inference.skip":
-            if flag(options, key, False, where):
+            if flag(options, key, False, place):
                 notes.append(f"{begin}: the optimum is computed, as PSL does without it.")
         elif key == "pam.throw":
-            if not flag(options, key, True, where):
+            if not flag(options, key, True, place):
                 notes.append(
                     f"{begin}: pass missing='zero' (--missing zero) to take missing atoms as false, as it says."
                 )
@@ -80,14 +80,14 @@ def notes_on_options(options: Mapping[str, Any], phase: str, where: str) -> list
             notes.append(f"{begin}.")
     if solvers:
         notes.append(
-            f"{where}: {_listed(solvers)}: settings of PSL's solvers are not used. See ConsensusADMM for its own."
+            f"{place}: {_listed(solvers)}: settings of PSL's solvers are not used. See ConsensusADMM for its own."
         )
     if learners:
-        notes.append(f"{where}: {_listed(learners)}: settings of PSL's learners are not used. See learner= for ours.")
+        notes.append(f"{place}: {_listed(learners)}: settings of PSL's learners are not used. See learner= for ours.")
     return notes
 
 
-def relaxed(texts: Sequence[str], options: Mapping[str, Any], where: str) -> list[str]:
+def relaxed(texts: Sequence[str], options: Mapping[str, Any], place: str) -> list[str]:
     """Texts of rules of which the hard ones are weighted, where the option `inference.relax` asks for it.
 
     PSL divides the weights by the largest (unless `inference.normalize` is false), then gives hard rules
@@ -99,7 +99,7 @@ def relaxed(texts: Sequence[str], options: Mapping[str, Any], where: str) -> lis
     >>> relaxed(["2: !P(X)", "P(X) = 1 ."], {"inference.relax": True}, "model.json: options")
     ['2: !P(X)', '200: P(X) = 1 ^2']
     """
-    if not flag(options, "inference.relax", False, where):
+    if not flag(options, "inference.relax", False, place):
         return list(texts)
     rules = [read_rule(text, dialect="psl") for text in texts]
     key = "inference.relax.multiplier"
@@ -108,11 +108,11 @@ def relaxed(texts: Sequence[str], options: Mapping[str, Any], where: str) -> lis
     except (TypeError, ValueError):
         multiplier = math.nan
     if not 0.0 <= multiplier < math.inf:
-        raise FileFormatError(f"{where}: {key} must be a number of at least 0, got {options[key]!r:.40}.")
+        raise FileFormatError(f"{place}: {key} must be a number of at least 0, got {options[key]!r:.40}.")
     largest = max((rule.weight for rule in rules if rule.weight is not None), default=0.0)
-    unit = largest if flag(options, "inference.normalize", True, where) and largest > 0.0 else 1.0
+    unit = largest if flag(options, "inference.normalize", True, place) and largest > 0.0 else 1.0
     weight = unit * max(1.0, multiplier * largest / unit)
-    power = " ^2" if flag(options, "inference.relax.squared", True, where) else ""
+    power = " ^2" if flag(options, "inference.relax.squared", True, place) else ""
     return [
         f"{weight:.17g}: {rule.text.rstrip().removesuffix('.').rstrip()}{power}" if rule.weight is None else rule.text
         for rule in rules

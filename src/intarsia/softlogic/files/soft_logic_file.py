@@ -37,9 +37,9 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-def soft_logic_to_file(program: Program, learned: LearnedWeights | None, where: str) -> Content:
+def soft_logic_to_file(program: Program, learned: LearnedWeights | None) -> Content:
     """A program with its data, and what was learned."""
-    about, arrays = _program_to_file(program, where)
+    about, arrays = _program_to_file(program)
     if learned is not None:
         about["learned"], histories = course_to_file(learned.n_iter, learned.status, learned.history)
         about["learned"]["n_admm_iter"] = int(learned.n_admm_iter)
@@ -60,14 +60,14 @@ def soft_logic_from_file(about: dict[str, Any], arrays: Arrays) -> tuple[Program
     return program, LearnedWeights(weights, status, n_iter, int(about["learned"]["n_admm_iter"]), latent, history)
 
 
-def _program_to_file(program: Program, where: str) -> Content:
+def _program_to_file(program: Program) -> Content:
     evaluations = [[one.predicate, one.evaluator, dict(one.options)] for one in program.evaluations]
     for name, value in (("options", program.options), ("evaluations", evaluations), ("notes", program.notes)):
-        check_json(value, f"{where}: {name} of the program")
+        check_json(value, f"{name} of the program")
     for rule in program.rules:
         if _rule(rule.text, rule.weight, program.dialect) != rule:
             raise InvalidInputError(
-                f"{where}: the rule {rule.text!r:.120} does not say what its text says. Make it with read_rule."
+                f"the rule {rule.text!r:.120} does not say what its text says. Make it with read_rule."
             )
     about: dict[str, Any] = {
         "dialect": program.dialect,

@@ -68,7 +68,7 @@ class ConstantTable:
         """The number of one constant, -1 if it was never seen."""
         return self._number.get(name, -1)
 
-    def numbers(self, column: Sequence[Any] | NDArray[Any], where: str) -> Index32:
+    def numbers(self, column: Sequence[Any] | NDArray[Any], place: str) -> Index32:
         """Numbers of a column of names.
 
         Raises
@@ -77,10 +77,10 @@ class ConstantTable:
             An entry is neither a text nor a whole number.
         """
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
-            return self._of_numbers(column, where)
+            return self._of_numbers(column, place)
         values = column.tolist() if isinstance(column, np.ndarray) else column
         if set(map(type, values)) - {str}:
-            values = [_as_name(value, row, where) for row, value in enumerate(values)]
+            values = [_as_name(value, row, place) for row, value in enumerate(values)]
         return self._of_texts(values)
 
     def ranks(self, by_number: bool) -> IntArray:
@@ -117,12 +117,12 @@ class ConstantTable:
         number = self._number
         return np.array([number.setdefault(value, len(number)) for value in values], dtype=np.int32)
 
-    def _of_numbers(self, column: NDArray[Any], where: str) -> Index32:
+    def _of_numbers(self, column: NDArray[Any], place: str) -> Index32:
         if column.dtype.kind == "f":
             good = np.isfinite(column) & (column == np.rint(column)) & (np.abs(column) < 2**53)
             if not good.all():
                 row = int(np.argmin(good))
-                _as_name(float(column[row]), row, where)
+                _as_name(float(column[row]), row, place)
             column = column.astype(np.int64)
         unique, inverse = np.unique(column, return_inverse=True)
         return self._of_texts(map(str, unique.tolist()))[inverse]
@@ -135,7 +135,7 @@ def _order(name: str, by_number: bool) -> tuple[int, int, str]:
     return 1, 0, name
 
 
-def _as_name(value: Any, row: int, where: str) -> str:
+def _as_name(value: Any, row: int, place: str) -> str:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -143,7 +143,7 @@ def _as_name(value: Any, row: int, where: str) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     raise InvalidInputError(
-        f"{where}, row {row}: {value!r:.40} names nothing. Constants are texts or whole numbers; leave out rows with "
+        f"{place}, row {row}: {value!r:.40} names nothing. Constants are texts or whole numbers; leave out rows with "
         f"missing names."
     )
 
@@ -173,7 +173,7 @@ class AtomRows:
         return len(self.values)
 
 
-def read_table(table: Any, n_arguments: int, constants: ConstantTable, where: str) -> AtomRows:
+def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: str) -> AtomRows:
     """Atoms of a table: a column for each argument, and perhaps one with truth values, which are 1 without it.
 
     Parameters
@@ -185,7 +185,7 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, where: st
         Arguments of the predicate.
     constants : ConstantTable
         Where names get their numbers.
-    where : str
+    place : str
         For messages.
 
     Raises
@@ -199,17 +199,17 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, where: st
     >>> rows.arguments.tolist(), rows.values.tolist()
     ([[0, 1], [1, 0]], [1.0, 0.5])
     """
-    columns = _columns(table, n_arguments, where)
+    columns = _columns(table, n_arguments, place)
     return rows_of_columns(columns[:n_arguments], columns[n_arguments] if len(columns) > n_arguments else None,
-                           constants, where)  # fmt: skip
+                           constants, place)  # fmt: skip
 
 
 def rows_of_columns(
-    columns: Sequence[Any], values: Any, constants: ConstantTable, where: str, first_row: int = 0, unit: str = "row"
+    columns: Sequence[Any], values: Any, constants: ConstantTable, place: str, first_row: int = 0, unit: str = "row"
 ) -> AtomRows:
     """Atoms of columns of names, and a column of truth values or None."""
-    arguments = np.stack([constants.numbers(column, where) for column in columns], axis=1)
-    return AtomRows(arguments, _truth(values, arguments.shape, where, first_row, unit))
+    arguments = np.stack([constants.numbers(column, place) for column in columns], axis=1)
+    return AtomRows(arguments, _truth(values, arguments.shape, place, first_row, unit))
 
 
 def backend_of(table: Any) -> Any:
@@ -238,7 +238,7 @@ def row_keys(arguments: Index32, n_constants: int) -> IntArray:
     return key
 
 
-def _columns(table: Any, n_arguments: int, where: str) -> list[Any]:
+def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         columns = [_column(series) for series in frame.iter_columns()]
@@ -247,22 +247,22 @@ def _columns(table: Any, n_arguments: int, where: str) -> list[Any]:
         for name, column in table.items():
             if isinstance(column, str) or not isinstance(column, Sized):
                 raise InvalidInputError(
-                    f"{where}: column {name!r} is {column!r:.40}, expected a list with an entry for every atom. Give "
+                    f"{place}: column {name!r} is {column!r:.40}, expected a list with an entry for every atom. Give "
                     f"atoms with their truth as rows, [('ann', 'bob', 0.5), ...]."
                 )
         if len({len(column) for column in columns}) > 1:
-            raise InvalidInputError(f"{where}: columns have different lengths. Give an entry in each for every atom.")
+            raise InvalidInputError(f"{place}: columns have different lengths. Give an entry in each for every atom.")
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         columns = list(table.T)
     elif isinstance(table, (list, tuple, np.ndarray)):
-        return _columns_of_rows(table, n_arguments, where)
+        return _columns_of_rows(table, n_arguments, place)
     else:
         raise InvalidInputError(
-            f"{where}: expected a data frame, a dict of columns or a list of rows, got {type(table).__name__}."
+            f"{place}: expected a data frame, a dict of columns or a list of rows, got {type(table).__name__}."
         )
     if len(columns) not in (n_arguments, n_arguments + 1):
         raise InvalidInputError(
-            f"{where}: the table has {len(columns)} columns; expected {n_arguments}, one for each argument, and "
+            f"{place}: the table has {len(columns)} columns; expected {n_arguments}, one for each argument, and "
             f"perhaps one more with truth values."
         )
     return columns
@@ -272,19 +272,19 @@ def _column(series: nw.Series[Any]) -> Any:
     return series.to_numpy() if series.dtype.is_numeric() and not series.is_null().any() else series.to_list()
 
 
-def _columns_of_rows(rows: Any, n_arguments: int, where: str) -> list[Any]:
+def _columns_of_rows(rows: Any, n_arguments: int, place: str) -> list[Any]:
     fields = []
     for k, row in enumerate(rows):
         parts = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
         if len(parts) not in (n_arguments, n_arguments + 1):
             raise InvalidInputError(
-                f"{where}, row {k}: {len(parts)} entries; expected {n_arguments} arguments and perhaps a truth value."
+                f"{place}, row {k}: {len(parts)} entries; expected {n_arguments} arguments and perhaps a truth value."
             )
         fields.append(parts if len(parts) > n_arguments else (*parts, 1.0))
     return [list(column) for column in zip(*fields, strict=True)] if fields else [[] for _ in range(n_arguments + 1)]
 
 
-def _truth(values: Any, shape: tuple[int, ...], where: str, first_row: int, unit: str) -> FloatArray:
+def _truth(values: Any, shape: tuple[int, ...], place: str, first_row: int, unit: str) -> FloatArray:
     n, n_arguments = shape
     if values is None:
         return np.ones(n)
@@ -293,14 +293,14 @@ def _truth(values: Any, shape: tuple[int, ...], where: str, first_row: int, unit
     except (TypeError, ValueError):
         row = next(k for k, value in enumerate(values) if not _is_number(value))
         raise InvalidInputError(
-            f"{where}, {unit} {first_row + row}: expected a truth value in [0, 1] after {n_arguments} arguments, "
+            f"{place}, {unit} {first_row + row}: expected a truth value in [0, 1] after {n_arguments} arguments, "
             f"got {values[row]!r:.40}."
         ) from None
     good = (truth >= 0.0) & (truth <= 1.0)
     if not good.all():
         row = int(np.argmin(good))
         raise InvalidInputError(
-            f"{where}, {unit} {first_row + row}: the truth value {values[row]!s:.40} is outside [0, 1]. Rescale them."
+            f"{place}, {unit} {first_row + row}: the truth value {values[row]!s:.40} is outside [0, 1]. Rescale them."
         )
     return truth
 

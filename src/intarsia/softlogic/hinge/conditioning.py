@@ -93,7 +93,7 @@ def condition(model: HingeLossMRF, values: ArrayLike) -> ConditionedMRF:
     return ConditionedMRF(left, read_only(frozen(free)), read_only(frozen(fixed)))
 
 
-def check_values(given: ArrayLike, n_variables: int, where: str) -> FloatArray:
+def check_values(given: ArrayLike, n_variables: int, name: str) -> FloatArray:
     """Known values of variables, NaN where unknown.
 
     Examples
@@ -101,16 +101,16 @@ def check_values(given: ArrayLike, n_variables: int, where: str) -> FloatArray:
     >>> check_values([1, np.nan], 2, "labels")
     array([ 1., nan])
     """
-    values = as_float_array(given, where).copy()
+    values = as_float_array(given, name).copy()
     if values.shape != (n_variables,):
         raise InvalidInputError(
-            f"{where} has shape {values.shape}, but there are {n_variables} variables. Give a value for each, NaN "
+            f"{name} has shape {values.shape}, but there are {n_variables} variables. Give a value for each, NaN "
             f"where it is unknown."
         )
     bad = (values < 0.0) | (values > 1.0)
     if bad.any():
         i = int(np.argmax(bad))
-        raise InvalidInputError(f"{where}[{i}] is {values[i]}. Give values in [0, 1], NaN where unknown.")
+        raise InvalidInputError(f"{name}[{i}] is {values[i]}. Give values in [0, 1], NaN where unknown.")
     return values
 
 

@@ -51,7 +51,7 @@ def _condition_key(condition: Condition | Literal) -> Hashable:
     return condition.operator, frozenset(_condition_key(part) for part in condition.parts)
 
 
-def split_filters(rule: ArithmeticRule, where: str) -> list[ArithmeticRule]:
+def split_filters(rule: ArithmeticRule) -> list[ArithmeticRule]:
     """One rule for each alternative of its filters, as PSL does: a filter with `|` makes several rules.
 
     Raises
@@ -62,10 +62,10 @@ def split_filters(rule: ArithmeticRule, where: str) -> list[ArithmeticRule]:
     Examples
     --------
     >>> from intarsia.softlogic.language.rules import read_rule
-    >>> [each.text for each in split_filters(read_rule("P(X, +Y) <= 1 . {Y: Q(Y) | !R(Y)}"), "rule")]
+    >>> [each.text for each in split_filters(read_rule("P(X, +Y) <= 1 . {Y: Q(Y) | !R(Y)}"))]
     ['P(X, +Y) <= 1 . {Y: (Q(Y))}', 'P(X, +Y) <= 1 . {Y: (!R(Y))}']
     """
-    alternatives = {name: _alternatives(condition, where) for name, condition in rule.filters.items()}
+    alternatives = {name: _alternatives(condition) for name, condition in rule.filters.items()}
     if all(len(each) == 1 for each in alternatives.values()):
         return [rule]
     without_filters = _without_filters(rule.text)
@@ -74,29 +74,29 @@ def split_filters(rule: ArithmeticRule, where: str) -> list[ArithmeticRule]:
         filters = dict(zip(alternatives, chosen, strict=True))
         text = " ".join([without_filters, *(f"{{{name}: {condition}}}" for name, condition in filters.items())])
         rules.append(replace(rule, filters=filters, text=text))
-        _check_number(len(rules), where)
+        _check_number(len(rules))
     return rules
 
 
-def _alternatives(condition: Condition | Literal, where: str) -> list[Condition]:
+def _alternatives(condition: Condition | Literal) -> list[Condition]:
     """Conjunctions of literals of which one must hold: the disjunctive normal form."""
     if isinstance(condition, Literal):
         return [Condition("&", (condition,))]
-    parts = [_alternatives(part, where) for part in condition.parts]
+    parts = [_alternatives(part) for part in condition.parts]
     if condition.operator == "|":
         return [alternative for part in parts for alternative in part]
     alternatives = []
     for chosen in product(*parts):
         literals = dict.fromkeys(literal for alternative in chosen for literal in alternative.literals())
         alternatives.append(Condition("&", tuple(literals)))
-        _check_number(len(alternatives), where)
+        _check_number(len(alternatives))
     return alternatives
 
 
-def _check_number(n: int, where: str) -> None:
+def _check_number(n: int) -> None:
     if n > _MOST_ALTERNATIVES:
         raise InvalidInputError(
-            f"{where}: PSL makes a rule of each alternative of a filter, more than {_MOST_ALTERNATIVES} here. Use "
+            f"PSL makes a rule of each alternative of a filter, more than {_MOST_ALTERNATIVES} here. Use "
             f"fewer '|' in the filters, or dialect='plain'."
         )
 

@@ -68,15 +68,15 @@ class RuleText:
     ----------
     text : str
         The rules.
-    where : str
+    place : str
         Their name in messages, such as `model.psl`.
     dialect : {"plain", "psl"}
         How escapes in constants are read.
     """
 
-    def __init__(self, text: str, where: str, dialect: str = "plain") -> None:
+    def __init__(self, text: str, place: str, dialect: str = "plain") -> None:
         self.text = text
-        self.where = where
+        self.place = place
         self._dialect = dialect
         self.tokens = list(self._read())
 
@@ -123,7 +123,7 @@ class RuleText:
         """Raise with line and column of a place in the text."""
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        raise InvalidInputError(f"{self.where}, line {line}, column {column}: {message}")
+        raise InvalidInputError(f"{self.place}, line {line}, column {column}: {message}")
 
     def same_line(self, first: Token, second: Token) -> bool:
         """Whether no line ends between two tokens."""
@@ -213,14 +213,14 @@ class ClauseReader:
     ----------
     text : str
         One or more rules.
-    where : str
+    place : str
         Their name in messages.
     dialect : {"plain", "psl"}
         How they are read; see `Program`.
     """
 
-    def __init__(self, text: str, where: str, dialect: str = "plain") -> None:
-        self._source = RuleText(text, where, dialect)
+    def __init__(self, text: str, place: str, dialect: str = "plain") -> None:
+        self._source = RuleText(text, place, dialect)
         self._dialect = dialect
         self._at = 0
         self._depth = 0

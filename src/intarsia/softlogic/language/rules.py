@@ -22,56 +22,56 @@ from intarsia.softlogic.language.syntax import (
 )
 
 
-def check_logical(rule: LogicalRule, where: str) -> None:
+def check_logical(rule: LogicalRule, place: str) -> None:
     """Raise if a variable stands in no atom that is joined, or if the rule has no atom at all.
 
     Joined are the atoms that are negated in the clause: positive ones of the body, negated ones of the head.
     """
     joined = [x.atom for x in rule.literals if x.negated and isinstance(x.atom, Atom)]
     if not rule.atoms:
-        raise InvalidInputError(f"{where}: there is no predicate in the rule. Compare atoms, not only terms.")
+        raise InvalidInputError(f"{place}: there is no predicate in the rule. Compare atoms, not only terms.")
     bound = set(_names(joined))
     for literal in rule.literals:
         for name in _names([literal.atom]):
             if name not in bound:
                 raise InvalidInputError(
-                    f"{where}: variable {name} is unsafe: it stands in no positive literal of the body (and in no "
+                    f"{place}: variable {name} is unsafe: it stands in no positive literal of the body (and in no "
                     f"negated one of the head), so nothing tells which values it takes. Add such a literal; "
                     f"a positive prior is written as P(X) = 1."
                 )
 
 
-def check_arithmetic(rule: ArithmeticRule, where: str) -> None:
+def check_arithmetic(rule: ArithmeticRule, place: str) -> None:
     """Raise if a variable has no values, or if sums, filters and cardinalities do not fit each other."""
     atoms = [atom for _, atom in rule.terms if isinstance(atom, Atom)]
     if not atoms:
-        raise InvalidInputError(f"{where}: there is no predicate in the rule. Compare atoms, not only numbers.")
+        raise InvalidInputError(f"{place}: there is no predicate in the rule. Compare atoms, not only numbers.")
     sums = rule.sum_variables
     plain = set(_names(atoms))
     for name in sums:
         if sums.count(name) > 1:
             raise InvalidInputError(
-                f"{where}: the sum +{name} stands twice. A variable is summed over in one atom; use another name."
+                f"{place}: the sum +{name} stands twice. A variable is summed over in one atom; use another name."
             )
         if name in plain:
-            raise InvalidInputError(f"{where}: {name} is summed over and is also a variable of its own. Use two names.")
+            raise InvalidInputError(f"{place}: {name} is summed over and is also a variable of its own. Use two names.")
     for name in _names([atom for _, atom in rule.terms if isinstance(atom, Comparison)]):
         if name not in plain:
-            raise InvalidInputError(f"{where}: variable {name} is unsafe: it stands in no atom of the rule.")
+            raise InvalidInputError(f"{place}: variable {name} is unsafe: it stands in no atom of the rule.")
     counted = cardinalities(rule.constant).union(*(cardinalities(coefficient) for coefficient, _ in rule.terms))
     for name, what in [(name, "the cardinality |{}|") for name in sorted(counted)] + [
         (name, "the filter of {}") for name in rule.filters
     ]:
         if name not in sums:
             raise InvalidInputError(
-                f"{where}: {what.format(name)} needs a sum +{name} in the rule. "
+                f"{place}: {what.format(name)} needs a sum +{name} in the rule. "
                 f"Sums: {', '.join('+' + known for known in sums) or 'none'}."
             )
     for summed, condition in rule.filters.items():
         for name in _names(literal.atom for literal in condition.literals()):
             if name != summed and name not in plain:
                 raise InvalidInputError(
-                    f"{where}: the filter of {summed} names {name}, which is no variable of the rule. A filter may use "
+                    f"{place}: the filter of {summed} names {name}, which is no variable of the rule. A filter may use "
                     f"{summed} and variables that are not summed over."
                 )
 
@@ -84,7 +84,7 @@ def _names(atoms: Iterable[Atom | Comparison]) -> list[str]:
 _RELATIONS = ("<=", ">=", "=")
 
 
-def read_rule(text: str, where: str = "rule", dialect: str = "plain") -> Rule:
+def read_rule(text: str, place: str = "rule", dialect: str = "plain") -> Rule:
     """One rule from its text, in PSL's language.
 
     Logical: `2.5: Friends(A, B) & Votes(A, P) & (A != B) -> Votes(B, P) ^2`. Arithmetic: `Votes(A, +P) = 1 .`. A
@@ -95,7 +95,7 @@ def read_rule(text: str, where: str = "rule", dialect: str = "plain") -> Rule:
     ----------
     text : str
         The rule.
-    where : str
+    place : str
         Its name in messages.
     dialect : {"plain", "psl"}
         How arithmetic is read: with the usual order of operations, or as PSL does; see `Program`.
@@ -121,14 +121,14 @@ def read_rule(text: str, where: str = "rule", dialect: str = "plain") -> Rule:
     >>> [str(read_rule("1 + 2 * P(X) <= 3 .", dialect=name).terms[0][0]) for name in ("plain", "psl")]
     ['2', '3']
     """
-    reader = _Reader(_checked(text, where), where, check_choice(dialect, DIALECTS, "dialect"))
+    reader = _Reader(_checked(text, place), place, check_choice(dialect, DIALECTS, "dialect"))
     rule = reader.rule()
     if reader.here.kind != END:
         reader.expected("the end of the rule, an operator before this, or '^2'" if rule.weight else "the end")
     return rule
 
 
-def read_rules(text: str, where: str = "rules", dialect: str = "plain") -> list[Rule]:
+def read_rules(text: str, place: str = "rules", dialect: str = "plain") -> list[Rule]:
     """Read all rules of a text, one after the other; a rule may span lines.
 
     `//` and `#` begin comments up to the end of the line, and `/* */` enclose them.
@@ -137,7 +137,7 @@ def read_rules(text: str, where: str = "rules", dialect: str = "plain") -> list[
     ----------
     text : str
         The rules.
-    where : str
+    place : str
         Their name in messages, such as the name of a file.
     dialect : {"plain", "psl"}
         See `read_rule`.
@@ -151,7 +151,7 @@ def read_rules(text: str, where: str = "rules", dialect: str = "plain") -> list[
     >>> [rule.text for rule in rules]
     ['1: !Knows(A, B) ^2', 'Knows(A, B) = Knows(B, A) .']
     """
-    reader = _Reader(_checked(text, where), where, check_choice(dialect, DIALECTS, "dialect"))
+    reader = _Reader(_checked(text, place), place, check_choice(dialect, DIALECTS, "dialect"))
     rules = []
     while reader.here.kind != END:
         rules.append(reader.next_rule())
@@ -174,9 +174,9 @@ def read_ground_atom(text: str) -> Atom:
     return _Reader(_checked(text, "atom"), "atom").ground_atom()
 
 
-def _checked(text: str, where: str) -> str:
+def _checked(text: str, place: str) -> str:
     if not isinstance(text, str):
-        raise InvalidInputError(f"{where} must be a text, got {type(text).__name__}.")
+        raise InvalidInputError(f"{place} must be a text, got {type(text).__name__}.")
     return text
 
 
@@ -219,7 +219,7 @@ class _Reader(PslArithmeticReader):
             clause = self._clause()
         squared, hard, filters = self._endings(weight, arithmetic)
         text = self._source.text[begin.start : self._source.tokens[self._at - 1].end]
-        where = f"{self._source.where} {text!r:.200}"
+        place = f"{self._source.place} {text!r:.200}"
         if not hard and weight is None:
             self._source.fail(
                 self.here.start,
@@ -227,11 +227,11 @@ class _Reader(PslArithmeticReader):
             )
         if arithmetic:
             made = ArithmeticRule(tuple(left.terms), left.constant, relation, filters, weight, squared, text)
-            check_arithmetic(made, where)
+            check_arithmetic(made, place)
             return made
         # A literal that stands in a clause twice counts once.
         rule = LogicalRule(tuple(dict.fromkeys(clause)), weight, squared, text)
-        check_logical(rule, where)
+        check_logical(rule, place)
         return rule
 
     def _weight(self) -> float | None:

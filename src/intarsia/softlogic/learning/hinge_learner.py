@@ -114,14 +114,14 @@ class HingeLearner(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
 
-def start_weights(model: HingeLossMRF, start: ArrayLike | None, where: str) -> FloatArray:
+def start_weights(model: HingeLossMRF, start: ArrayLike | None) -> FloatArray:
     """The weights to begin at: those given, or the model's (of each group's first term; 1 where it has no term).
 
     Examples
     --------
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rows = LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0, 1])
-    >>> start_weights(HingeLossMRF(1, rows, [3.0, 5.0], 1, term_group=[0, 1]), None, "fit")
+    >>> start_weights(HingeLossMRF(1, rows, [3.0, 5.0], 1, term_group=[0, 1]), None)
     array([3., 5.])
     """
     if start is None:
@@ -130,26 +130,25 @@ def start_weights(model: HingeLossMRF, start: ArrayLike | None, where: str) -> F
         found, first = np.unique(group, return_index=True)
         weights[found] = model.weight[first]
         return weights
-    weights = as_float_array(start, f"{where}: start").copy()
+    weights = as_float_array(start, "start").copy()
     if weights.shape != (model.n_groups,):
         raise InvalidInputError(
-            f"{where}: start has shape {weights.shape}, but there are {model.n_groups} groups. Give one weight for "
-            f"each."
+            f"start has shape {weights.shape}, but there are {model.n_groups} groups. Give one weight for each."
         )
     good = np.isfinite(weights) & (weights >= 0.0)
     if not good.all():
         k = int(np.argmax(~good))
-        raise InvalidInputError(f"{where}: start[{k}] is {weights[k]}. Weights are finite and at least 0.")
+        raise InvalidInputError(f"start[{k}] is {weights[k]}. Weights are finite and at least 0.")
     return weights
 
 
-def learned_mask(model: HingeLossMRF, learned: ArrayLike | None, where: str) -> NDArray[np.bool_]:
+def learned_mask(model: HingeLossMRF, learned: ArrayLike | None) -> NDArray[np.bool_]:
     """Which weights move: all, or those given.
 
     Examples
     --------
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
-    >>> learned_mask(HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1), None, "fit")
+    >>> learned_mask(HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1), None)
     array([ True])
     """
     if learned is None:
@@ -157,7 +156,7 @@ def learned_mask(model: HingeLossMRF, learned: ArrayLike | None, where: str) -> 
     mask = np.asarray(learned)
     if mask.dtype != bool or mask.shape != (model.n_groups,):
         raise InvalidInputError(
-            f"{where}: learned must be a vector of {model.n_groups} times True or False, one for each group, got "
+            f"learned must be a vector of {model.n_groups} times True or False, one for each group, got "
             f"{mask.dtype} of shape {mask.shape}."
         )
     return mask

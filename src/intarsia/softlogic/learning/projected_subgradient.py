@@ -68,13 +68,13 @@ class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
-        where = type(self).__name__
-        check_number(self.step_size, f"{where}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
-        check_number(self.max_iter, f"{where}: max_iter", low=1, integer=True)
-        check_number(self.tol, f"{where}: tol", low=0.0)
-        check_number(self.record_every, f"{where}: record_every", low=1, integer=True)
+        here = type(self).__name__
+        check_number(self.step_size, f"{here}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
+        check_number(self.max_iter, f"{here}: max_iter", low=1, integer=True)
+        check_number(self.tol, f"{here}: tol", low=0.0)
+        check_number(self.record_every, f"{here}: record_every", low=1, integer=True)
         if self.max_admm_iter is not None:
-            check_number(self.max_admm_iter, f"{where}: max_admm_iter", low=1, integer=True)
+            check_number(self.max_admm_iter, f"{here}: max_admm_iter", low=1, integer=True)
 
 
 class WeightSteps:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
@@ -96,14 +97,15 @@ class HingePseudoLikelihood(HingeLearner):
         title: str = "",
     ) -> LearnedWeights:
         """Learn a weight for each group; see the base class."""
-        where = type(self).__name__
-        check_number(self.ridge, f"{where}: ridge", low=0.0, high=np.inf, open_high=True)
-        check_number(self.max_iter, f"{where}: max_iter", low=1, integer=True)
-        check_number(self.tol, f"{where}: tol", low=0.0, open_low=True)
-        check_number(self.n_nodes, f"{where}: n_nodes", low=2, integer=True)
+        here = type(self).__name__
+        check_number(self.ridge, f"{here}: ridge", low=0.0, high=np.inf, open_high=True)
+        check_number(self.max_iter, f"{here}: max_iter", low=1, integer=True)
+        check_number(self.tol, f"{here}: tol", low=0.0, open_low=True)
+        check_number(self.n_nodes, f"{here}: n_nodes", low=2, integer=True)
         problem = PairedProblem.of(model, labels)
         self._check_labels(problem.labels)
-        weights, moves = start_weights(model, start, where), learned_mask(model, learned, where)
+        with errors_in(here):
+            weights, moves = start_weights(model, start), learned_mask(model, learned)
         conditionals = Conditionals(model, problem.labels, int(self.n_nodes))
         bounds = [(0.0, None) if free else (w, w) for w, free in zip(weights, moves, strict=True)]
         begun, now, status = time.perf_counter(), weights, Status.MAX_ITER
@@ -114,7 +116,7 @@ class HingePseudoLikelihood(HingeLearner):
             scale = 1.0 / conditionals.n_variables
             return scale * (value + 0.5 * self.ridge * float(w @ w)), scale * (gradient + self.ridge * w)
 
-        with fit_progress(title or where, bool(self.verbose)) as report:
+        with fit_progress(title or here, bool(self.verbose)) as report:
 
             def keep(w: FloatArray) -> None:
                 nonlocal now

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
@@ -45,7 +45,7 @@ def break_symmetry(
     return np.asarray(np.maximum(np.where(learned, weights + scale * change, weights), 0.0))
 
 
-def warn_if_unmoved(latent: FloatArray, untouched: FloatArray, where: str) -> None:
+def warn_if_unmoved(latent: FloatArray, untouched: FloatArray) -> None:
     """Warn where latent variables explain nothing: none has moved, or all have the same value.
 
     Parameters
@@ -54,8 +54,6 @@ def warn_if_unmoved(latent: FloatArray, untouched: FloatArray, where: str) -> No
         Their values under the learned weights.
     untouched : float array (n_latent,)
         Their values without any rule.
-    where : str
-        Begins the message.
 
     Warns
     -----
@@ -64,26 +62,24 @@ def warn_if_unmoved(latent: FloatArray, untouched: FloatArray, where: str) -> No
 
     Examples
     --------
-    >>> warn_if_unmoved(np.array([0.9, 0.1]), np.array([0.5, 0.5]), "fit")      # they moved: nothing to say
+    >>> warn_if_unmoved(np.array([0.9, 0.1]), np.array([0.5, 0.5]))      # they moved: nothing to say
     """
     if latent.size == 0:
         return
     farthest = float(np.abs(latent - untouched).max())
     if farthest < _MOVED:
-        warnings.warn(
-            f"{where}: none of the {latent.size} latent variables moved by more than {_MOVED:g} from where they are "
+        warn_caller(
+            f"none of the {latent.size} latent variables moved by more than {_MOVED:g} from where they are "
             f"without rules (largest move {farthest:.1e}), so that they explain nothing. Begin with larger weights, "
             f"lower the surrogate's weight, or write rules that tie them to observed atoms.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     elif latent.size > 1 and float(np.ptp(latent)) < _MOVED:
-        warnings.warn(
-            f"{where}: all {latent.size} latent variables have the same value ({latent[0]:.3g}), so that they tell "
+        warn_caller(
+            f"all {latent.size} latent variables have the same value ({latent[0]:.3g}), so that they tell "
             f"nothing apart. Raise symmetry_breaking, try another random_state, or give each latent state a rule with "
             f"a weight of its own.",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
 
@@ -153,11 +149,12 @@ class SubgradientLearner(HingeLearner):
         title: str = "",
     ) -> LearnedWeights:
         """Learn a weight for each group; see the base class."""
-        where = type(self).__name__
+        here = type(self).__name__
         self.check_settings()
         problem = PairedProblem.of(model, labels, self._entropy())
         self._check_labels(problem.labels)
-        weights, moves = start_weights(model, start, where), learned_mask(model, learned, where)
+        with errors_in(here):
+            weights, moves = start_weights(model, start), learned_mask(model, learned)
         if problem.latent.size:
             weights = self._shaken(weights, moves)
         method = self._default_inference() if self.inference is None else self.inference
@@ -165,7 +162,7 @@ class SubgradientLearner(HingeLearner):
         free, clamped = SideRun(problem, problem.free, method), SideRun(problem, problem.clamped, method)
         steps = rule.begin(weights, problem.counts, moves)
         record = _Record(weights)
-        status = self._search(free, clamped, steps, rule, record, title or where)
+        status = self._search(free, clamped, steps, rule, record, title or here)
         record.add(steps, free, clamped, last=True)
         found = steps.mean if rule.average else steps.weights
         history = record.history()
@@ -174,21 +171,22 @@ class SubgradientLearner(HingeLearner):
         if steps.n_steps and status is not Status.INTERRUPTED:
             untouched = SideRun(problem, problem.clamped, method)
             untouched.solve(np.zeros(problem.n_weights))
-            warn_if_unmoved(clamped.point, untouched.point, where)
-            _warn_if_stopped(free, clamped, where)
+            with errors_in(here):
+                warn_if_unmoved(clamped.point, untouched.point)
+                _warn_if_stopped(free, clamped)
         n_admm = free.n_iter + clamped.n_iter
         return LearnedWeights(found, status, steps.n_steps, n_admm, clamped.point.copy(), history)
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
-        where = type(self).__name__
-        check_number(self.ridge, f"{where}: ridge", low=0.0, high=np.inf, open_high=True)
+        here = type(self).__name__
+        check_number(self.ridge, f"{here}: ridge", low=0.0, high=np.inf, open_high=True)
         if self.time_limit is not None:
-            check_number(self.time_limit, f"{where}: time_limit", low=0.0)
+            check_number(self.time_limit, f"{here}: time_limit", low=0.0)
         for name, kind in (("steps", ProjectedSubgradient), ("inference", ConsensusADMM)):
             given = getattr(self, name)
             if given is not None and not isinstance(given, kind):
-                raise InvalidInputError(f"{where}: {name} must be {kind.__name__}, got {type(given).__name__}.")
+                raise InvalidInputError(f"{here}: {name} must be {kind.__name__}, got {type(given).__name__}.")
 
     def _search(
         self,
@@ -227,14 +225,13 @@ class SubgradientLearner(HingeLearner):
         return Status.MAX_ITER
 
 
-def _warn_if_stopped(free: SideRun, clamped: SideRun, where: str) -> None:
+def _warn_if_stopped(free: SideRun, clamped: SideRun) -> None:
     stopped, solved = free.n_stopped + clamped.n_stopped, free.n_solved + clamped.n_solved
     if stopped:
-        warnings.warn(
-            f"{where}: {stopped} of {solved} inferences stopped before convergence, so that their subgradients are not "
+        warn_caller(
+            f"{stopped} of {solved} inferences stopped before convergence, so that their subgradients are not "
             f"exact. Raise inference's max_iter (now {free.method.max_iter}) or tol (now {free.method.tol:g}).",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 
