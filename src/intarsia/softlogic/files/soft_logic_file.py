@@ -32,7 +32,7 @@ from intarsia.softlogic.program import ROLES, Evaluation, Program
 MAKERS: dict[str, Maker] = {
     "learner": resolve_hinge_learner,
     "inference": only(ConsensusADMM),
-    "steps": only(ProjectedSubgradient),
+    "optimizer": only(ProjectedSubgradient),
     **dict.fromkeys(("surrogate", "latent", "labelled"), SURROGATES.resolve),
 }
 
