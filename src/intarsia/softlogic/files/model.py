@@ -19,14 +19,14 @@ from intarsia._files.saved_model import (
 )
 from intarsia._files.settings_json import Maker, only
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
+from intarsia.softlogic.admm.consensus import ConsensusADMM
 from intarsia.softlogic.grounding.tables import AtomRows
 from intarsia.softlogic.language.rules import read_rule
 from intarsia.softlogic.language.syntax import Rule
-from intarsia.softlogic.learning.entropy_surrogate import SURROGATES
-from intarsia.softlogic.learning.hinge_learner import LearnedWeights
+from intarsia.softlogic.learning.learner import LearnedWeights
 from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
 from intarsia.softlogic.learning.registry import resolve_hinge_learner
+from intarsia.softlogic.learning.surrogates import SURROGATES
 from intarsia.softlogic.program import ROLES, Evaluation, Program
 
 MAKERS: dict[str, Maker] = {
