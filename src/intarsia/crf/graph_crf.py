@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
+from intarsia._core.registry import Parts
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
 from intarsia.crf.crf import CRF
 from intarsia.crf.crf_data import Data, make_examples
-from intarsia.crf.crf_file import MAKERS
 from intarsia.crf.graph_data import TypedGraph, TypeTable, find_types, read_graphs
 from intarsia.crf.graph_energies import FittedGraphEnergies, names_of, project_scores
 from intarsia.crf.graph_energy_fit import (
@@ -25,11 +25,15 @@ from intarsia.crf.graph_energy_fit import (
     resolve_graph_energies,
 )
 from intarsia.energies import Energy, Psi
-from intarsia.energies.registry import resolve_psi
+from intarsia.energies.registry import ENERGY_PARTS, PSIS
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone, resolve_energy_learner
+from intarsia.inference.registry import METHODS
+from intarsia.learning.energy_learner import (
+    ENERGY_LEARNERS,
+    EnergyLearner,
+    check_strengths_alone,
+)
 from intarsia.learning.learner import Learner
 from intarsia.learning.projection_report import warn_unless_all_converged
 from intarsia.models.labelling import Layout
@@ -289,11 +293,12 @@ class GraphCRF(CRF):
         warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
         return super()._parallel(one, [scores for scores, _ in found])
 
-    _makers: ClassVar[dict[str, Any]] = {
-        **MAKERS,
-        "psi": resolve_psi,
-        "projection": resolve_method,
-        "energy_learner": resolve_energy_learner,
+    _parts: ClassVar[Parts] = {
+        **CRF._parts,
+        "energies": ENERGY_PARTS,
+        "psi": PSIS,
+        "projection": METHODS,
+        "energy_learner": ENERGY_LEARNERS,
     }
 
     def _to_file(self) -> Content:
@@ -310,14 +315,6 @@ class GraphCRF(CRF):
         """Remember the settings that are part of the model, and those that can be changed for predictions."""
         self._model_settings = SettingsOfFit(self, ("energies", "psi"))
         self._inference_of_fit = SettingsOfFit(self, ("inference", "projection"))
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            **super()._resolvers(),
-            "psi": resolve_psi,
-            "projection": lambda given: resolve_method(given, {}),
-            "energy_learner": resolve_energy_learner,
-        }
 
     def _read(self, X: Any, more: Any, known: Templates | None) -> Data:
         graphs = read_graphs(X)

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in, warn_caller
-from intarsia._core.registry import NamedParts, Registry
+from intarsia._core.registry import NamedParts, Parts, Registry
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.registry import resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, resolve_optimizer
 
 Report = Callable[[int, float, float, float], None]
 """Told after each pass or round: its number, the risk, NaN for the gradient's norm, the share of the work done."""
@@ -206,6 +206,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
     name: ClassVar[str] = "double_loop"
     summary: ClassVar[str] = "small data: all examples in every round, no step size"
 
+    _parts: ClassVar[Parts] = {"optimizer": OPTIMIZERS}
+
     def __init__(
         self,
         *,
@@ -262,9 +264,6 @@ class DoubleLoop(NamedParts, EnergyLearner):
             best.warn_if_worse()
         return best.minimum(status, values)
 
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"optimizer": resolve_optimizer}
-
 
 class DoublyStochastic(NamedParts, EnergyLearner):
     """Strengths (and weights) by one gradient step for each batch of examples (Vilnis2015 Algorithm 3).
@@ -299,6 +298,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
 
     name: ClassVar[str] = "doubly_stochastic"
     summary: ClassVar[str] = "the default: a step for each batch of examples"
+
+    _parts: ClassVar[Parts] = {"optimizer": OPTIMIZERS}
 
     def __init__(
         self,
@@ -355,6 +356,3 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         with errors_in("DoublyStochastic"):
             best.warn_if_worse()
         return best.minimum(status, values)
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"optimizer": resolve_optimizer}

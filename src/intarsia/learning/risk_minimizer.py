@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GradientRule, resolve_gradient
+from intarsia.gradients.registry import GRADIENTS
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
@@ -31,11 +32,12 @@ from intarsia.learning.fit_checks import (
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
-from intarsia.learning.registry import SCHEDULES, resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import EarlyStopping, Incremental, StagedFit
 from intarsia.losses import DirectLoss, Loss, resolve_loss
 from intarsia.losses.loss import check_pair
+from intarsia.losses.registry import LOSSES
 
 
 class RiskMinimizer(NamedParts, Learner):
@@ -100,6 +102,8 @@ class RiskMinimizer(NamedParts, Learner):
 
     name: ClassVar[str] = "risk_minimizer"
     summary: ClassVar[str] = "the default: any loss, fitted through the inference that predicts"
+
+    _parts: ClassVar[Parts] = {"loss": LOSSES, "gradient": GRADIENTS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
 
     def __init__(
         self,
@@ -315,13 +319,8 @@ class RiskMinimizer(NamedParts, Learner):
             preconditioned=bool(self.precondition),
         )
 
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "loss": resolve_loss,
-            "gradient": lambda given: TruncatedGradient() if given == "auto" else resolve_gradient(given),
-            "optimizer": resolve_optimizer,
-            "schedule": SCHEDULES.resolve,
-        }
+    def _named_part(self, name: str, value: str) -> Any:
+        return TruncatedGradient() if (name, value) == ("gradient", "auto") else super()._named_part(name, value)
 
     def _rule(self, loss: Loss) -> GradientRule | None:
         """How the loss flows back; None for a loss that knows its own gradient."""

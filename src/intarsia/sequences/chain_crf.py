@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.status import Status
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
-from intarsia.energies.registry import resolve_psi
+from intarsia.energies.registry import ENERGY_PARTS, PSIS
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.method import InferenceMethod
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone, resolve_energy_learner
+from intarsia.inference.registry import METHODS
+from intarsia.learning.energy_learner import (
+    ENERGY_LEARNERS,
+    EnergyLearner,
+    check_strengths_alone,
+)
 from intarsia.learning.minimum import Minimum
-from intarsia.sequences.chain_file import MAKERS, chain_crf_from_file, chain_crf_to_file
-from intarsia.sequences.chain_learner import ChainLearner, resolve_chain_learner
+from intarsia.sequences.chain_file import chain_crf_from_file, chain_crf_to_file
+from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner, resolve_chain_learner
 from intarsia.sequences.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
@@ -128,6 +131,14 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     >>> crf.predict_marginals(X)[0].round(2).sum(axis=1)
     array([1., 1., 1.])
     """
+
+    _parts: ClassVar[Parts] = {
+        "learner": CHAIN_LEARNERS,
+        "energies": ENERGY_PARTS,
+        "psi": PSIS,
+        "inference": METHODS,
+        "energy_learner": ENERGY_LEARNERS,
+    }
 
     def __init__(
         self,
@@ -296,8 +307,6 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     # ---------------------------------------------------------------- files
 
-    _makers = MAKERS
-
     def _to_file(self) -> Content:
         return chain_crf_to_file(self)
 
@@ -321,11 +330,3 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
                     f"learner='maximum_likelihood', or leave {name} out."
                 )
         return resolve_chain_learner(learner, {key: value for key, value in own.items() if key in known})
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "learner": resolve_chain_learner,
-            "psi": resolve_psi,
-            "inference": resolve_method,
-            "energy_learner": resolve_energy_learner,
-        }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
@@ -19,7 +18,7 @@ from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.owl_qn import OWLQN
-from intarsia.learning.registry import resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, resolve_optimizer
 from intarsia.learning.staged_fit import EarlyStopping, StagedFit
 from intarsia.sequences.chain_data import ChainExamples
 from intarsia.sequences.chain_learner import ChainLearner
@@ -71,6 +70,8 @@ class MaximumLikelihood(NamedParts, ChainLearner):
 
     name: ClassVar[str] = "maximum_likelihood"
     summary: ClassVar[str] = "the default: probabilities that mean something, L2 and L1, hidden labels"
+
+    _parts: ClassVar[Parts] = {"optimizer": OPTIMIZERS}
 
     def __init__(
         self,
@@ -169,9 +170,6 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         if self.l1 > 0 and isinstance(optimizer, LBFGS):
             return OWLQN(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
         return optimizer
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"optimizer": resolve_optimizer}
 
     def _checkpoint(self, risk: ChainRisk, held_out: ChainExamples | None) -> Checkpoint | None:
         if self.checkpoint is None:
