@@ -42,7 +42,7 @@ def main(picture: str = "codes.png") -> float:
     crf.set_params(
         energies=[DistanceToSet(codes.tolist(), psi=3.0)],
         inference=BetheRDA(max_iter=10),
-        energy_learner=DoublyStochastic(max_epochs=2),
+        energy_learner=DoublyStochastic(max_iter=2),
     )
     knowing = crf.fit(X, y, fix_theta=True).predict(X_new)
 

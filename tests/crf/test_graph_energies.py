@@ -165,7 +165,7 @@ def test_learned_strengths_make_predictions_better():
     base = {"inference": "tree", "learner": EXACT}
     plain = GraphCRF(**base).fit(X, y)
     crf = GraphCRF(
-        **base, energies=one, energy_learner=DoubleLoop(max_rounds=4), projection=BetheMirrorDescent(max_iter=30)
+        **base, energies=one, energy_learner=DoubleLoop(max_iter=4), projection=BetheMirrorDescent(max_iter=30)
     ).fit(X, y, fix_theta=True)
     assert crf.energies_.weights[0, 0] > 0.5  # each graph has exactly one
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
@@ -203,9 +203,7 @@ def test_weights_and_strengths_together():
     assert {label for labels in best for label in labels} <= {"leader", "member"}
 
 
-@pytest.mark.parametrize(
-    "learner", [DoubleLoop(max_rounds=2), DoublyStochastic(max_epochs=2)], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("learner", [DoubleLoop(max_iter=2), DoublyStochastic(max_iter=2)], ids=lambda one: one.name)
 def test_weights_do_not_depend_on_the_number_of_threads(learner):
     """Inference is cut short, which is told by a warning to those who ask for it: here nobody does, on any thread."""
     X, y = leaders(12, 3)
@@ -233,8 +231,8 @@ def test_a_saved_model_predicts_the_same(tmp_path):
     X, y = leaders(10, 4)
     one = MeasuredEnergy(Count("leader"), Squared(1.0), psi=0.5)
     crf = GraphCRF(
-        inference=Tree(), learner=EXACT, energies=[one], psi="linear", energy_learner=DoubleLoop(max_rounds=1, steps=2),
-        projection=BetheMirrorDescent(max_iter=20),
+        inference=Tree(), learner=EXACT, energies=[one], psi="linear",
+        energy_learner=DoubleLoop(max_iter=1, n_inner_iter=2), projection=BetheMirrorDescent(max_iter=20),
     ).fit(X, y)  # fmt: skip
     crf.save(tmp_path / "model.npz")
     loaded = GraphCRF.load(tmp_path / "model.npz")

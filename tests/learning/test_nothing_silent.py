@@ -119,7 +119,7 @@ def test_tokens_may_be_plain_strings():
 
 
 def energetic_chain(**more):
-    few = DoublyStochastic(max_epochs=1)
+    few = DoublyStochastic(max_iter=1)
     return ChainCRF(energies=at_most_one("bad"), energy_learner=few, **more).fit(X, Y)
 
 
@@ -174,7 +174,7 @@ def test_inference_that_changes_after_fit_is_used(kind):
     one = MeasuredEnergy(Count("bad" if kind == "chain" else 1), Squared(1.0), psi=3.0)
     if kind == "chain":
         data = X
-        crf = ChainCRF(energies=one, inference=BetheRDA(max_iter=2000), energy_learner=DoublyStochastic(max_epochs=0))
+        crf = ChainCRF(energies=one, inference=BetheRDA(max_iter=2000), energy_learner=DoublyStochastic(max_iter=0))
         crf.fit(X, Y)
         setting = "inference"
     else:

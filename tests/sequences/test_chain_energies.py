@@ -31,7 +31,7 @@ from intarsia.energies import (
 from intarsia.exceptions import ConvergenceWarning, FileFormatError, IntarsiaError, InvalidInputError, NotSupportedError
 from intarsia.sequences import energy_fit as surrogate_risk
 
-QUICK = DoublyStochastic(max_epochs=6, optimizer=Adam(step=0.1, batch_size=10))
+QUICK = DoublyStochastic(max_iter=6, optimizer=Adam(step_size=0.1, batch_size=10))
 
 
 def one_title(n=60, seed=0, others=0.0):
@@ -124,7 +124,7 @@ def test_weights_and_strengths_together(data):
 @pytest.mark.parametrize("fix_theta", [True, False])
 def test_double_loop(data, fix_theta):
     (X, y), (new, truth) = data
-    crf = ChainCRF(energies=exactly_one_b(), energy_learner=DoubleLoop(max_rounds=8)).fit(X, y, fix_theta=fix_theta)
+    crf = ChainCRF(energies=exactly_one_b(), energy_learner=DoubleLoop(max_iter=8)).fit(X, y, fix_theta=fix_theta)
     plain = ChainCRF().fit(X, y)
     assert crf.score(new, truth) > plain.score(new, truth) + 0.01
     assert crf.strengths(new).min() > 1.0
@@ -132,9 +132,9 @@ def test_double_loop(data, fix_theta):
 
 def test_both_learners_find_the_strength_of_the_highest_likelihood():
     X, y = one_title(40, seed=2, others=0.4)
-    loop = ChainCRF(energies=[exactly_one_b()], energy_learner=DoubleLoop(tol=1e-4, max_rounds=40))
+    loop = ChainCRF(energies=[exactly_one_b()], energy_learner=DoubleLoop(tol=1e-4, max_iter=40))
     loop.fit(X, y, fix_theta=True)
-    long = DoublyStochastic(max_epochs=25, optimizer=Adam(step=0.4, batch_size=40, decay=0.1))
+    long = DoublyStochastic(max_iter=25, optimizer=Adam(step_size=0.4, batch_size=40, decay=0.1))
     steps = ChainCRF(energies=[exactly_one_b()], energy_learner=long).fit(X, y, fix_theta=True)
     found = loop.strengths(X[:1])[0, 0]
     assert 0.05 < found < 5.0
@@ -143,7 +143,7 @@ def test_both_learners_find_the_strength_of_the_highest_likelihood():
     # the whole model are hardly better.
     likelihood = []
     for psi in (found, 0.5 * found, 2.0 * found):
-        given = ChainCRF(energies=[exactly_one_b(psi)], energy_learner=DoublyStochastic(max_epochs=0))
+        given = ChainCRF(energies=[exactly_one_b(psi)], energy_learner=DoublyStochastic(max_iter=0))
         likelihood.append(given.fit(X, y, fix_theta=True).sequence_log_probability(X, y).mean())
     assert likelihood[0] > max(likelihood) - 0.01
 
@@ -162,7 +162,7 @@ def test_development_set_and_weights_of_an_earlier_fit(data, fitted):
 def test_useless_preferences_get_no_strength(data):
     (X, y), _ = data
     never = MeasuredEnergy(Count("B"), Hinge(0.0), psi=1.0)  # speaks against the one B there is
-    for learner in (DoubleLoop(max_rounds=8), DoublyStochastic(max_epochs=4, optimizer=Adam(step=0.2, batch_size=10))):
+    for learner in (DoubleLoop(max_iter=8), DoublyStochastic(max_iter=4, optimizer=Adam(step_size=0.2, batch_size=10))):
         crf = ChainCRF(energies=[never], energy_learner=learner).fit(X, y, fix_theta=True)
         assert 0.0 <= crf.strengths(X)[0, 0] < 0.1
 
@@ -182,7 +182,7 @@ def test_energies_of_named_features_and_tables():
     y = [["B-x", "O", "B-y"], ["O", "O"], ["B-x"]]
     wish = segment_preferences(["O", "B-x", "B-y"], include=("at_most_one", "implies"))
     wish = wish + MeasuredEnergy(Transitions("O", "O") - SegmentStarts("x"), Squared(1.0))
-    crf = ChainCRF(energies=wish, scheme="bio", energy_learner=DoublyStochastic(max_epochs=2)).fit(X, y)
+    crf = ChainCRF(energies=wish, scheme="bio", energy_learner=DoublyStochastic(max_iter=2)).fit(X, y)
     assert [len(labels) for labels in crf.predict([[["a"]] * 9, [["c"]], []])] == [9, 1, 0]
     assert crf.predict([[["a"], ["b"]]], allowed=[[None, "B-y"]])[0][1] == "B-y"
 
@@ -209,7 +209,7 @@ def test_results_do_not_depend_on_workers(data, fitted, n_jobs):
 def test_weights_do_not_depend_on_workers(data, fix_theta, monkeypatch):
     monkeypatch.setattr(surrogate_risk, "TILTED_CHUNK", 100)  # so that there are several chunks
     (X, y), _ = data
-    learner = DoubleLoop(max_rounds=2)
+    learner = DoubleLoop(max_iter=2)
     alone, two = (
         ChainCRF(energies=[exactly_one_b()], energy_learner=learner, n_jobs=n).fit(X, y, fix_theta=fix_theta)
         for n in (1, 2)
@@ -245,7 +245,7 @@ def test_shared_measurements_are_loaded_in_another_process(data, tmp_path, psi):
     members = [at_most_one("B"), exactly_one_b(0.7), MeasuredEnergy(Count("B") - 0.5 * Count("O"), Hinge(1.0))]
     wish = MeasuredEnergies(members, psi=[0.3, 0.5, 0.2] if psi == "given" else None)
     wish = 2.0 * wish if psi == "scaled" else wish
-    crf = ChainCRF(energies=wish, energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y, fix_theta=True)
+    crf = ChainCRF(energies=wish, energy_learner=DoublyStochastic(max_iter=1)).fit(X, y, fix_theta=True)
     crf.save(tmp_path / "model.npz")
     np.savez(tmp_path / "data.npz", *new[:5])
     program = """
@@ -265,7 +265,7 @@ np.savez(sys.argv[1] + "/found.npz", psi=crf.strengths(X), marginals=np.concaten
 def test_a_function_cannot_be_saved_and_damage_is_told(data, tmp_path, fitted):
     (X, y), _ = data
     own = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: np.zeros(mu.size))
-    crf = ChainCRF(energies=[own], energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y, fix_theta=True)
+    crf = ChainCRF(energies=[own], energy_learner=DoublyStochastic(max_iter=1)).fit(X, y, fix_theta=True)
     with pytest.raises(
         InvalidInputError, match=r"ChainCRF.save: FunctionEnergy.derivative: a setting of type function"
     ):
@@ -318,5 +318,5 @@ def test_no_steps_bit_by_bit():
 
 def test_nested_settings(data):
     crf = ChainCRF(energies=[exactly_one_b()], inference="bethe_rda", psi="mean_map")
-    crf.set_params(inference__max_iter=3, psi__n_components=7, energy_learner__max_epochs=1)
-    assert (crf.inference.max_iter, crf.psi.n_components, crf.energy_learner.max_epochs) == (3, 7, 1)
+    crf.set_params(inference__max_iter=3, psi__n_components=7, energy_learner__max_iter=1)
+    assert (crf.inference.max_iter, crf.psi.n_components, crf.energy_learner.max_iter) == (3, 7, 1)

@@ -45,8 +45,8 @@ _N_FOLDS = 10
 _SHOWN = 9
 _INFERENCE = BetheRDA(max_iter=20)
 # Passes over the words, and steps: all mean maps point about the same way, so that a thousand weights move together.
-_CONSTANT = DoublyStochastic(max_epochs=3, optimizer=Adam(step=0.05, batch_size=64, decay=0.3))
-_MAPPED = DoublyStochastic(max_epochs=5, optimizer=Adam(step=0.005, batch_size=64, decay=0.3))
+_CONSTANT = DoublyStochastic(max_iter=3, optimizer=Adam(step_size=0.05, batch_size=64, decay=0.3))
+_MAPPED = DoublyStochastic(max_iter=5, optimizer=Adam(step_size=0.005, batch_size=64, decay=0.3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ def _answer_energy(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the number of calls is a setting of the experiment
         found = crf.predict(test.X)
-    told = {"epochs": learner.max_epochs, "calls": _INFERENCE.max_iter, "mean psi": float(strengths.mean())}
+    told = {"epochs": learner.max_iter, "calls": _INFERENCE.max_iter, "mean psi": float(strengths.mean())}
     return found, told
 
 
