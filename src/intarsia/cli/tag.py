@@ -211,8 +211,8 @@ def _labelled(found: TagFile, file: Path) -> TagFile:
 
 def _limit(learner: Any) -> str:
     """Name of the setting that bounds the iterations of a learner."""
-    if "max_epochs" in learner.get_params(deep=False):
-        return "max_epochs"
+    if "max_iter" in learner.get_params(deep=False):
+        return "max_iter"
     from intarsia.learning.registry import resolve_optimizer
 
     return f"optimizer__{resolve_optimizer(learner.optimizer).limit_name}"
