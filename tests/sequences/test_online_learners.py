@@ -104,7 +104,7 @@ def test_hidden_labels_and_sample_weight():
 @pytest.mark.parametrize("sensitive", [True, False])
 def test_passive_aggressive(variant, sensitive):
     X, y = sequences(2)
-    learner = PassiveAggressive(variant=variant, c=0.1, error_sensitive=sensitive, max_iter=2, averages=sensitive)
+    learner = PassiveAggressive(variant=variant, c=0.1, error_sensitive=sensitive, max_iter=2, average=sensitive)
     crf = ChainCRF(learner=learner, classes=range(K)).fit(X, y)
     seen = run(X, y, crf.layout_, crf.n_iter_, passive_aggressive(variant, 0.1, sensitive))
     np.testing.assert_allclose(crf.weights_, seen.mean(axis=0) if sensitive else seen[-1], atol=1e-12)

@@ -27,15 +27,15 @@ Report = Callable[[int, float, float, float], None]
 _POWER = 8.0
 
 
-def check_strengths_alone(fix_theta: Any, development: Any, has_energies: bool) -> None:
-    """Refuse `fix_theta` and `development` without energies, and `development` where weights are learned too."""
-    if fix_theta not in (None, True, False):
-        raise InvalidInputError(f"fix_theta must be None, True or False, got {fix_theta!r}.")
-    if not has_energies and (fix_theta or development is not None):
-        raise InvalidInputError("fix_theta and development are for energies. Give energies=, or neither.")
-    if development is not None and fix_theta is False:
+def check_strengths_alone(freeze_weights: Any, development: Any, has_energies: bool) -> None:
+    """Refuse `freeze_weights` and `development` without energies, and `development` where weights are learned too."""
+    if freeze_weights not in (None, True, False):
+        raise InvalidInputError(f"freeze_weights must be None, True or False, got {freeze_weights!r}.")
+    if not has_energies and (freeze_weights or development is not None):
+        raise InvalidInputError("freeze_weights and development are for energies. Give energies=, or neither.")
+    if development is not None and freeze_weights is False:
         raise InvalidInputError(
-            "development is used only when the weights are frozen. Drop fix_theta=False, or development."
+            "development is used only when the weights are frozen. Drop freeze_weights=False, or development."
         )
 
 
@@ -112,7 +112,7 @@ class BestPoint:
         warn_caller(
             f"learning weights and energies together ended with a risk of {self.last:.4g} per label, above "
             f"{self.first:.4g} where it began. The best point is kept, with a risk of {self.value:.4g}. Lower "
-            f"optimizer__step_size, or leave fix_theta out to freeze the weights.",
+            f"optimizer__step_size, or leave freeze_weights out to freeze the weights.",
             ConvergenceWarning,
         )
 

@@ -37,7 +37,7 @@ MAKERS: dict[str, Maker] = {
     "learner": resolve_chain_learner,
     "optimizer": resolve_optimizer,
     "psi": resolve_psi,
-    "inference": resolve_method,
+    "projection": resolve_method,
     "oracle": resolve_method,
     "energy_learner": resolve_energy_learner,
     **ENERGY_MAKERS,

@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     loss: int = 1
     gamma: float = 0.0
     variance: float = 1.0
-    averages: bool = True
+    average: bool = True
 
 
 class OnlineLearner(ChainLearner):
@@ -146,7 +146,7 @@ class OnlineLearner(ChainLearner):
 def predicting_weights(state: Mapping[str, NDArray[Any]], rule: Rule) -> FloatArray:
     """The weights at present, or their mean over all sequences seen, each counted after its step."""
     count = float(state["count"][0])
-    if not rule.averages or count == 0.0:
+    if not rule.average or count == 0.0:
         return state["weights"].copy()
     return np.asarray(state["weights"] - state["total"] / count)
 
@@ -236,7 +236,7 @@ class PassiveAggressive(OnlineLearner):
         Aggressiveness, for the last two.
     error_sensitive : bool
         Whether the margin grows with the number of wrong labels.
-    averages : bool
+    average : bool
         Whether the result is the mean of the weights after each sequence, or the last ones.
     max_iter, validation_fraction, patience, random_state, verbose
         As in `AveragedPerceptron`.
@@ -262,7 +262,7 @@ class PassiveAggressive(OnlineLearner):
         variant: str = "pa1",
         c: float = 1.0,
         error_sensitive: bool = True,
-        averages: bool = True,
+        average: bool = True,
         max_iter: int = 20,
         validation_fraction: float = 0.0,
         patience: int = 5,
@@ -272,7 +272,7 @@ class PassiveAggressive(OnlineLearner):
         self.variant = variant
         self.c = c
         self.error_sensitive = error_sensitive
-        self.averages = averages
+        self.average = average
         self.max_iter = max_iter
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -291,7 +291,7 @@ class PassiveAggressive(OnlineLearner):
             most=self.c if self.variant == "pa1" else np.inf,
             slack=1.0 / (2.0 * self.c) if self.variant == "pa2" else 0.0,
             loss=1 if self.error_sensitive else 0,
-            averages=bool(self.averages),
+            average=bool(self.average),
         )
 
 
@@ -357,4 +357,4 @@ class AROW(OnlineLearner):
 
     def rule(self) -> Rule:
         """How long a step is (Crammer2009, Fig. 1, diagonal)."""
-        return Rule(slack=self.gamma, loss=2, gamma=self.gamma, variance=self.variance, averages=False)
+        return Rule(slack=self.gamma, loss=2, gamma=self.gamma, variance=self.variance, average=False)

@@ -148,8 +148,8 @@ def _answer_energy(
     psi = MeanMapPsi(n_components=200 if quick else 1000) if mapped else "constant"
     learner = _MAPPED if mapped else _CONSTANT
     crf = copy.copy(base(i))  # which serves the other rows, too
-    crf.set_params(energies=[energy], psi=psi, inference=_INFERENCE, energy_learner=learner)
-    crf.fit(learn.X, learn.y, fix_theta=True)
+    crf.set_params(energies=[energy], psi=psi, projection=_INFERENCE, energy_learner=learner)
+    crf.fit(learn.X, learn.y, freeze_weights=True)
     strengths = crf.strengths(test.X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the number of calls is a setting of the experiment

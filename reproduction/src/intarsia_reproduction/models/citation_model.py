@@ -146,10 +146,10 @@ def with_strengths(base: ChainCRF, preferences: list[MeasuredEnergy], psi: Float
 def _with_energies(base: ChainCRF, energies: MeasuredEnergies, learner: Any, part: References) -> ChainCRF:
     inference = clone(INFERENCE).set_params(max_iter=STEPS_IN_LEARNING)
     made: ChainCRF = copy.copy(base).set_params(
-        energies=energies, psi=ConstantPsi(positive="clip"), inference=inference, energy_learner=learner
+        energies=energies, psi=ConstantPsi(positive="clip"), projection=inference, energy_learner=learner
     )
     known = part.with_labels(set(base.classes_.tolist()))
-    return limit_steps(made.fit(known.features, known.labels, fix_theta=True), MOST_STEPS)
+    return limit_steps(made.fit(known.features, known.labels, freeze_weights=True), MOST_STEPS)
 
 
 # ---------------------------------------------------------------- what inference costs
