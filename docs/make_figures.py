@@ -199,8 +199,8 @@ def fitting() -> None:
         {
             "L-BFGS": {},
             "L-BFGS, incremental": {"schedule": intarsia.Incremental(n_start=2, max_iter=40)},
-            "Adam, batches of 2": {"optimizer": intarsia.Adam(step=0.05, batch_size=2, max_epochs=20)},
-            "SGD, batches of 2": {"optimizer": intarsia.SGD(step=0.05, batch_size=2, max_epochs=20)},
+            "Adam, batches of 2": {"optimizer": intarsia.Adam(step_size=0.05, batch_size=2, max_iter=20)},
+            "SGD, batches of 2": {"optimizer": intarsia.SGD(step_size=0.05, batch_size=2, max_iter=20)},
         }.items(),
         strict=True,
     ):

@@ -41,10 +41,10 @@ def main(picture: str = "codes.png") -> float:
     plain = crf.predict(X_new)
     crf.set_params(
         energies=[DistanceToSet(codes.tolist(), psi=3.0)],
-        inference=BetheRDA(max_iter=10),
-        energy_learner=DoublyStochastic(max_epochs=2),
+        projection=BetheRDA(max_iter=10),
+        energy_learner=DoublyStochastic(max_iter=2),
     )
-    knowing = crf.fit(X, y, fix_theta=True).predict(X_new)
+    knowing = crf.fit(X, y, freeze_weights=True).predict(X_new)
 
     whole = [np.mean([(a == b).all() for a, b in zip(found, y_new, strict=True)]) for found in (plain, knowing)]
     misread = [k for k in range(len(y_new)) if (plain[k] != y_new[k]).any()][:6]

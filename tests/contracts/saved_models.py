@@ -85,7 +85,7 @@ def _walkers() -> CollectiveChain:
 def _entities() -> EntityClusterer:
     model = ClusterModel(within=("match", "pair"), mean=("match",))
     decoder = HillClimbing(n_proposals=20.0, proposer=SplitMerge())
-    learner = SampleRank(max_epochs=1, random_state=0)
+    learner = SampleRank(max_iter=1, random_state=0)
     made = EntityClusterer(COMPARISONS, ["all_pairs"], learner, model=model, decoder=decoder)
     return made.fit(RECORDS, ENTITIES)
 

@@ -22,7 +22,7 @@ TAGS = [["B-x", "I-x", "O"], ["O", "B-x", "I-x"]]
 MASKS = [(image[..., 0] > 0).astype(int) for image in IMAGES]
 TOPICS = [{"word": ["a", "b", "a"], "topic": [1]}]
 ENERGY = MeasuredEnergy(Count("a"), SmoothedHinge(1.0))
-QUICK_ENERGIES = DoublyStochastic(max_epochs=1)
+QUICK_ENERGIES = DoublyStochastic(max_iter=1)
 PLAIN = GraphCRF(learner=QUICK)
 
 # Estimator -> what a fit is called with.

@@ -427,7 +427,7 @@ def chain_with_energies(tmp_path_factory):
     crf = intarsia.ChainCRF(
         energies=energies,
         psi=intarsia.energies.MeanMapPsi(n_components=5),
-        energy_learner=intarsia.DoublyStochastic(max_epochs=1),
+        energy_learner=intarsia.DoublyStochastic(max_iter=1),
     )
     path = tmp_path_factory.mktemp("energies") / "m.npz"
     crf.fit([[["a"], ["b"], ["c"]], [["c"], ["a"]]], [["B", "I", "O"], ["O", "B"]]).save(path)

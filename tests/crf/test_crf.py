@@ -256,7 +256,9 @@ def test_start_is_where_the_fit_begins(problem):
         crf.fit(X, y, start=np.zeros(3))
 
 
-@pytest.mark.parametrize("optimizer", [Adam(step=0.1, batch_size=2), SGD(step=0.5, batch_size=2)], ids=["adam", "sgd"])
+@pytest.mark.parametrize(
+    "optimizer", [Adam(step_size=0.1, batch_size=2), SGD(step_size=0.5, batch_size=2)], ids=["adam", "sgd"]
+)
 def test_partial_fit_is_one_step_of_the_learner(problem, optimizer):
     crf, X, y = problem
     learner = quick(optimizer=optimizer)
@@ -370,7 +372,7 @@ def test_interrupt_keeps_the_best(problem, monkeypatch):
 def test_interrupt_at_any_time_keeps_weights(monkeypatch):
     """In the independent model, at the first look at a new stage, and when the best of all stages is weighed."""
     X, y = pictures(n=3)
-    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_share=0.3, precondition=False)
+    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_fraction=0.3, precondition=False)
     status, scores = Status.INTERRUPTED, []
     while status is Status.INTERRUPTED:
         with monkeypatch.context() as patch, warnings.catch_warnings():

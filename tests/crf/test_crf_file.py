@@ -33,7 +33,7 @@ def make(kind):
     if kind == "grid":
         return GridCRF(learner=QUICK, classes=[0, 1], class_weight={0: 2.0}).fit(IMAGES, LABELS), IMAGES
     if kind == "perceptron":
-        return GridCRF(inference="icm", learner=StructuredPerceptron(max_epochs=2)).fit(IMAGES, LABELS), IMAGES
+        return GridCRF(inference="icm", learner=StructuredPerceptron(max_iter=2)).fit(IMAGES, LABELS), IMAGES
     if kind == "nested":
         learner = RiskMinimizer(
             loss=SurrogateEM(free=TreeReweighted(tol=1e-3), clamped="mean_field"),

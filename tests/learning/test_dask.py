@@ -136,7 +136,7 @@ def test_strengths_of_energies(cluster):
         "inference": "tree",
         "learner": intarsia.RiskMinimizer(loss="likelihood", ridge=0.1),
         "energies": MeasuredEnergy(Count("one"), Squared(1.0), psi=0.3),
-        "energy_learner": intarsia.DoubleLoop(max_rounds=2, steps=2),
+        "energy_learner": intarsia.DoubleLoop(max_iter=2, n_inner_iter=2),
     }
     here = intarsia.GraphCRF(**settings).fit(X, y)
     with parallel_config("dask"):
@@ -158,7 +158,7 @@ def test_entity_clusterer(cluster):
 
 def test_structured_svm(cluster):
     X, y = images(3)
-    settings = {"learner": intarsia.StructuredSVM(max_epochs=2, tol=1.0), "inference": "icm"}
+    settings = {"learner": intarsia.StructuredSVM(max_iter=2, tol=1.0), "inference": "icm"}
     here = intarsia.GridCRF(**settings).fit(X, y)
     with parallel_config("dask"):
         there = intarsia.GridCRF(**settings).fit(X, y)

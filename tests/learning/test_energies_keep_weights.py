@@ -34,10 +34,10 @@ def risk_per_position(crf, X, y):
     return -crf.sequence_log_probability(X, y).sum() / sum(map(len, y))
 
 
-FAR = DoublyStochastic(max_epochs=3, optimizer=Adam(step=1.0))  # a step that leads away from the optimum
+FAR = DoublyStochastic(max_iter=3, optimizer=Adam(step_size=1.0))  # a step that leads away from the optimum
 
 
-@pytest.mark.parametrize("learner", [FAR, DoubleLoop(max_rounds=3)], ids=["doubly_stochastic", "double_loop"])
+@pytest.mark.parametrize("learner", [FAR, DoubleLoop(max_iter=3)], ids=["doubly_stochastic", "double_loop"])
 def test_weights_are_frozen_by_default(learner):
     X, y = name_data(40)
     plain = ChainCRF(l2=0.1).fit(X, y)
@@ -54,7 +54,7 @@ def test_weights_of_graphs_are_frozen_by_default():
     X = [(labels[:, None] + rng.normal(0, 0.5, (4, 1)) - 0.5, [[0, 1], [1, 2], [2, 3]]) for labels in y]
     settings = {"inference": "tree", "learner": RiskMinimizer(loss="likelihood", ridge=0.05)}
     few = MeasuredEnergy(Count(1), SmoothedHinge(3.0), psi=0.1)
-    crf = GraphCRF(**settings, energies=[few], energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y)
+    crf = GraphCRF(**settings, energies=[few], energy_learner=DoublyStochastic(max_iter=1)).fit(X, y)
     np.testing.assert_array_equal(crf.weights_, GraphCRF(**settings).fit(X, y).weights_)
 
 
@@ -63,7 +63,7 @@ def test_learning_together_keeps_the_best_point_and_warns():
     plain = ChainCRF(l2=0.1).fit(X, y)
     crf = ChainCRF(l2=0.1, energies=[at_most_one("TITLE")], energy_learner=FAR)
     with pytest.warns(ConvergenceWarning, match=r"ended with a risk of .* above .* The best point is kept"):
-        crf.fit(X, y, fix_theta=False)
+        crf.fit(X, y, freeze_weights=False)
     assert crf.energy_history_["risk"].max() > 2.0 * plain.risk_  # the steps did lead away
     # Compared by the objective that is learned: risk and ridge.
     parts, prepared = resolve_energies(crf), prepare_fit(crf, X, y, None, None, None, None)
@@ -78,7 +78,7 @@ def test_learning_together_keeps_the_best_point_and_warns():
 def test_an_energy_that_contradicts_the_labels_ends_at_strength_0():
     X, y = name_data(40)
     never = MeasuredEnergy(Count("TITLE"), SmoothedHinge(0.0), psi=50.0)
-    barely = DoublyStochastic(max_epochs=1, optimizer=Adam(step=1e-6))  # too short a step to get there
+    barely = DoublyStochastic(max_iter=1, optimizer=Adam(step_size=1e-6))  # too short a step to get there
     crf = ChainCRF(l2=0.1, energies=[never], energy_learner=barely).fit(X, y)
     np.testing.assert_array_equal(crf.strengths(X), 0.0)
 

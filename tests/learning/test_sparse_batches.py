@@ -70,7 +70,7 @@ def test_sgd_makes_the_same_steps(momentum):
     """Momentum of weights that a batch leaves alone is made up for."""
     X, y = sentences(30)
     risk = risk_of(X, y, 0.0)
-    sgd = SGD(step=0.5, momentum=momentum, batch_size=4)
+    sgd = SGD(step_size=0.5, momentum=momentum, batch_size=4)
     thin, plain, memory, plain_memory = np.zeros(risk.n_weights), np.zeros(risk.n_weights), {}, {}
     for _ in range(3):
         thin, memory, value = sgd.epoch(risk, thin, memory, 0)
@@ -94,7 +94,7 @@ def test_adam_makes_the_same_steps_where_every_batch_has_all_features():
 @pytest.mark.parametrize(("kind", "step"), [(Adam, 0.1), (SGD, 1.0)])
 def test_reaches_the_minimum_with_its_penalty(kind, step):
     """All batches have the same number of positions, so that the mean of their risks is the risk."""
-    optimizer = kind(step=step, max_epochs=150, decay=0.2)
+    optimizer = kind(step_size=step, max_iter=150, decay=0.2)
     X, y = sentences(40, length=5)
     risk = risk_of(X, y, 0.002)
     exact = minimize(risk, np.zeros(risk.n_weights), jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 0.0})
@@ -135,7 +135,7 @@ def test_work_of_a_pass_grows_with_the_data(optimizer, monkeypatch):
 def test_memory_is_that_of_lbfgs():
     X, y = sentences(600)
     peaks = []
-    for optimizer in (LBFGS(max_iter=3), Adam(max_epochs=1)):
+    for optimizer in (LBFGS(max_iter=3), Adam(max_iter=1)):
         crf = ChainCRF(learner=MaximumLikelihood(optimizer=optimizer))
         with pytest.warns(ConvergenceWarning):
             crf.fit(X[:10], y[:10])  # what is compiled and imported is no part of it

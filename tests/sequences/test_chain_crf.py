@@ -313,13 +313,13 @@ def test_mini_batches_reach_the_same():
     X, y = weather(30)
     exact = ChainCRF(l2=1.0).fit(X, y)
     with pytest.warns(ConvergenceWarning, match="MAX_ITER"):
-        crf = ChainCRF(learner=MaximumLikelihood(optimizer=Adam(step=0.05, max_epochs=30))).fit(X, y)
+        crf = ChainCRF(learner=MaximumLikelihood(optimizer=Adam(step_size=0.05, max_iter=30))).fit(X, y)
     assert crf.risk_ == pytest.approx(exact.risk_, rel=1e-3)
 
 
 def test_partial_fit():
     X, y = weather(30)
-    crf = ChainCRF(learner=MaximumLikelihood(optimizer=Adam(step=0.1), l2=0.1), classes=["bad", "good"])
+    crf = ChainCRF(learner=MaximumLikelihood(optimizer=Adam(step_size=0.1), l2=0.1), classes=["bad", "good"])
     for part in [0, 10, 20] * 3:
         crf.partial_fit(X[part : part + 10], y[part : part + 10])
     assert crf.n_iter_ == crf.history_["risk"].size == 9
@@ -343,7 +343,7 @@ def test_warm_start():
 
 def test_early_stopping_and_checkpoint(tmp_path):
     X, y = weather(30)
-    learner = MaximumLikelihood(l2=0.0, validation_share=0.3, patience=2)
+    learner = MaximumLikelihood(l2=0.0, validation_fraction=0.3, patience=2)
     crf = ChainCRF(learner=learner).fit(X, y)
     assert crf.history_["validation_risk"].size == crf.history_["risk"].size
     held_out = ChainCRF(learner=MaximumLikelihood(l2=0.0, patience=2)).fit(X[:20], y[:20], validation=(X[20:], y[20:]))

@@ -26,7 +26,7 @@ def made_up(n, n_places=2):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(citation_model, "LEAST_COUNT", 5)
-    learning = DoublyStochastic(max_epochs=10, optimizer=SGD(step=50.0, momentum=0.0, batch_size=10))
+    learning = DoublyStochastic(max_iter=10, optimizer=SGD(step_size=50.0, momentum=0.0, batch_size=10))
     monkeypatch.setattr(citation_model, "LEARNING", learning)
 
 
@@ -67,7 +67,7 @@ def test_unknown_labels_are_left_out():
 @pytest.mark.data
 def test_citations_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(citations, "QUICK", (40, 30, 20))
-    learning = DoublyStochastic(max_epochs=2, optimizer=SGD(step=50.0, momentum=0.0, batch_size=10))
+    learning = DoublyStochastic(max_iter=2, optimizer=SGD(step_size=50.0, momentum=0.0, batch_size=10))
     monkeypatch.setattr(citation_model, "LEARNING", learning)
     monkeypatch.setattr(citations, "_LIMITS", (1, 5))
     experiment = load_experiment("citations", quick=True, data=data)

@@ -211,11 +211,7 @@ def _labelled(found: TagFile, file: Path) -> TagFile:
 
 def _limit(learner: Any) -> str:
     """Name of the setting that bounds the iterations of a learner."""
-    if "max_epochs" in learner.get_params(deep=False):
-        return "max_epochs"
-    from intarsia.learning.registry import resolve_optimizer
-
-    return f"optimizer__{resolve_optimizer(learner.optimizer).limit_name}"
+    return "max_iter" if "max_iter" in learner.get_params(deep=False) else "optimizer__max_iter"
 
 
 def _has_prefix(tag: str) -> bool:

@@ -336,7 +336,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     def _resolved_learner(self) -> SampleRank:
         if self.learner is None:
             return SampleRank(
-                rate=0.01, temperature=0.0, n_proposals=20, max_epochs=2, random_state=0, verbose=self.verbose
+                step_size=0.01, temperature=0.0, n_proposals=20, max_iter=2, random_state=0, verbose=self.verbose
             )
         learner = resolve_learner(self.learner)
         if not isinstance(learner, SampleRank):

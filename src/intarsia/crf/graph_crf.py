@@ -180,7 +180,7 @@ class GraphCRF(CRF):
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         start: Any = None,
-        fix_theta: bool | None = None,
+        freeze_weights: bool | None = None,
         development: tuple[Any, Any] | None = None,
     ) -> GraphCRF:
         """Fit the weights, and then the energies, if there are any.
@@ -198,7 +198,7 @@ class GraphCRF(CRF):
             Graphs on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default those of the independent model.
-        fix_theta : bool, optional
+        freeze_weights : bool, optional
             Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
             have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
             fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
@@ -207,27 +207,27 @@ class GraphCRF(CRF):
             The graphs on which strengths are learned; by default X and y.
         """
         parts = resolve_graph_energies(self)
-        check_strengths_alone(fix_theta, development, parts is not None)
+        check_strengths_alone(freeze_weights, development, parts is not None)
         if parts is None:
             self._fit(X, y, None, sample_weight, validation, start)
             self.energies_, self.energy_history_ = None, {}
             self._note_settings()
             return self
-        known = self.templates_ if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
+        known = self.templates_ if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         before = self.energies_ if self.warm_start and known is not None else None
         # Before the weights, so that what is wrong with energies is told at once.
         data = self._read(X, None, known)
         truth = self._truth(data, y, self.classes, known)
         maps = data.score_maps(self._templates(data, truth, known))
         energies = bind_graph_energies(self, parts, maps, truth.classes)
-        if known is None or not fix_theta:
+        if known is None or not freeze_weights:
             self._fit(X, y, None, sample_weight, validation, start)
         if development is None:
             examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight)
         else:
             examples = self._held_out(development, self.templates_, truth, "development")
         settings = self._resolve_learner().get_params(deep=False)
-        frozen = fix_theta is not False
+        frozen = freeze_weights is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
             self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before
         )

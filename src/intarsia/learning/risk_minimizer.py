@@ -65,7 +65,7 @@ class RiskMinimizer(NamedParts, Learner):
         the same and is reached in several times fewer iterations where features are of different size or go together.
     schedule : "incremental" or Incremental, optional
         Learn from few examples first.
-    validation_share : float
+    validation_fraction : float
         Share of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also takes
         examples for it. The weights with the lowest risk on them (without the ridge), after any iteration, are then
         the result. A search ended by `patience` is STALLED, which is what happened to the validation risk, but without
@@ -114,7 +114,7 @@ class RiskMinimizer(NamedParts, Learner):
         ridge: float = 1e-3,
         precondition: bool = True,
         schedule: str | Incremental | None = None,
-        validation_share: float = 0.0,
+        validation_fraction: float = 0.0,
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -127,7 +127,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.ridge = ridge
         self.precondition = precondition
         self.schedule = schedule
-        self.validation_share = validation_share
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
@@ -190,7 +190,7 @@ class RiskMinimizer(NamedParts, Learner):
         stopping = None
         if held_out:
             stopping = EarlyStopping(self._validation_risk(held_out, risk), int(self.patience))
-        stages = [(len(risk), int(getattr(optimizer, optimizer.limit_name)))]
+        stages = [(len(risk), int(optimizer.max_iter))]
         if self.schedule is not None:
             stages = SCHEDULES.resolve(self.schedule).stages(len(risk))
         with fit_progress(title or type(self).__name__, self.verbose) as report:
@@ -208,7 +208,7 @@ class RiskMinimizer(NamedParts, Learner):
         warn_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
         if not given_up:
-            limit = optimizer.limit_name if self.schedule is None else "max_iter of the schedule"
+            limit = "max_iter" if self.schedule is None else "max_iter of the schedule"
             with errors_in("RiskMinimizer"):
                 warn_unless_converged(found, optimizer, limit)
         return found
@@ -293,7 +293,7 @@ class RiskMinimizer(NamedParts, Learner):
         """
         check_number(self.ridge, "RiskMinimizer: ridge", low=0.0)
         check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
-        check_number(self.validation_share, "RiskMinimizer: validation_share", low=0.0, high=1.0, open_high=True)
+        check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
         check_labelled(examples)
@@ -332,9 +332,9 @@ class RiskMinimizer(NamedParts, Learner):
         self, examples: Sequence[Example], validation: Sequence[Example] | None
     ) -> tuple[list[Example], list[Example]]:
         """Examples to learn from, and those for early stopping."""
-        if validation is not None or self.validation_share == 0.0:
+        if validation is not None or self.validation_fraction == 0.0:
             return list(examples), list(validation or [])
-        return hold_out(examples, self.validation_share, self._rng())
+        return hold_out(examples, self.validation_fraction, self._rng())
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
         check_validation(held_out, risk)
@@ -348,7 +348,7 @@ class RiskMinimizer(NamedParts, Learner):
             "loss": describe(risk.loss),
             "gradient": describe(risk.rule),
             "inference": describe(risk.inference),
-            "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
+            "optimizer": describe(optimizer, "max_iter", "tol"),
             "ridge": describe(float(self.ridge)),
             "precondition": describe(bool(self.precondition)),
             "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule), "max_iter"),

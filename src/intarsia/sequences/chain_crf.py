@@ -81,7 +81,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     psi : str or Psi
         How strengths depend on the input: "constant", "linear" or "mean_map", or an object. They begin with the
         energies' own.
-    inference : str or InferenceMethod, optional
+    projection : str or InferenceMethod, optional
         How marginals under the energies are found: "bethe_rda" or "bethe_mirror_descent", or an object with settings;
         by default `BetheRDA(max_iter=40)`.
     energy_learner : str or EnergyLearner
@@ -136,7 +136,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         "learner": CHAIN_LEARNERS,
         "energies": ENERGY_PARTS,
         "psi": PSIS,
-        "inference": METHODS,
+        "projection": METHODS,
         "energy_learner": ENERGY_LEARNERS,
     }
 
@@ -156,7 +156,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         decode: str = "map",
         energies: Energy | list[Energy] | None = None,
         psi: str | Psi = "constant",
-        inference: str | InferenceMethod | None = None,
+        projection: str | InferenceMethod | None = None,
         energy_learner: str | EnergyLearner = "doubly_stochastic",
         warm_start: bool = False,
         random_state: int | None = None,
@@ -176,7 +176,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self.decode = decode
         self.energies = energies
         self.psi = psi
-        self.inference = inference
+        self.projection = projection
         self.energy_learner = energy_learner
         self.warm_start = warm_start
         self.random_state = random_state
@@ -196,7 +196,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         sample_weight: Any = None,
         validation: tuple[Any, ...] | None = None,
         start: Any = None,
-        fix_theta: bool | None = None,
+        freeze_weights: bool | None = None,
         development: tuple[Any, ...] | None = None,
     ) -> ChainCRF:
         """Fit the weights, and then the energies, if there are any.
@@ -215,7 +215,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             Sequences on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default 0.
-        fix_theta : bool, optional
+        freeze_weights : bool, optional
             Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
             have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
             fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
@@ -230,8 +230,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         """
         learner = self._resolve_learner()
         parts = resolve_energies(self)
-        check_strengths_alone(fix_theta, development, parts is not None)
-        known = self if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
+        check_strengths_alone(freeze_weights, development, parts is not None)
+        known = self if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known)
         examples = prepared.examples
         learner.check_examples(examples)
@@ -246,7 +246,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             if development is not None:
                 told = prepare_validation(self, development, prepared, "development")
         found: Minimum | None = None
-        if known is None or not fix_theta:
+        if known is None or not freeze_weights:
             found = learner.minimize(examples, first, validation=held_out, title="ChainCRF")
             first = found.point
         fitted, history = None, dict[str, FloatArray]()
@@ -254,7 +254,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             before = self.energies_ if self.warm_start and known is not None else None
             settings = learner.get_params(deep=False)
             first, fitted, history = fit_energies(
-                self, parts, energies, told, first, settings, fix_theta is not False, before
+                self, parts, energies, told, first, settings, freeze_weights is not False, before
             )
         # Nothing is stored before everything has worked.
         self._store(prepared)

@@ -246,7 +246,7 @@ def resolve_energies(crf: Any) -> EnergyParts | None:
     if crf.energies is None:
         return None
     # The paper finds most of the effect within ten calls, and stops at forty.
-    given = BetheRDA(max_iter=40) if crf.inference is None else resolve_method(crf.inference)
+    given = BetheRDA(max_iter=40) if crf.projection is None else resolve_method(crf.projection)
     method = check_chain_method(given)
     learner = resolve_energy_learner(crf.energy_learner)
     learner.check_settings()
@@ -265,7 +265,7 @@ def fit_energies(
     examples: ChainExamples,
     weights: FloatArray,
     settings: Mapping[str, Any],
-    fix_theta: bool,
+    freeze_weights: bool,
     before: FittedEnergies | None,
 ) -> tuple[FloatArray, FittedEnergies, dict[str, FloatArray]]:
     """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
@@ -276,7 +276,7 @@ def fit_energies(
     n_jobs = settings.get("n_jobs") if crf.n_jobs is None else crf.n_jobs
     check_n_jobs(n_jobs, "n_jobs")
     risk = SurrogateRisk(
-        examples, energies, parts.psi, parts.method, fixed=weights if fix_theta else None,
+        examples, energies, parts.psi, parts.method, fixed=weights if freeze_weights else None,
         ridge=float(settings.get("l2", 0.0)) / mass, psi_ridge=float(parts.learner.l2) / mass,
         n_jobs=n_jobs,
     )  # fmt: skip
@@ -288,4 +288,4 @@ def fit_energies(
     point = found.point if np.isfinite(found.point).all() else first
     own, psi_weights = risk.split(point)
     fitted = FittedEnergies(energies, parts.psi, psi_weights.copy(), parts.method)
-    return (weights if fix_theta else own.copy()), fitted, found.history
+    return (weights if freeze_weights else own.copy()), fitted, found.history

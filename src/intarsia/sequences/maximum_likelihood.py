@@ -46,7 +46,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         :math:`l_1`; above 0 many weights are exactly 0. Needs "lbfgs", and is then done by `OWLQN` with its settings.
     optimizer : str or Optimizer
         How the minimum is searched.
-    validation_share : float
+    validation_fraction : float
         Share of the sequences, at random, held out for early stopping; the weights with the lowest negative
         log-likelihood on them, after any iteration, are the result.
     patience : int
@@ -79,7 +79,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         l2: float = 1.0,
         l1: float = 0.0,
         optimizer: str | Optimizer = "lbfgs",
-        validation_share: float = 0.0,
+        validation_fraction: float = 0.0,
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -89,7 +89,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         self.l2 = l2
         self.l1 = l1
         self.optimizer = optimizer
-        self.validation_share = validation_share
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
@@ -136,7 +136,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         stopping = None
         if held_out is not None:
             stopping = EarlyStopping(ChainRisk(held_out, 0.0, self.n_jobs), int(self.patience))
-        limit = int(getattr(optimizer, optimizer.limit_name))
+        limit = int(optimizer.max_iter)
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             found = StagedFit(
                 optimizer,
@@ -151,7 +151,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         given_up = stopping is not None and stopping.given_up
         if not given_up:
             with errors_in("MaximumLikelihood"):
-                warn_unless_converged(found, optimizer, optimizer.limit_name)
+                warn_unless_converged(found, optimizer, "max_iter")
         return found
 
     def step(self, examples: ChainExamples, weights: FloatArray, state: Any = None) -> tuple[FloatArray, Any, float]:
@@ -176,7 +176,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
             return None
         optimizer = resolve_optimizer(self.optimizer)
         settings = {
-            "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
+            "optimizer": describe(optimizer, "max_iter", "tol"),
             "l1": describe(float(self.l1)),
             "l2": describe(float(self.l2)),
             "random_state": describe(int(self.random_state)),

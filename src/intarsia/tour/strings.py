@@ -75,8 +75,8 @@ def strings_stop(seed: int = 0) -> Stop:
     crf = ChainCRF(l2=1.0, classes=np.arange(10), random_state=seed).fit(learn.X, learn.y)
     plain = crf.predict(test.X)
     energy = DistanceToSet(codes.tolist(), positional=True, psi=3.0)
-    crf.set_params(energies=[energy], inference=BetheRDA(max_iter=10), energy_learner=DoublyStochastic(max_epochs=2))
-    crf.fit(learn.X, learn.y, fix_theta=True)
+    crf.set_params(energies=[energy], projection=BetheRDA(max_iter=10), energy_learner=DoublyStochastic(max_iter=2))
+    crf.fit(learn.X, learn.y, freeze_weights=True)
     knowing = crf.predict(test.X)
     rows = []
     for label, found in (("chain", plain), ("chain that knows the codes", knowing)):

@@ -27,8 +27,8 @@ _N_FOLDS = 10
 # On chains the relaxation has no fractional vertices, so that `tree` gives its answers in less time.
 _WORDS: dict[str, tuple[str, Learner | None]] = {
     "likelihood": ("likelihood, exact", None),
-    "perceptron": ("averaged perceptron, relaxed = exact", StructuredPerceptron(max_epochs=15)),
-    "svm": ("SVM, relaxed = exact", StructuredSVM(ridge=1e-3, tol=0.05, max_epochs=30)),
+    "perceptron": ("averaged perceptron, relaxed = exact", StructuredPerceptron(max_iter=15)),
+    "svm": ("SVM, relaxed = exact", StructuredSVM(ridge=1e-3, tol=0.05, max_iter=30)),
 }
 _SNAKES: dict[str, tuple[str, str, Learner]] = {
     "likelihood": (
@@ -41,8 +41,8 @@ _SNAKES: dict[str, tuple[str, str, Learner]] = {
         "tree_reweighted",
         RiskMinimizer(loss="clique_logistic", ridge=1e-3),
     ),
-    "perceptron": ("averaged perceptron, relaxed", "lp_relaxation", StructuredPerceptron(max_epochs=10)),
-    "svm": ("SVM, relaxed", "lp_relaxation", StructuredSVM(ridge=1e-3, tol=0.05, max_epochs=15)),
+    "perceptron": ("averaged perceptron, relaxed", "lp_relaxation", StructuredPerceptron(max_iter=10)),
+    "svm": ("SVM, relaxed", "lp_relaxation", StructuredSVM(ridge=1e-3, tol=0.05, max_iter=15)),
 }
 
 
