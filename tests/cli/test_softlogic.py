@@ -228,7 +228,7 @@ def test_learn_in_words_to_another_folder(run, learning, tmp_path):
     ("arguments", "message"),
     [
         (["--learner", "paired"], "Did you mean 'paired_dual'"),
-        (["--set", "n_admm=0"], "n_admm must be a whole number"),
+        (["--set", "n_inner_iter=0"], "n_inner_iter must be a whole number"),
         (["--set", "speed=3"], "setting='speed' is not known"),
         (["--learner", "pseudo_likelihood", "--set", "step_size=3"], "setting='step_size' is not known"),
         (["--data", "nowhere"], "is neither a folder nor a .data file"),

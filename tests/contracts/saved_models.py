@@ -72,7 +72,9 @@ def program() -> Program:
 
 def _soft_logic() -> SoftLogic:
     learner = PairedDual(
-        surrogate=EntropyPair(weight=0.2), steps=ProjectedSubgradient(max_iter=5), inference=ConsensusADMM(max_iter=500)
+        surrogate=EntropyPair(weight=0.2),
+        optimizer=ProjectedSubgradient(max_iter=5),
+        inference=ConsensusADMM(max_iter=500),
     )
     return SoftLogic(program(), learner=learner, inference=ConsensusADMM(tol=1e-6)).fit()
 

@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.hinge_program import solve_hinge_program
 
 
-def exact_objective(problem, weights, ridge):
+def exact_objective(problem, weights, l2):
     """J and its subgradient at some weights."""
     minima, features = [], []
     for side in (problem.clamped, problem.free):
@@ -15,4 +15,4 @@ def exact_objective(problem, weights, ridge):
         minimum, x = solve_hinge_program(model) if model.n_variables else (0.0, np.zeros(0))
         minima.append(minimum)
         features.append(problem.features(side, model.terms.values(x)))
-    return problem.value(weights, *minima, ridge), problem.gradient(weights, *features, ridge)
+    return problem.value(weights, *minima, l2), problem.gradient(weights, *features, l2)

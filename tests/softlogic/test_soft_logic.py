@@ -423,12 +423,12 @@ def test_targets_without_truth_are_latent(learner, broken):
     grounding = ground(program)
     assert np.isnan(grounding.atoms.truth).sum() == 10 + 2
     problem = PairedProblem.of(grounding.mrf, grounding.atoms.truth, EntropyPair())
-    before, slope = exact_objective(problem, np.full(4 + len(broken), 0.3), learner.ridge)
+    before, slope = exact_objective(problem, np.full(4 + len(broken), 0.3), learner.l2)
     # An independent solver says: raising the rules that are kept lowers the objective, or costs less than the others.
     assert slope[:4].mean() < (slope[4:].min() if broken else 0.0)
     assert (model.weights_[:4] > 0.3).all()
     assert (model.weights_[4:] < 0.1).all()
-    after, _ = exact_objective(problem, model.weights_, learner.ridge)
+    after, _ = exact_objective(problem, model.weights_, learner.l2)
     assert 0.0 <= after < 0.75 * before
     found = model.infer()
     for voter, other in (("p1", "p2"), ("p9", "p8")):  # with truth, and without

@@ -36,7 +36,7 @@ def small():
         folds=lambda k: make_fold(network, k, 5),
         n_folds=1,
         surrogate=SurrogateByRole(latent=EntropyPair(weight=0.1), labelled=QuadraticPrior(weight=0.5)),
-        ridge=1e-3,
+        l2=1e-3,
         step_size=0.5,
         budget=3600,
         score_name="AuPR",
@@ -122,7 +122,7 @@ def test_trust_on_a_made_network():
         folds=lambda k: fold,
         n_folds=1,
         surrogate=trust._SURROGATE,
-        ridge=trust._RIDGE,
+        l2=trust._L2,
         step_size=trust._STEP,
         budget=200,
         score_name="AuPR",
@@ -144,7 +144,7 @@ def test_faces_of_two_kinds():
         folds=lambda k: fold,
         n_folds=1,
         surrogate=faces._SURROGATE,
-        ridge=faces._RIDGE,
+        l2=faces._L2,
         step_size=faces._STEP,
         adagrad=True,
         budget=600,
@@ -170,5 +170,5 @@ def test_quick_and_full_have_the_same_rows():
 
 def test_the_naive_method_is_paired_dual_at_the_consensus(small):
     learner = replace(small, warm_up=3).learner("naive")
-    assert (learner.gradient_at, learner.n_admm, learner.warm_up) == ("consensus", 1, 3)
-    assert small.learner("paired_10").n_admm == 10
+    assert (learner.gradient_at, learner.n_inner_iter, learner.warm_up) == ("consensus", 1, 3)
+    assert small.learner("paired_10").n_inner_iter == 10

@@ -137,7 +137,7 @@ def learn_command(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A setting of the learner or its steps, such as max_iter=500; may repeat.",
+            help="A setting of the learner or its optimizer, such as max_iter=500; may repeat.",
         ),
     ] = None,
     json: _Json = False,
@@ -257,19 +257,19 @@ def _check_data(data: Path | None) -> None:
 
 
 def _learner(name: str, settings: dict[str, Any]) -> HingeLearner:
-    """A learner whose steps have their settings from the same list."""
+    """A learner whose optimizer has its settings from the same list."""
     from intarsia._core.validation import check_choice
     from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
     from intarsia.softlogic.learning.registry import hinge_learner_class
 
-    own = [key for key in hinge_learner_class(name)._get_param_names() if key not in ("steps", "inference")]
-    stepping = "steps" in hinge_learner_class(name)._get_param_names()
-    of_steps = ProjectedSubgradient._get_param_names() if stepping else []
+    own = [key for key in hinge_learner_class(name)._get_param_names() if key not in ("optimizer", "inference")]
+    has_optimizer = "optimizer" in hinge_learner_class(name)._get_param_names()
+    of_optimizer = ProjectedSubgradient._get_param_names() if has_optimizer else []
     for key in settings:
-        check_choice(key, [*own, *of_steps], f"{name}: setting")
+        check_choice(key, [*own, *of_optimizer], f"{name}: setting")
     given = {key: value for key, value in settings.items() if key in own}
-    if stepping:
-        given["steps"] = ProjectedSubgradient(**{key: value for key, value in settings.items() if key not in own})
+    if has_optimizer:
+        given["optimizer"] = ProjectedSubgradient(**{key: value for key, value in settings.items() if key not in own})
     return hinge_learner_class(name)(**given)
 
 

@@ -64,8 +64,8 @@ def groups_stop(seed: int = 0) -> Stop:
     program = make_program(club)
     learner = PairedDual(
         surrogate=SurrogateByRole(latent=EntropyPair(weight=0.5), labelled=QuadraticPrior(weight=0.5)),
-        ridge=1e-3,
-        steps=ProjectedSubgradient(step_size=0.5, adagrad=False, max_iter=500, average=False),
+        l2=1e-3,
+        optimizer=ProjectedSubgradient(step_size=0.5, adagrad=False, max_iter=500, average=False),
         random_state=seed,
     )
     model = SoftLogic(program, learner=learner).fit()

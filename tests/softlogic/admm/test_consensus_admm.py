@@ -120,7 +120,7 @@ def written_out(model, rho, alpha, n_iter):
 @pytest.mark.parametrize("n_iter", [1, 2, 7])
 def test_iterations_are_those_of_admm_with_all_copies_written_out(alpha, n_iter):
     model = random_mrf(11, n=10, n_terms=25, density=0.25)
-    solver = ConsensusADMM(step=0.7, over_relaxation=alpha)
+    solver = ConsensusADMM(step_size=0.7, over_relaxation=alpha)
     state = solver.start(model)
     residuals = solver.advance(model, state, n_iter)
     z, values, primal, dual, duals = written_out(model, 0.7, alpha, n_iter)
@@ -145,7 +145,7 @@ def test_advancing_in_parts_is_advancing_at_once():
 def test_weights_may_change_between_iterations():
     model = random_mrf(13, n_equalities=0, n_inequalities=0)
     heavier = model.with_weights(2.0 * model.weight)
-    solver = ConsensusADMM(step=1.0)
+    solver = ConsensusADMM(step_size=1.0)
     state = solver.start(model)
     for _ in range(3000):
         solver.advance(heavier, state, 1)
@@ -335,7 +335,7 @@ def test_history_brackets_the_optimum():
     [
         ({"max_iter": -1}, "max_iter"),
         ({"tol": np.nan}, "tol"),
-        ({"step": 0.0}, "step"),
+        ({"step_size": 0.0}, "step_size"),
         ({"over_relaxation": 2.0}, "over_relaxation"),
         ({"check_every": 0}, "check_every"),
         ({"n_jobs": 0}, "n_jobs"),
@@ -362,7 +362,7 @@ import json
 from intarsia.softlogic import ConsensusADMM
 from tests.softlogic.random_hinges import random_mrf
 model = random_mrf(11, n=60, n_terms=120, density=0.05)
-solver = ConsensusADMM(step=0.7)
+solver = ConsensusADMM(step_size=0.7)
 state = solver.start(model)
 residuals = solver.advance(model, state, 5)
 print(json.dumps([state.consensus.tolist(), residuals, solver.local_values(model, state).tolist()]))
@@ -381,7 +381,7 @@ def test_jit_on_and_off_agree():
     )
     assert done.returncode == 0, done.stderr
     model = random_mrf(11, n=60, n_terms=120, density=0.05)
-    solver = ConsensusADMM(step=0.7)
+    solver = ConsensusADMM(step_size=0.7)
     state = solver.start(model)
     residuals = solver.advance(model, state, 5)
     for plain, compiled in zip(

@@ -30,7 +30,7 @@ def grouped(seed, n_groups=4, **sizes):
 def test_changing_weights_of_groups_step_by_step(seed, alpha):
     model = grouped(seed, n=12, n_terms=40, density=0.15)  # some terms have no variable at all
     assert (np.diff(model.terms.ptr) == 0).any()
-    solver = ConsensusADMM(step=0.8, over_relaxation=alpha)
+    solver = ConsensusADMM(step_size=0.8, over_relaxation=alpha)
     slow, fast = solver.start(model), solver.start(model)
     steps = GroupSteps(model, fast.plan, alpha)
     rng = np.random.default_rng(seed)
@@ -47,7 +47,7 @@ def test_changing_weights_of_groups_step_by_step(seed, alpha):
 
 def test_it_stops_where_both_residuals_are_small():
     model = grouped(3, n_equalities=0, n_inequalities=0)
-    solver = ConsensusADMM(step=1.0, over_relaxation=1.0)
+    solver = ConsensusADMM(step_size=1.0, over_relaxation=1.0)
     weights, tol = np.array([1.0, 0.5, 2.0, 1.5]), 1e-3
     watched, state = solver.start(model), solver.start(model)
     needed = 1

@@ -60,7 +60,7 @@ def two_camps(n=6):
 
 @pytest.mark.parametrize("name", hinge_learner_names())
 def test_a_rule_that_the_labels_keep_gains_weight(name):
-    learner = hinge_learner_class(name)(ridge=1e-4)
+    learner = hinge_learner_class(name)(l2=1e-4)
     if learner.takes_latent:
         rows, group = LinearRows([0, 1, 2, 4], [0, 0, 1, 0], [-1.0, 1.0, 1.0, -1.0], [1.0, 0.0, 0.0]), [0, 1, 2]
         model, labels = HingeLossMRF(2, rows, 1.0, 2, term_group=group), [1.0, NAN]
@@ -80,8 +80,10 @@ def test_the_first_step_is_the_slope_of_the_exact_objective(surrogate):
     model, labels = two_camps(2)
     weights = np.array([1.0, 0.4, 0.6, 0.9, 1.1])
     problem = PairedProblem.of(model, labels, surrogate)
-    steps = ProjectedSubgradient(adagrad=False, step_size=1e-3, max_iter=1, average=False)
-    learner = PrimalSubgradient(surrogate=surrogate, ridge=0.1, steps=steps, symmetry_breaking=0.0, inference=TIGHT)
+    optimizer = ProjectedSubgradient(adagrad=False, step_size=1e-3, max_iter=1, average=False)
+    learner = PrimalSubgradient(
+        surrogate=surrogate, l2=0.1, optimizer=optimizer, symmetry_breaking=0.0, inference=TIGHT
+    )
     found = learner.fit(model, labels, start=weights)
     slope = central_differences(lambda w: exact_objective(problem, w, 0.1)[0], weights, step=1e-3)
     np.testing.assert_allclose((weights - found.weights) * problem.counts / 1e-3, slope, atol=2e-3)
@@ -98,8 +100,8 @@ def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(
     labels = np.array([1.0, 1.0, 0.8, 0.3])
     problem = PairedProblem.of(model, labels, EntropyPair(weight=1.0))
     best = minimize(lambda w: exact_objective(problem, w, 0.1), np.ones(3), jac=True, bounds=[(0.0, None)] * 3)
-    steps = ProjectedSubgradient(adagrad=False, step_size=1.0, max_iter=400, average=False)
-    learner = hinge_learner_class(name)(surrogate=EntropyPair(weight=1.0), ridge=0.1, steps=steps)
+    optimizer = ProjectedSubgradient(adagrad=False, step_size=1.0, max_iter=400, average=False)
+    learner = hinge_learner_class(name)(surrogate=EntropyPair(weight=1.0), l2=0.1, optimizer=optimizer)
     found = learner.fit(model, labels)
     np.testing.assert_allclose(found.weights, best.x, atol=5e-3)
     told = evaluate_history(problem, found.weights[None], 0.1, TIGHT)["objective"][0]
@@ -110,7 +112,9 @@ def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(
 def test_latent_learners_lower_the_exact_objective_and_find_the_camps(name):
     model, labels = two_camps()
     learner = hinge_learner_class(name)(
-        steps=ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=150, average=False), evaluate=True, ridge=0.05
+        optimizer=ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=150, average=False),
+        evaluate=True,
+        l2=0.05,
     )
     found = learner.fit(model, labels)
     surrogate = LabelLoss() if name == "latent_svm" else EntropyPair()
@@ -124,7 +128,9 @@ def test_latent_learners_lower_the_exact_objective_and_find_the_camps(name):
 def test_naive_interleaving_is_another_method():
     model, labels = two_camps()
     weights = [
-        PairedDual(gradient_at=place, steps=ProjectedSubgradient(adagrad=False, max_iter=3)).fit(model, labels).weights
+        PairedDual(gradient_at=place, optimizer=ProjectedSubgradient(adagrad=False, max_iter=3))
+        .fit(model, labels)
+        .weights
         for place in ("copies", "consensus")
     ]
     assert np.abs(weights[0] - weights[1]).max() > 1e-4
@@ -132,25 +138,25 @@ def test_naive_interleaving_is_another_method():
 
 def test_many_iterations_between_updates_are_the_primal_method():
     model, labels = two_camps()
-    steps = ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=5, average=False)
-    primal = PrimalSubgradient(steps=steps, inference=TIGHT).fit(model, labels)
-    paired = PairedDual(n_admm=2000, steps=steps, inference=TIGHT).fit(model, labels)
+    optimizer = ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=5, average=False)
+    primal = PrimalSubgradient(optimizer=optimizer, inference=TIGHT).fit(model, labels)
+    paired = PairedDual(n_inner_iter=2000, optimizer=optimizer, inference=TIGHT).fit(model, labels)
     np.testing.assert_allclose(paired.weights, primal.weights, atol=1e-3)
 
 
 def test_history_counts_iterations_of_both_problems():
     model, labels = two_camps()
-    one = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=7)).fit(model, labels)
+    one = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=7)).fit(model, labels)
     np.testing.assert_array_equal(one.history["admm_iterations"], 2 * np.arange(8))
     np.testing.assert_array_equal(one.history["updates"], np.arange(8))
     assert one.history["weights"].shape == (8, 5)
     assert (one.n_iter, one.n_admm_iter) == (7, 14)
-    warm = PairedDual(warm_up=10, steps=ProjectedSubgradient(adagrad=False, max_iter=2)).fit(model, labels)
+    warm = PairedDual(warm_up=10, optimizer=ProjectedSubgradient(adagrad=False, max_iter=2)).fit(model, labels)
     np.testing.assert_array_equal(warm.history["admm_iterations"], [0, 22, 24])
-    ten = PairedDual(n_admm=10, steps=ProjectedSubgradient(max_admm_iter=45)).fit(model, labels)
+    ten = PairedDual(n_inner_iter=10, optimizer=ProjectedSubgradient(max_admm_iter=45)).fit(model, labels)
     assert 45 <= ten.n_admm_iter <= 60
     assert ten.status is Status.MAX_ITER
-    rare = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=7, record_every=3)).fit(model, labels)
+    rare = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=7, record_every=3)).fit(model, labels)
     np.testing.assert_array_equal(rare.history["updates"], [0, 3, 6, 7])
     np.testing.assert_array_equal(rare.weights, one.weights)
 
@@ -166,22 +172,22 @@ def test_inference_to_convergence_counts_passes_over_all_blocks():
     problem = PairedProblem.of(model, labels, EntropyPair())
     found = ConsensusADMM().solve(problem.weighted(problem.free, np.ones(1)))
     assert 0 < found.n_passes < found.n_iter
-    learner = PrimalSubgradient(steps=ProjectedSubgradient(max_iter=1), inference=ConsensusADMM())
+    learner = PrimalSubgradient(optimizer=ProjectedSubgradient(max_iter=1), inference=ConsensusADMM())
     assert learner.fit(model, labels).n_admm_iter == int(np.ceil(found.n_passes))
 
 
 def test_the_mean_of_the_weights_is_returned_if_asked():
     model, labels = two_camps()
-    mean = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=9)).fit(model, labels)
+    mean = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=9)).fit(model, labels)
     np.testing.assert_allclose(mean.weights, mean.history["weights"][1:].mean(axis=0), atol=1e-12)
-    last = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=9, average=False)).fit(model, labels)
+    last = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=9, average=False)).fit(model, labels)
     np.testing.assert_array_equal(last.weights, mean.history["weights"][-1])
 
 
 @pytest.mark.parametrize("name", LATENT)
 def test_same_seed_same_weights_and_other_seeds_other_starts(name):
     model, labels = two_camps()
-    learner = hinge_learner_class(name)(steps=ProjectedSubgradient(adagrad=False, max_iter=5), random_state=3)
+    learner = hinge_learner_class(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), random_state=3)
     one, again = learner.fit(model, labels), clone(learner).fit(model, labels)
     np.testing.assert_array_equal(one.weights, again.weights)
     other = clone(learner).set_params(random_state=4).fit(model, labels)
@@ -192,7 +198,7 @@ def test_fixed_weights_stay_and_the_models_own_are_the_start():
     model, labels = two_camps()
     model = model.with_weights([2.0, 3.0, 0.5, 1.0, 1.0])
     learned = np.array([True, False, True, True, True])
-    learner = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=5), symmetry_breaking=0.0)
+    learner = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), symmetry_breaking=0.0)
     found = learner.fit(model, labels, learned=learned)
     np.testing.assert_array_equal(found.history["weights"][0], [2.0, 3.0, 0.5, 1.0, 1.0])
     assert found.weights[1] == 3.0
@@ -213,16 +219,16 @@ def test_states_that_could_change_places_need_the_start_to_be_shaken():
                 group.append(2 * s + (sign < 0))
     model = HingeLossMRF(3 * n, LinearRows.from_scipy(np.array(rows), np.zeros(len(rows))), 1.0, 2, term_group=group)
     labels = np.concatenate([np.full(2 * n, NAN), [1.0, 0.0, 1.0, 1.0]])
-    steps = ProjectedSubgradient(adagrad=False, max_iter=20)
-    same = PairedDual(symmetry_breaking=0.0, steps=steps).fit(model, labels)
+    optimizer = ProjectedSubgradient(adagrad=False, max_iter=20)
+    same = PairedDual(symmetry_breaking=0.0, optimizer=optimizer).fit(model, labels)
     np.testing.assert_allclose(same.weights[:2], same.weights[2:], atol=1e-12)
-    apart = PairedDual(symmetry_breaking=0.2, steps=steps).fit(model, labels)
+    apart = PairedDual(symmetry_breaking=0.2, optimizer=optimizer).fit(model, labels)
     assert np.abs(apart.weights[:2] - apart.weights[2:]).max() > 0.01
 
 
 def test_latent_variables_that_explain_nothing_are_warned_of():
     model = HingeLossMRF(2, LinearRows([0, 1, 2], [0, 1], [-1.0, 1.0], [1.0, 0.0]), [1.0, 1e-6], 2, term_group=[0, 1])
-    learner = PairedDual(symmetry_breaking=0.0, steps=ProjectedSubgradient(adagrad=False, max_iter=5))
+    learner = PairedDual(symmetry_breaking=0.0, optimizer=ProjectedSubgradient(adagrad=False, max_iter=5))
     with pytest.warns(ConvergenceWarning, match="PairedDual: none of the 1 latent variables moved"):
         learner.fit(model, [1.0, NAN], learned=[True, False])
 
@@ -231,7 +237,7 @@ def test_latent_variables_that_explain_nothing_are_warned_of():
 def test_ctrl_c_keeps_what_was_learned(name, monkeypatch):
     model, labels = two_camps()
     labels = np.nan_to_num(labels) if name == "perceptron" else labels
-    learner = hinge_learner_class(name)(steps=ProjectedSubgradient(adagrad=False, max_iter=50, average=False))
+    learner = hinge_learner_class(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=50, average=False))
     inner, calls = type(learner)._gradient, []
 
     def interrupted(self, *given):
@@ -251,20 +257,20 @@ def test_a_time_limit_is_kept_and_convergence_noticed():
     model, labels = two_camps()
     assert PairedDual(time_limit=0.0).fit(model, labels).status is Status.TIME_LIMIT
     rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
-    steps = ProjectedSubgradient(adagrad=False, step_size=5.0, max_iter=10000, average=False)
-    assert PrimalSubgradient(ridge=0.05, steps=steps).fit(rule, [1.0]).status is Status.CONVERGED
+    optimizer = ProjectedSubgradient(adagrad=False, step_size=5.0, max_iter=10000, average=False)
+    assert PrimalSubgradient(l2=0.05, optimizer=optimizer).fit(rule, [1.0]).status is Status.CONVERGED
 
 
 def test_em_lowers_the_objective_with_every_estimate():
     model, labels = two_camps()
-    steps = ProjectedSubgradient(adagrad=False, step_size=0.3, max_iter=60, average=False)
-    found = PointEM(n_inner=5, steps=steps, evaluate=True, inference=TIGHT).fit(model, labels)
+    optimizer = ProjectedSubgradient(adagrad=False, step_size=0.3, max_iter=60, average=False)
+    found = PointEM(n_inner_iter=5, optimizer=optimizer, evaluate=True, inference=TIGHT).fit(model, labels)
     assert (np.diff(found.history["objective"]) <= 1e-6).all()
 
 
 def test_the_score_is_asked_at_every_row_kept():
     model, labels = two_camps()
-    found = PairedDual(steps=ProjectedSubgradient(adagrad=False, max_iter=3), evaluate=True).fit(
+    found = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=3), evaluate=True).fit(
         model, labels, score=lambda w: float(w.sum())
     )
     np.testing.assert_allclose(found.history["score"], found.history["weights"].sum(axis=1))
@@ -273,19 +279,19 @@ def test_the_score_is_asked_at_every_row_kept():
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (PairedDual(n_admm=0), "n_admm must be a whole number"),
+        (PairedDual(n_inner_iter=0), "n_inner_iter must be a whole number"),
         (PairedDual(warm_up=-1), "warm_up"),
         (PairedDual(gradient_at="copy"), "gradient_at='copy' is not known.*'copies'"),
         (PairedDual(surrogate="pair"), "surrogate='pair' is not known.*Did you mean 'entropy_pair'"),
-        (PairedDual(ridge=-1.0), "PairedDual: ridge"),
-        (PairedDual(steps="fast"), "steps must be ProjectedSubgradient, got str"),
+        (PairedDual(l2=-1.0), "PairedDual: l2"),
+        (PairedDual(optimizer="fast"), "optimizer must be ProjectedSubgradient, got str"),
         (PairedDual(inference=3), "inference must be ConsensusADMM, got int"),
         (PairedDual(symmetry_breaking=2.0), "symmetry_breaking"),
-        (PointEM(n_inner=0), "PointEM: n_inner"),
-        (LatentSVM(n_inner=0), "LatentSVM: n_inner"),
+        (PointEM(n_inner_iter=0), "PointEM: n_inner_iter"),
+        (LatentSVM(n_inner_iter=0), "LatentSVM: n_inner_iter"),
         (LatentSVM(loss_weight=0.0), "LabelLoss: weight"),
         (HingePerceptron(), "variable 0 has no label"),
-        (PairedDual(steps=ProjectedSubgradient(adagrad=False, step_size=-1.0)), "step_size"),
+        (PairedDual(optimizer=ProjectedSubgradient(adagrad=False, step_size=-1.0)), "step_size"),
     ],
     ids=lambda given: type(given).__name__ if not isinstance(given, str) else given[:20],
 )

@@ -100,7 +100,7 @@ def test_learned_weights_are_a_minimum_and_the_rule_kept_gains():
         np.arange(2 * n + 1), np.tile(np.arange(n), 2), np.repeat([-1.0, 1.0], n), np.repeat([1.0, 0.0], n)
     )
     model = HingeLossMRF(n, rows, 1.0, 2, term_group=np.repeat([0, 1], n))
-    learner = HingePseudoLikelihood(ridge=0.1, tol=1e-7)
+    learner = HingePseudoLikelihood(l2=0.1, tol=1e-7)
     found = learner.fit(model, labels)
     assert found.status is Status.CONVERGED
     assert found.weights[0] > 3.0 > 1.0 > found.weights[1]

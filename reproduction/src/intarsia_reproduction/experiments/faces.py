@@ -31,7 +31,7 @@ w(p):      Below(I, 'p')                        w(p):      !Below(I, 'p')
 
 _N_STATES = 6
 _SURROGATE = QuadraticPrior(weight=1.0)
-_RIDGE, _STEP = 0.01, 0.1  # thousands of weights: AdaGrad for all methods
+_L2, _STEP = 0.01, 0.1  # thousands of weights: AdaGrad for all methods
 _SHOWN = 8
 
 
@@ -56,7 +56,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         folds=lambda k: make_fold(*halves(size)),
         n_folds=1,
         surrogate=_SURROGATE,
-        ridge=_RIDGE,
+        l2=_L2,
         step_size=_STEP,
         budget=4500 if quick else 10000,
         score_name="variance explained",
@@ -166,10 +166,10 @@ def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Findin
     train, test = halves(side)  # type: ignore[operator]
     (above, below), (test_above, test_below) = _halves(train), _halves(test)
     labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
-    steps = ProjectedSubgradient(
+    optimizer = ProjectedSubgradient(
         step_size=_STEP, adagrad=True, max_iter=n_updates, average=False, record_every=n_updates
     )
-    learner = PairedDual(warm_up=10, surrogate=_SURROGATE, ridge=_RIDGE, steps=steps)
+    learner = PairedDual(warm_up=10, surrogate=_SURROGATE, l2=_L2, optimizer=optimizer)
     learned = learner.fit(face_model(above, below.shape[1]), labels)
     asked = face_model(test_above, test_below.shape[1])
     predictor = Predictor(asked, np.full(asked.n_variables, np.nan), _SURROGATE)

@@ -108,9 +108,9 @@ w:         Linked(U, V) & Red(U) -> Red(V) ^2
 """
 
 # Groups are two-sided; interactions are rare, so that nothing is what they are without evidence. The strengths, the
-# ridge and the start below were chosen on networks drawn with other seeds.
+# l2 and the start below were chosen on networks drawn with other seeds.
 _SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.1), labelled=QuadraticPrior(weight=0.5))
-_RIDGE, _STEP = 0.5, 0.5
+_L2, _STEP = 0.5, 0.5
 
 # Where learning starts: from equal weights the two groups may stay alike, so red is the group of the first top user.
 _TAG, _TOP, _FIRST_RED, _FIRST_OTHER, _LINK = 1.0, 0.3, 1.0, 0.0, 1.0
@@ -138,7 +138,7 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         folds=lambda k: make_fold(network(), k, 5 if quick else 10),
         n_folds=n_folds,
         surrogate=_SURROGATE,
-        ridge=_RIDGE,
+        l2=_L2,
         step_size=_STEP,
         budget=4500 if quick else 10000,
         score_name="AuPR",
@@ -252,8 +252,8 @@ def camps(network: SocialGroups, checkpoint: Path) -> Finding:
 
 def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray) -> Finding:
     """Learn by paired-dual learning, and compare the latent variables with the true groups."""
-    steps = ProjectedSubgradient(step_size=_STEP, adagrad=False, max_iter=500, average=False)
-    found = PairedDual(surrogate=_SURROGATE, ridge=_RIDGE, steps=steps).fit(model, labels)
+    optimizer = ProjectedSubgradient(step_size=_STEP, adagrad=False, max_iter=500, average=False)
+    found = PairedDual(surrogate=_SURROGATE, l2=_L2, optimizer=optimizer).fit(model, labels)
     right = float(np.mean((found.latent > 0.5) == (truth == 0)))
     values = {"accuracy": max(right, 1.0 - right)}  # which group is called red is an accident
     told = {"updates": found.n_iter, "admm_iterations": found.n_admm_iter}

@@ -53,7 +53,7 @@ RULES = "\n".join(
 # not, they end in the middle and explain nothing. Chosen by a fold inside the training data of the first fold, which
 # the other folds test on.
 _SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.05), labelled=EntropyPair(weight=2.0))
-_RIDGE, _STEP = 1.0, 1.0
+_L2, _STEP = 1.0, 1.0
 _N_FOLDS = 8
 
 
@@ -77,7 +77,7 @@ def trust(quick: bool = False, data: Path | None = None) -> Experiment:
         folds=lambda k: make_fold(*network(), k, _N_FOLDS),
         n_folds=1 if quick else _N_FOLDS,
         surrogate=_SURROGATE,
-        ridge=_RIDGE,
+        l2=_L2,
         step_size=_STEP,
         budget=4000 if quick else 10000,
         score_name="AuPR of distrust",

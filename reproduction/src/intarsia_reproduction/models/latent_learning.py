@@ -74,7 +74,7 @@ class Comparison:
         How many.
     surrogate : EntropySurrogate
         What stands for the entropy.
-    ridge, step_size : float
+    l2, step_size : float
         Of the objective, and of the weights' steps.
     adagrad : bool
         Whether the steps are rescaled by AdaGrad.
@@ -93,7 +93,7 @@ class Comparison:
     folds: Callable[[int], Fold]
     n_folds: int
     surrogate: EntropySurrogate
-    ridge: float
+    l2: float
     step_size: float
     budget: int
     score_name: str
@@ -104,7 +104,7 @@ class Comparison:
 
     def learner(self, key: str) -> Any:
         """The settings object of a method."""
-        steps = ProjectedSubgradient(
+        optimizer = ProjectedSubgradient(
             step_size=self.step_size,
             adagrad=self.adagrad,
             max_iter=10**9,
@@ -112,13 +112,13 @@ class Comparison:
             tol=0.0,
             record_every=self.record_every.get(key, 1),
         )
-        shared: dict[str, Any] = {"surrogate": self.surrogate, "ridge": self.ridge, "steps": steps}
+        shared: dict[str, Any] = {"surrogate": self.surrogate, "l2": self.l2, "optimizer": optimizer}
         if key == "primal":
             return PrimalSubgradient(**shared)
         if key == "em":
             return PointEM(**shared)
-        n_admm, place = (10 if key == "paired_10" else 1), ("consensus" if key == "naive" else "copies")
-        return PairedDual(n_admm=n_admm, gradient_at=place, warm_up=self.warm_up, **shared)
+        n_inner_iter, place = (10 if key == "paired_10" else 1), ("consensus" if key == "naive" else "copies")
+        return PairedDual(n_inner_iter=n_inner_iter, gradient_at=place, warm_up=self.warm_up, **shared)
 
 
 class Predictor:
@@ -182,7 +182,7 @@ def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         problem = PairedProblem.of(fold.model, fold.labels, comparison.surrogate)
         history = found.history
         rows = spread_rows(history["admm_iterations"], comparison.n_points)
-        told = evaluate_history(problem, history["weights"][rows], comparison.ridge, ConsensusADMM(), fold.score)
+        told = evaluate_history(problem, history["weights"][rows], comparison.l2, ConsensusADMM(), fold.score)
         curves.append(np.stack([history["admm_iterations"][rows], told["objective"], told["score"]]))
         updates.append(found.n_iter)
     arrays: dict[str, NDArray[Any]] = {f"fold_{k}": curve for k, curve in enumerate(curves)}
@@ -192,7 +192,7 @@ def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
     }
     settings = {
         "surrogate": repr(comparison.surrogate),
-        "ridge": comparison.ridge,
+        "l2": comparison.l2,
         "step_size": comparison.step_size,
         "adagrad": comparison.adagrad,
         "budget": comparison.budget,

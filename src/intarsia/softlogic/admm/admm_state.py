@@ -43,7 +43,7 @@ class AdmmState:
     >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> model = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)     # (1 - x)^2
-    >>> solver = ConsensusADMM(step=2.0, over_relaxation=1.0)
+    >>> solver = ConsensusADMM(step_size=2.0, over_relaxation=1.0)
     >>> state = solver.start(model)
     >>> _ = solver.advance(model, state, 1)
     >>> state.consensus, state.local_copies()                  # argmin of (1 - x)^2 + (x - 1/2)^2

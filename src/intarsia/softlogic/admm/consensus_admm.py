@@ -44,7 +44,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         Iterations, at most.
     tol : float
         See above.
-    step : float, optional
+    step_size : float, optional
         The step :math:`\rho` (:math:`\eta` in Bach2015). By default the mean over the hinges of a block of weight times
         size of a coefficient.
     adaptive_step : bool
@@ -80,7 +80,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         *,
         max_iter: int = 25_000,
         tol: float = 1e-5,
-        step: float | None = None,
+        step_size: float | None = None,
         adaptive_step: bool = True,
         over_relaxation: float = 1.8,
         anchored: bool | None = None,
@@ -89,7 +89,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.max_iter = max_iter
         self.tol = tol
-        self.step = step
+        self.step_size = step_size
         self.adaptive_step = adaptive_step
         self.over_relaxation = over_relaxation
         self.anchored = anchored
@@ -142,7 +142,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
     def start(self, mrf: HingeLossMRF) -> AdmmState:
         """The state before the first iteration: every variable at 1/2, no multipliers."""
         self._check()
-        return fresh_state(mrf, self.step)
+        return fresh_state(mrf, self.step_size)
 
     def advance(self, mrf: HingeLossMRF, state: AdmmState, n_iter: int = 1) -> tuple[float, float]:
         """Make exactly `n_iter` iterations of ADMM in place: the step stays, nothing is anchored.
@@ -159,7 +159,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
         >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
         >>> mrf = HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1)
-        >>> solver = ConsensusADMM(step=4.0, over_relaxation=1.0)
+        >>> solver = ConsensusADMM(step_size=4.0, over_relaxation=1.0)
         >>> state = solver.start(mrf)
         >>> solver.advance(mrf, state)                          # the hinge moves x from 1/2 by 1/4
         (0.0, 1.0)
@@ -183,7 +183,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
         >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
         >>> mrf = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0.0, 1.0]), 1.0, 1)
-        >>> solver = ConsensusADMM(step=4.0, over_relaxation=1.0)
+        >>> solver = ConsensusADMM(step_size=4.0, over_relaxation=1.0)
         >>> state = solver.start(mrf)
         >>> _ = solver.advance(mrf, state)
         >>> solver.local_values(mrf, state)                     # x of the one at 1/4, of the other at 3/4
@@ -202,7 +202,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
 
     def _first_state(self, mrf: HingeLossMRF, warm_start: HingeResult | AdmmState | None) -> AdmmState:
         if warm_start is None:
-            return fresh_state(mrf, self.step)
+            return fresh_state(mrf, self.step_size)
         earlier = warm_start.state if isinstance(warm_start, HingeResult) else warm_start
         if not isinstance(earlier, AdmmState):
             raise InvalidInputError(
@@ -222,8 +222,10 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
     def _check(self) -> None:
         check_number(self.max_iter, "ConsensusADMM: max_iter", low=0, integer=True)
         check_number(self.tol, "ConsensusADMM: tol", low=0.0)
-        if self.step is not None:
-            check_number(self.step, "ConsensusADMM: step", low=0.0, high=np.inf, open_low=True, open_high=True)
+        if self.step_size is not None:
+            check_number(
+                self.step_size, "ConsensusADMM: step_size", low=0.0, high=np.inf, open_low=True, open_high=True
+            )
         check_number(self.over_relaxation, "ConsensusADMM: over_relaxation", low=1.0, high=2.0, open_high=True)
         check_number(self.check_every, "ConsensusADMM: check_every", low=1, integer=True)
         check_n_jobs(self.n_jobs, "ConsensusADMM: n_jobs")

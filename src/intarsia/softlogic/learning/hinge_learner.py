@@ -49,7 +49,7 @@ class LearnedWeights(ShownResult):
     >>> from intarsia.softlogic.learning.paired_dual import PairedDual
     >>> from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
-    >>> found = PairedDual(steps=ProjectedSubgradient(average=False)).fit(rule, [0.0])
+    >>> found = PairedDual(optimizer=ProjectedSubgradient(average=False)).fit(rule, [0.0])
     >>> found.weights.tolist(), found.history["weights"][0].tolist(), found.latent.size
     ([0.0], [1.0], 0)
     """

@@ -25,9 +25,9 @@ class LatentLearner(SubgradientLearner):
     symmetry_breaking : float
         Share by which each weight is changed at random before learning, where there are latent variables: such as could
         change places stay alike otherwise.
-    random_state : int
-        Seed of that.
-    ridge, steps, inference, evaluate, time_limit, verbose
+    random_state : int, None or numpy.random.Generator
+        Seed of these changes.
+    l2, optimizer, inference, evaluate, time_limit, verbose
         As for every `SubgradientLearner`.
     """
 
@@ -35,17 +35,17 @@ class LatentLearner(SubgradientLearner):
         self,
         *,
         surrogate: str | EntropySurrogate | None = "entropy_pair",
-        ridge: float = 1e-2,
-        steps: ProjectedSubgradient | None = None,
+        l2: float = 1e-2,
+        optimizer: ProjectedSubgradient | None = None,
         inference: ConsensusADMM | None = None,
         symmetry_breaking: float = 0.1,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         evaluate: bool = False,
         time_limit: float | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            ridge=ridge, steps=steps, inference=inference, evaluate=evaluate, time_limit=time_limit, verbose=verbose
+            l2=l2, optimizer=optimizer, inference=inference, evaluate=evaluate, time_limit=time_limit, verbose=verbose
         )
         self.surrogate = surrogate
         self.symmetry_breaking = symmetry_breaking
@@ -71,7 +71,7 @@ class PrimalSubgradient(LatentLearner):
 
     Parameters
     ----------
-    surrogate, ridge, steps, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     References
@@ -88,8 +88,8 @@ class PrimalSubgradient(LatentLearner):
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
-    >>> steps = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
-    >>> learner = PrimalSubgradient(surrogate=EntropyPair(weight=1.0), ridge=0.05, steps=steps)
+    >>> optimizer = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
+    >>> learner = PrimalSubgradient(surrogate=EntropyPair(weight=1.0), l2=0.05, optimizer=optimizer)
     >>> round(float(learner.fit(rule, [1.0]).weights[0]), 2)
     1.57
     """
@@ -98,7 +98,7 @@ class PrimalSubgradient(LatentLearner):
     summary: ClassVar[str] = "latent variables, exact subgradients: two full inferences for each update"
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
-        return free.problem.gradient(weights, clamped.solve(weights), free.solve(weights), float(self.ridge))
+        return free.problem.gradient(weights, clamped.solve(weights), free.solve(weights), float(self.l2))
 
 
 class PointEM(LatentLearner):
@@ -110,9 +110,9 @@ class PointEM(LatentLearner):
 
     Parameters
     ----------
-    n_inner : int
-        Steps of the weights for each estimate of the latent variables.
-    surrogate, ridge, steps, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    n_inner_iter : int
+        Updates of the weights for each estimate of the latent variables.
+    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     References
@@ -127,8 +127,8 @@ class PointEM(LatentLearner):
     >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
-    >>> steps = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
-    >>> learner = PointEM(surrogate=EntropyPair(weight=1.0), ridge=0.05, steps=steps)
+    >>> optimizer = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
+    >>> learner = PointEM(surrogate=EntropyPair(weight=1.0), l2=0.05, optimizer=optimizer)
     >>> round(float(learner.fit(rule, [1.0]).weights[0]), 2)
     1.57
     """
@@ -139,21 +139,21 @@ class PointEM(LatentLearner):
     def __init__(
         self,
         *,
-        n_inner: int = 10,
+        n_inner_iter: int = 10,
         surrogate: str | EntropySurrogate | None = "entropy_pair",
-        ridge: float = 1e-2,
-        steps: ProjectedSubgradient | None = None,
+        l2: float = 1e-2,
+        optimizer: ProjectedSubgradient | None = None,
         inference: ConsensusADMM | None = None,
         symmetry_breaking: float = 0.1,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         evaluate: bool = False,
         time_limit: float | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(
             surrogate=surrogate,
-            ridge=ridge,
-            steps=steps,
+            l2=l2,
+            optimizer=optimizer,
             inference=inference,
             symmetry_breaking=symmetry_breaking,
             random_state=random_state,
@@ -161,17 +161,17 @@ class PointEM(LatentLearner):
             time_limit=time_limit,
             verbose=verbose,
         )
-        self.n_inner = n_inner
+        self.n_inner_iter = n_inner_iter
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        check_number(self.n_inner, "PointEM: n_inner", low=1, integer=True)
+        check_number(self.n_inner_iter, "PointEM: n_inner_iter", low=1, integer=True)
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
-        if turn % int(self.n_inner) == 0:
+        if turn % int(self.n_inner_iter) == 0:
             clamped.solve(weights)
-        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.ridge))
+        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.l2))
 
 
 class LatentSVM(LatentLearner):
@@ -188,9 +188,9 @@ class LatentSVM(LatentLearner):
     ----------
     loss_weight : float
         c > 0: by how much a wrong label must lose.
-    n_inner : int
-        Steps of the weights for each estimate of the latent variables.
-    ridge, steps, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    n_inner_iter : int
+        Updates of the weights for each estimate of the latent variables.
+    l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     Raises
@@ -210,8 +210,8 @@ class LatentSVM(LatentLearner):
     >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 0.1, 1)
-    >>> steps = ProjectedSubgradient(step_size=0.4, adagrad=False, max_iter=10, average=False)
-    >>> round(float(LatentSVM(ridge=0.0, steps=steps).fit(rule, [1.0]).weights[0]), 6)
+    >>> optimizer = ProjectedSubgradient(step_size=0.4, adagrad=False, max_iter=10, average=False)
+    >>> round(float(LatentSVM(l2=0.0, optimizer=optimizer).fit(rule, [1.0]).weights[0]), 6)
     1.3
     """
 
@@ -222,19 +222,19 @@ class LatentSVM(LatentLearner):
         self,
         *,
         loss_weight: float = 1.0,
-        n_inner: int = 10,
-        ridge: float = 1e-2,
-        steps: ProjectedSubgradient | None = None,
+        n_inner_iter: int = 10,
+        l2: float = 1e-2,
+        optimizer: ProjectedSubgradient | None = None,
         inference: ConsensusADMM | None = None,
         symmetry_breaking: float = 0.1,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         evaluate: bool = False,
         time_limit: float | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            ridge=ridge,
-            steps=steps,
+            l2=l2,
+            optimizer=optimizer,
             inference=inference,
             symmetry_breaking=symmetry_breaking,
             random_state=random_state,
@@ -243,17 +243,17 @@ class LatentSVM(LatentLearner):
             verbose=verbose,
         )
         self.loss_weight = loss_weight
-        self.n_inner = n_inner
+        self.n_inner_iter = n_inner_iter
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        check_number(self.n_inner, "LatentSVM: n_inner", low=1, integer=True)
+        check_number(self.n_inner_iter, "LatentSVM: n_inner_iter", low=1, integer=True)
 
     def _entropy(self) -> EntropySurrogate | None:
         return LabelLoss(weight=self.loss_weight)
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
-        if turn % int(self.n_inner) == 0:
+        if turn % int(self.n_inner_iter) == 0:
             clamped.solve(weights)
-        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.ridge))
+        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.l2))

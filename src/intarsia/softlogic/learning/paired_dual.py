@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from intarsia._core.validation import FloatArray, check_choice, check_number
 from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
 from intarsia.softlogic.learning.entropy_surrogate import EntropySurrogate
@@ -27,16 +29,16 @@ class PairedDual(LatentLearner):
 
     Parameters
     ----------
-    n_admm : int
-        N: iterations on each problem between updates; fewer where an inference has converged.
+    n_inner_iter : int
+        N: iterations of ADMM on each problem between updates; fewer where an inference has converged.
     warm_up : int
         K: rounds of N iterations before the first update.
     gradient_at : {"copies", "consensus"}
         Where terms are evaluated. "consensus" is the naive interleaving of section 3.3, which follows no objective: for
         comparison.
-    surrogate, ridge, steps, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`; `inference` is ADMM without over-relaxation by default. Where weights swing, give
-        a smaller `step_size` or a larger `step` of ADMM, which ties the copies to the consensus.
+        a smaller `optimizer__step_size` or a larger `step_size` of ADMM, which ties the copies to the consensus.
 
     Warns
     -----
@@ -61,8 +63,8 @@ class PairedDual(LatentLearner):
     >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
-    >>> steps = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=200, average=False)
-    >>> learner = PairedDual(surrogate=EntropyPair(weight=1.0), ridge=0.05, steps=steps)
+    >>> optimizer = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=200, average=False)
+    >>> learner = PairedDual(surrogate=EntropyPair(weight=1.0), l2=0.05, optimizer=optimizer)
     >>> round(float(learner.fit(rule, [1.0]).weights[0]), 2)
     1.57
     """
@@ -73,23 +75,23 @@ class PairedDual(LatentLearner):
     def __init__(
         self,
         *,
-        n_admm: int = 1,
+        n_inner_iter: int = 1,
         warm_up: int = 0,
         gradient_at: str = "copies",
         surrogate: str | EntropySurrogate | None = "entropy_pair",
-        ridge: float = 1e-2,
-        steps: ProjectedSubgradient | None = None,
+        l2: float = 1e-2,
+        optimizer: ProjectedSubgradient | None = None,
         inference: ConsensusADMM | None = None,
         symmetry_breaking: float = 0.1,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         evaluate: bool = False,
         time_limit: float | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(
             surrogate=surrogate,
-            ridge=ridge,
-            steps=steps,
+            l2=l2,
+            optimizer=optimizer,
             inference=inference,
             symmetry_breaking=symmetry_breaking,
             random_state=random_state,
@@ -97,14 +99,14 @@ class PairedDual(LatentLearner):
             time_limit=time_limit,
             verbose=verbose,
         )
-        self.n_admm = n_admm
+        self.n_inner_iter = n_inner_iter
         self.warm_up = warm_up
         self.gradient_at = gradient_at
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        check_number(self.n_admm, "PairedDual: n_admm", low=1, integer=True)
+        check_number(self.n_inner_iter, "PairedDual: n_inner_iter", low=1, integer=True)
         check_number(self.warm_up, "PairedDual: warm_up", low=0, integer=True)
         check_choice(self.gradient_at, _PLACES, "PairedDual: gradient_at")
 
@@ -114,7 +116,7 @@ class PairedDual(LatentLearner):
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
         copies = self.gradient_at == "copies"
-        of_free, of_clamped = (side.advance(weights, int(self.n_admm), copies) for side in (free, clamped))
+        of_free, of_clamped = (side.advance(weights, int(self.n_inner_iter), copies) for side in (free, clamped))
         if turn < int(self.warm_up):
             return None
-        return free.problem.gradient(weights, of_clamped, of_free, float(self.ridge))
+        return free.problem.gradient(weights, of_clamped, of_free, float(self.l2))

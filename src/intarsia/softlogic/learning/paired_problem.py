@@ -73,7 +73,7 @@ class PairedProblem:
     >>> problem
     PairedProblem(1 labelled and 0 latent variables, 1 weights)
     >>> clamped, free = problem.clamped.fixed, problem.features(problem.free, np.array([0.0]))
-    >>> problem.gradient(np.array([2.0]), clamped, free, ridge=0.5).tolist()               # 0.5 x 2 + 1 - 0
+    >>> problem.gradient(np.array([2.0]), clamped, free, l2=0.5).tolist()               # 0.5 x 2 + 1 - 0
     [2.0]
     """
 
@@ -152,14 +152,14 @@ class PairedProblem:
         sum_hinges(read_only(values), side.model.power, side.model.term_group, summed)
         return np.asarray(summed[: self.n_weights] + side.fixed)
 
-    def gradient(self, weights: FloatArray, clamped: FloatArray, free: FloatArray, ridge: float) -> FloatArray:
+    def gradient(self, weights: FloatArray, clamped: FloatArray, free: FloatArray, l2: float) -> FloatArray:
         """Subgradient of J from the features of both sides (Bach2015, Algorithm 1, with the sign turned)."""
-        return np.asarray(ridge * weights + clamped - free)
+        return np.asarray(l2 * weights + clamped - free)
 
-    def value(self, weights: FloatArray, clamped: float, free: float, ridge: float) -> float:
+    def value(self, weights: FloatArray, clamped: float, free: float, l2: float) -> float:
         """J from the minima of both sides' models."""
         difference = self.clamped.minimum(weights, clamped) - self.free.minimum(weights, free)
-        return 0.5 * ridge * float(weights @ weights) + difference
+        return 0.5 * l2 * float(weights @ weights) + difference
 
     def complete(self, latent: FloatArray) -> FloatArray:
         """All variables: labels, and these values of the latent ones."""

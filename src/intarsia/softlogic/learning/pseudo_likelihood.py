@@ -35,8 +35,8 @@ class HingePseudoLikelihood(HingeLearner):
 
     Parameters
     ----------
-    ridge : float
-        :math:`\lambda \ge 0`.
+    l2 : float
+        :math:`\lambda \ge 0`: precision of a Gaussian prior on the weights.
     max_iter : int
         Most iterations of L-BFGS-B.
     tol : float
@@ -63,7 +63,7 @@ class HingePseudoLikelihood(HingeLearner):
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rows = LinearRows([0, 1, 2], [0, 0], [2.0, -2.0], [-1.0, 1.0])      # |2 y - 1|
     >>> model = HingeLossMRF(1, rows, 1.0, 1, term_group=[0, 0])
-    >>> [round(float(HingePseudoLikelihood(ridge=0.01).fit(model, [y]).weights[0]), 1) for y in (1.0, 0.5)]
+    >>> [round(float(HingePseudoLikelihood(l2=0.01).fit(model, [y]).weights[0]), 1) for y in (1.0, 0.5)]
     [0.0, 10.0]
     """
 
@@ -74,13 +74,13 @@ class HingePseudoLikelihood(HingeLearner):
     def __init__(
         self,
         *,
-        ridge: float = 1e-2,
+        l2: float = 1e-2,
         max_iter: int = 200,
         tol: float = 1e-5,
         n_nodes: int = 64,
         verbose: bool = False,
     ) -> None:
-        self.ridge = ridge
+        self.l2 = l2
         self.max_iter = max_iter
         self.tol = tol
         self.n_nodes = n_nodes
@@ -98,7 +98,7 @@ class HingePseudoLikelihood(HingeLearner):
     ) -> LearnedWeights:
         """Learn a weight for each group; see the base class."""
         here = type(self).__name__
-        check_number(self.ridge, f"{here}: ridge", low=0.0, high=np.inf, open_high=True)
+        check_number(self.l2, f"{here}: l2", low=0.0, high=np.inf, open_high=True)
         check_number(self.max_iter, f"{here}: max_iter", low=1, integer=True)
         check_number(self.tol, f"{here}: tol", low=0.0, open_low=True)
         check_number(self.n_nodes, f"{here}: n_nodes", low=2, integer=True)
@@ -114,7 +114,7 @@ class HingePseudoLikelihood(HingeLearner):
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
             value, gradient = conditionals.negative_log_likelihood(w)
             scale = 1.0 / conditionals.n_variables
-            return scale * (value + 0.5 * self.ridge * float(w @ w)), scale * (gradient + self.ridge * w)
+            return scale * (value + 0.5 * self.l2 * float(w @ w)), scale * (gradient + self.l2 * w)
 
         with fit_progress(title or here, bool(self.verbose)) as report:
 

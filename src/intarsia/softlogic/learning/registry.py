@@ -49,7 +49,7 @@ def resolve_hinge_learner(learner: str | HingeLearner, settings: dict[str, Any] 
 
     Examples
     --------
-    >>> resolve_hinge_learner("paired_dual", {"n_admm": 10}).n_admm
+    >>> resolve_hinge_learner("paired_dual", {"n_inner_iter": 10}).n_inner_iter
     10
     """
     return HINGE_LEARNERS.resolve(learner, settings)

@@ -40,7 +40,7 @@ class GroupSteps:
     >>> from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> model = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0.0, 1.0]), 1.0, 1, term_group=[0, 1])
-    >>> state = ConsensusADMM(step=4.0).start(model)
+    >>> state = ConsensusADMM(step_size=4.0).start(model)
     >>> steps = GroupSteps(model, state.plan, alpha=1.0)
     >>> steps.advance(state, np.array([1.0, 1.0]), n_iter=1, tol=0.0)
     1

@@ -92,9 +92,9 @@ class SubgradientLearner(HingeLearner):
 
     Parameters
     ----------
-    ridge : float
-        Strength of the penalty on the squares of the weights.
-    steps : ProjectedSubgradient, optional
+    l2 : float
+        Precision of a Gaussian prior on the weights: `l2 / 2 |w|^2` is added to the objective of the model.
+    optimizer : ProjectedSubgradient, optional
         How the weights move and when to stop.
     inference : ConsensusADMM, optional
         Settings of inference.
@@ -107,20 +107,20 @@ class SubgradientLearner(HingeLearner):
         Show progress on stderr, only on a terminal.
     """
 
-    _parts: ClassVar[Parts] = {"steps": WEIGHT_OPTIMIZERS, "inference": HINGE_INFERENCE, "surrogate": SURROGATES}
+    _parts: ClassVar[Parts] = {"optimizer": WEIGHT_OPTIMIZERS, "inference": HINGE_INFERENCE, "surrogate": SURROGATES}
 
     def __init__(
         self,
         *,
-        ridge: float,
-        steps: ProjectedSubgradient | None,
+        l2: float,
+        optimizer: ProjectedSubgradient | None,
         inference: ConsensusADMM | None,
         evaluate: bool,
         time_limit: float | None,
         verbose: bool,
     ) -> None:
-        self.ridge = ridge
-        self.steps = steps
+        self.l2 = l2
+        self.optimizer = optimizer
         self.inference = inference
         self.evaluate = evaluate
         self.time_limit = time_limit
@@ -161,7 +161,7 @@ class SubgradientLearner(HingeLearner):
         if problem.latent.size:
             weights = self._shaken(weights, moves)
         method = self._default_inference() if self.inference is None else self.inference
-        rule = ProjectedSubgradient() if self.steps is None else self.steps
+        rule = ProjectedSubgradient() if self.optimizer is None else self.optimizer
         free, clamped = SideRun(problem, problem.free, method), SideRun(problem, problem.clamped, method)
         steps = rule.begin(weights, problem.counts, moves)
         record = _Record(weights)
@@ -170,23 +170,23 @@ class SubgradientLearner(HingeLearner):
         found = steps.mean if rule.average else steps.weights
         history = record.history()
         if self.evaluate:
-            history |= evaluate_history(problem, history["weights"], float(self.ridge), method, score)
+            history |= evaluate_history(problem, history["weights"], float(self.l2), method, score)
         if steps.n_steps and status is not Status.INTERRUPTED:
             untouched = SideRun(problem, problem.clamped, method)
             untouched.solve(np.zeros(problem.n_weights))
             with errors_in(here):
                 warn_if_unmoved(clamped.point, untouched.point)
                 _warn_if_stopped(free, clamped)
-        n_admm = free.n_iter + clamped.n_iter
-        return LearnedWeights(found, status, steps.n_steps, n_admm, clamped.point.copy(), history)
+        n_admm_iter = free.n_iter + clamped.n_iter
+        return LearnedWeights(found, status, steps.n_steps, n_admm_iter, clamped.point.copy(), history)
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         here = type(self).__name__
-        check_number(self.ridge, f"{here}: ridge", low=0.0, high=np.inf, open_high=True)
+        check_number(self.l2, f"{here}: l2", low=0.0, high=np.inf, open_high=True)
         if self.time_limit is not None:
             check_number(self.time_limit, f"{here}: time_limit", low=0.0)
-        for name, kind in (("steps", ProjectedSubgradient), ("inference", ConsensusADMM)):
+        for name, kind in (("optimizer", ProjectedSubgradient), ("inference", ConsensusADMM)):
             given = getattr(self, name)
             if given is not None and not isinstance(given, kind):
                 raise InvalidInputError(f"{here}: {name} must be {kind.__name__}, got {type(given).__name__}.")
@@ -264,7 +264,7 @@ class _Record:
 def evaluate_history(
     problem: PairedProblem,
     weights: FloatArray,
-    ridge: float,
+    l2: float,
     method: ConsensusADMM | None = None,
     score: Score | None = None,
 ) -> dict[str, FloatArray]:
@@ -280,7 +280,7 @@ def evaluate_history(
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)     # max(0, 1 - y)^2
     >>> problem = PairedProblem.of(rule, [1.0], EntropyPair(weight=1.0))
-    >>> evaluate_history(problem, np.array([[0.0], [2.0]]), ridge=0.0)["objective"].round(3).tolist()
+    >>> evaluate_history(problem, np.array([[0.0], [2.0]]), l2=0.0)["objective"].round(3).tolist()
     [0.5, 0.25]
     """
     method = ConsensusADMM() if method is None else method
@@ -289,7 +289,7 @@ def evaluate_history(
     for k, row in enumerate(weights):
         free.solve(row)
         clamped.solve(row)
-        objective[k] = problem.value(row, clamped.objective, free.objective, ridge)
+        objective[k] = problem.value(row, clamped.objective, free.objective, l2)
     found = {"objective": objective}
     if score is not None:
         found["score"] = np.array([score(row) for row in weights])
@@ -305,8 +305,8 @@ class HingePerceptron(SubgradientLearner):
 
     Parameters
     ----------
-    ridge, steps, inference, evaluate, time_limit, verbose
-        As for every `SubgradientLearner`; no ridge by default.
+    l2, optimizer, inference, evaluate, time_limit, verbose
+        As for every `SubgradientLearner`; 0 by default for `l2`.
 
     References
     ----------
@@ -320,8 +320,8 @@ class HingePerceptron(SubgradientLearner):
     >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rules = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [-1.0, 1.0], [1.0, 0.0]), 1.0, 2)
-    >>> steps = ProjectedSubgradient(step_size=1.0, adagrad=False, average=False)
-    >>> found = HingePerceptron(steps=steps).fit(rules, [1.0])
+    >>> optimizer = ProjectedSubgradient(step_size=1.0, adagrad=False, average=False)
+    >>> found = HingePerceptron(optimizer=optimizer).fit(rules, [1.0])
     >>> bool(found.weights[0] > 1.0), float(found.weights[1])
     (True, 0.0)
     """
@@ -333,16 +333,16 @@ class HingePerceptron(SubgradientLearner):
     def __init__(
         self,
         *,
-        ridge: float = 0.0,
-        steps: ProjectedSubgradient | None = None,
+        l2: float = 0.0,
+        optimizer: ProjectedSubgradient | None = None,
         inference: ConsensusADMM | None = None,
         evaluate: bool = False,
         time_limit: float | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            ridge=ridge, steps=steps, inference=inference, evaluate=evaluate, time_limit=time_limit, verbose=verbose
+            l2=l2, optimizer=optimizer, inference=inference, evaluate=evaluate, time_limit=time_limit, verbose=verbose
         )
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
-        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.ridge))
+        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.l2))
