@@ -116,7 +116,7 @@ def fit_graph_energies(
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
             fixed=weights if freeze_weights else None,
-            ridge=0.5 * float(settings.get("ridge", 0.0)),  # learners count half the square
+            ridge=float(settings.get("ridge", 0.0)),
             psi_ridge=float(parts.learner.l2) / (sum(one.mass for one in examples) or 1.0),
             n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
