@@ -60,7 +60,7 @@ def main(picture: str = "astray.png") -> float:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(picture, dpi=110)
     plt.close(figure)
-    verdict = intarsia.diagnose_examples(data, inference=BeliefPropagation(schedule="parallel")).verdict
+    verdict = intarsia.diagnostics.diagnose_examples(data, inference=BeliefPropagation(schedule="parallel")).verdict
     print(f"wrong at the end: {wrong}; diagnose says: {verdict}; see {picture}")
     return float(wrong["belief_propagation"] - wrong["lp_relaxation"])
 

@@ -18,8 +18,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from intarsia import BetheRDA, ChainCRF, DoublyStochastic
+from intarsia import BetheRDA, ChainCRF
 from intarsia.energies import DistanceToSet
+from intarsia.learning import DoublyStochastic
 
 
 def strings(codes: np.ndarray, n: int, first: int, last: int, rng: np.random.Generator) -> tuple[list, list]:

@@ -13,12 +13,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import intarsia
-from intarsia import LBFGS, SGD, Adam, GraphCRF, GridCRF, Likelihood, RiskMinimizer, TruncatedGradient
+from intarsia import GraphCRF, GridCRF, RiskMinimizer
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.gradients import TruncatedGradient
 from intarsia.inference import Status
 from intarsia.inference.messages.pairwise_messages import PairwiseMaxMessages, PairwiseMessages
-from intarsia.learning import Incremental, example
+from intarsia.learning import LBFGS, SGD, Adam, Incremental, example
 from intarsia.learning.risk import Risk
+from intarsia.losses import Likelihood
 from intarsia.models import LinearScores
 
 
@@ -337,7 +339,9 @@ def test_map_is_the_best_labelling():
 
 def test_map_needs_a_method_that_finds_it(problem):
     crf, X, y = problem
-    without = next(name for name in intarsia.method_names() if not intarsia.method_class(name).gives_map)
+    without = next(
+        name for name in intarsia.inference.method_names() if not intarsia.inference.method_class(name).gives_map
+    )
     crf.fit(X, y)
     crf.set_params(decode="map", inference=without)
     for call in (lambda: crf.predict(X), lambda: crf.fit(X, y)):

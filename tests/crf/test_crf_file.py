@@ -10,20 +10,11 @@ import pytest
 from tests.contracts.saved_models import COUNTS, GRAPHS, IMAGES, QUICK
 
 import intarsia
-from intarsia import (
-    ChainCRF,
-    CollectiveChain,
-    Gaussian,
-    GraphCRF,
-    GridCRF,
-    Incremental,
-    RiskMinimizer,
-    StructuredPerceptron,
-    SurrogateEM,
-    TreeReweighted,
-    make_moves,
-)
+from intarsia import ChainCRF, CollectiveChain, GraphCRF, GridCRF, RiskMinimizer, StructuredPerceptron, TreeReweighted
+from intarsia.collective import Gaussian, make_moves
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.learning import Incremental
+from intarsia.losses import SurrogateEM
 
 LABELS = [(image[..., 0] > 0).astype(int) for image in IMAGES]
 

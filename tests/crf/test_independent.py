@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests.crf.test_crf import as_graphs, interrupt, pictures, quick
 
-from intarsia import GraphCRF, GridCRF, Likelihood
+from intarsia import GraphCRF, GridCRF
 from intarsia.exceptions import IntarsiaError
 from intarsia.inference import Status
 from intarsia.learning import risk_minimizer
+from intarsia.losses import Likelihood
 
 
 @pytest.mark.parametrize("phase", ["independent", "between", "proper"])

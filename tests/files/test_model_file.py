@@ -10,10 +10,12 @@ import zipfile
 import numpy as np
 import pytest
 
-from intarsia import AROW, LBFGS, ChainCRF, MaximumLikelihood
+from intarsia import ChainCRF
 from intarsia._files.model_file import read_model, write_model
 from intarsia._files.settings_json import settings_from_json, settings_to_json
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.learning import LBFGS
+from intarsia.sequences import AROW, MaximumLikelihood
 from intarsia.sequences.chain_learner import CHAIN_LEARNERS
 
 X = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]

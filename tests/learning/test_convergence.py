@@ -10,12 +10,12 @@ import pytest
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from intarsia import LBFGS, MaximumLikelihood, RiskMinimizer
+from intarsia import RiskMinimizer
 from intarsia.graph import chain_graph
 from intarsia.inference import Status
-from intarsia.learning import OWLQN, example
+from intarsia.learning import LBFGS, OWLQN, example
 from intarsia.models import LinearScores
-from intarsia.sequences import ChainCRF
+from intarsia.sequences import ChainCRF, MaximumLikelihood
 from intarsia.sequences.chain_preparation import prepare_fit
 from intarsia_reproduction.datasets import load_ocr_letters, load_umass_citations
 

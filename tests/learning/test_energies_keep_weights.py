@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intarsia import Adam, ChainCRF, DoubleLoop, DoublyStochastic, GraphCRF, RiskMinimizer
+from intarsia import ChainCRF, GraphCRF, RiskMinimizer
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, at_most_one
 from intarsia.exceptions import ConvergenceWarning
+from intarsia.learning import Adam, DoubleLoop, DoublyStochastic
 from intarsia.metrics import segment_scores
 from intarsia.sequences.chain_preparation import prepare_fit
 from intarsia.sequences.energy_fit import SurrogateRisk, bind_energies, resolve_energies

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from intarsia import BetheRDA, ChainCRF, DoublyStochastic, GraphCRF, GridCRF, RiskMinimizer, TruncatedGradient
+from intarsia import BetheRDA, ChainCRF, GraphCRF, GridCRF, RiskMinimizer
 from intarsia.energies import Count, MeasuredEnergy, Squared, at_most_one
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.gradients import TruncatedGradient
+from intarsia.learning import DoublyStochastic
 
 QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
 X = [[["sun"], ["rain", "wet"], ["rain"]], [["rain"], ["sun"]], [["sun"], ["sun"], ["rain"]]] * 3

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from intarsia import LBFGS, SGD, Adam, ChainCRF, MaximumLikelihood
+from intarsia import ChainCRF
 from intarsia.exceptions import ConvergenceWarning
+from intarsia.learning import LBFGS, SGD, Adam
 from intarsia.learning.minimum import SummedObjective
+from intarsia.sequences import MaximumLikelihood
 from intarsia.sequences.chain_preparation import prepare_fit
 from intarsia.sequences.chain_risk import ChainRisk
 

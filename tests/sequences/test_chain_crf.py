@@ -12,10 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from tests.oracles.chain_likelihood import log_probability, parts_of, path_score
 
-from intarsia import LBFGS, Adam, ChainCRF, MaximumLikelihood
+from intarsia import ChainCRF
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import Status
-from intarsia.learning import RiskMinimizer
+from intarsia.learning import LBFGS, Adam, RiskMinimizer
+from intarsia.sequences import MaximumLikelihood
 
 TIGHT = LBFGS(tol=1e-9)
 

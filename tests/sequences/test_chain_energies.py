@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import intarsia
-from intarsia import Adam, BetheMirrorDescent, BetheRDA, ChainCRF, DoubleLoop, DoublyStochastic
+from intarsia import BetheMirrorDescent, BetheRDA, ChainCRF
 from intarsia.energies import (
     Count,
     DistanceToSet,
@@ -29,6 +29,7 @@ from intarsia.energies import (
     segment_preferences,
 )
 from intarsia.exceptions import ConvergenceWarning, FileFormatError, IntarsiaError, InvalidInputError, NotSupportedError
+from intarsia.learning import Adam, DoubleLoop, DoublyStochastic
 from intarsia.sequences import energy_fit as surrogate_risk
 
 QUICK = DoublyStochastic(max_iter=6, optimizer=Adam(step_size=0.1, batch_size=10))

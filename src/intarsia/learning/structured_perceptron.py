@@ -22,10 +22,10 @@ class StructuredPerceptron(MarginLearner):
     :math:`\hat z` is what the inference answers under the present weights: a labelling, or with `lp_relaxation` the
     optimal vertex, fractions as they are; :math:`\Phi` are the features' sums. With exact or LP-relaxed inference, data
     that some weights separate with margin :math:`\gamma` cost at most :math:`R^2 / \gamma^2` mistakes, R being the
-    longest step (Kulesza2007, Theorem 1; `intarsia.mistake_bound` computes it). Choose it for a quick answer without
-    probabilities and without anything to tune; `StructuredSVM` has a margin and an objective. With loopy belief
-    propagation it can go astray for ever, so that pair is warned of. A pass costs one inference for each example; for
-    chains, `ChainCRF(learner="averaged_perceptron")` does the same in compiled loops.
+    longest step (Kulesza2007, Theorem 1; `intarsia.diagnostics.mistake_bound` computes it). Choose it for a quick
+    answer without probabilities and without anything to tune; `StructuredSVM` has a margin and an objective. With loopy
+    belief propagation it can go astray for ever, so that pair is warned of. A pass costs one inference for each
+    example; for chains, `ChainCRF(learner="averaged_perceptron")` does the same in compiled loops.
 
     Where labels are hidden or sets, the best labelling that agrees with them takes the place of the truth, and an
     answer is a mistake where it disagrees with what is known.

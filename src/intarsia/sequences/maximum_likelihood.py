@@ -35,8 +35,8 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     :math:`A_s` being what is known of the labels: one labelling, or all that agree with label sets and hidden labels.
     Convex where all labels are known. CRFsuite's `c1` is `l1`, its `c2` is `l2 / 2`, and all weights are penalised,
     as there: the minimum is the same where the weights are (there `feature.possible_states` and
-    `feature.possible_transitions` on, here `weights="all"` and `ends=False`). The optimiser sees this sum divided by the
-    weighted number of labelled positions, so that its tolerance and steps need not change with the amount of data;
+    `feature.possible_transitions` on, here `weights="all"` and `ends=False`). The optimiser sees this sum divided by
+    the weighted number of labelled positions, so that its tolerance and steps need not change with the amount of data;
     `ChainCRF.risk_` is that quotient.
 
     Parameters
