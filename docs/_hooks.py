@@ -110,13 +110,10 @@ def optimizers_table() -> str:
     """One row per optimiser of the registry."""
     from intarsia.learning.registry import optimizer_class, optimizer_names
 
-    rows = ["| optimiser | class | steps on batches, `partial_fit` | limit on iterations |", "|---|---|---|---|"]
+    rows = ["| optimiser | class | steps on batches, `partial_fit` |", "|---|---|---|"]
     for name in optimizer_names():
         found = optimizer_class(name)
-        rows.append(
-            f"| `{name}` | [`{found.__name__}`](#{_anchor(found)}) | {_TICK[found.takes_batches]} "
-            f"| `{found.limit_name}` |"
-        )
+        rows.append(f"| `{name}` | [`{found.__name__}`](#{_anchor(found)}) | {_TICK[found.takes_batches]} |")
     return "\n".join(rows)
 
 

@@ -157,7 +157,7 @@ def show(panels: list[tuple[str, np.ndarray]], columns: int, name: str) -> None:
 def grid_crf() -> None:
     """The steps of the page: truth, input, one by one, marginals, labels."""
     _, _, X, y = small_photographs()
-    alone = fit_small("univariate_logistic", gradient=intarsia.TruncatedGradient(n_iter=0))
+    alone = fit_small("univariate_logistic", gradient=intarsia.gradients.TruncatedGradient(n_iter=0))
     crf = fit_small("clique_logistic")
     show(
         [
@@ -198,9 +198,9 @@ def fitting() -> None:
         LINES,
         {
             "L-BFGS": {},
-            "L-BFGS, incremental": {"schedule": intarsia.Incremental(n_start=2, max_iter=40)},
-            "Adam, batches of 2": {"optimizer": intarsia.Adam(step=0.05, batch_size=2, max_epochs=20)},
-            "SGD, batches of 2": {"optimizer": intarsia.SGD(step=0.05, batch_size=2, max_epochs=20)},
+            "L-BFGS, incremental": {"schedule": intarsia.learning.Incremental(n_start=2, max_iter=40)},
+            "Adam, batches of 2": {"optimizer": intarsia.learning.Adam(step_size=0.05, batch_size=2, max_iter=20)},
+            "SGD, batches of 2": {"optimizer": intarsia.learning.SGD(step_size=0.05, batch_size=2, max_iter=20)},
         }.items(),
         strict=True,
     ):
@@ -244,7 +244,7 @@ def diagnose() -> None:
     from intarsia.datasets.counterexamples import diamond_examples
     from intarsia.report import plot_diagnosis
 
-    found = intarsia.diagnose_examples(
+    found = intarsia.diagnostics.diagnose_examples(
         diamond_examples(), inference=intarsia.BeliefPropagation(schedule="parallel"), n_passes=10
     )
     save(plot_diagnosis(found), "diagnose.png")

@@ -18,8 +18,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_sample_images
 
-from intarsia import GridCRF, RiskMinimizer, TruncatedGradient
+from intarsia import GridCRF, RiskMinimizer
 from intarsia.datasets import noisy_inputs
+from intarsia.gradients import TruncatedGradient
 
 
 def binary(photograph: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from intarsia import infer_flows
+from intarsia.collective import infer_flows
 from intarsia.report import plot_flow_maps
 
 WEEKS, WIDTH, HEIGHT = 5, 12, 8

@@ -41,7 +41,7 @@ def main(picture: str = "astray.png") -> float:
     warnings.simplefilter("ignore", ConvergenceWarning)
     for name, colour in WAYS.items():
         inference = BeliefPropagation(schedule="parallel") if name == "belief_propagation" else name
-        found = StructuredPerceptron(max_epochs=10, average=False).minimize(data, inference)
+        found = StructuredPerceptron(max_iter=10, average=False).minimize(data, inference)
         errors = np.array(found.history["risk"])
         left.plot(errors, ".-", color=colour, label=name)
         wrong[name] = errors[-1]
@@ -60,7 +60,7 @@ def main(picture: str = "astray.png") -> float:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(picture, dpi=110)
     plt.close(figure)
-    verdict = intarsia.diagnose_examples(data, inference=BeliefPropagation(schedule="parallel")).verdict
+    verdict = intarsia.diagnostics.diagnose_examples(data, inference=BeliefPropagation(schedule="parallel")).verdict
     print(f"wrong at the end: {wrong}; diagnose says: {verdict}; see {picture}")
     return float(wrong["belief_propagation"] - wrong["lp_relaxation"])
 

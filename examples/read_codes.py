@@ -18,8 +18,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from intarsia import BetheRDA, ChainCRF, DoublyStochastic
+from intarsia import BetheRDA, ChainCRF
 from intarsia.energies import DistanceToSet
+from intarsia.learning import DoublyStochastic
 
 
 def strings(codes: np.ndarray, n: int, first: int, last: int, rng: np.random.Generator) -> tuple[list, list]:
@@ -37,14 +38,14 @@ def main(picture: str = "codes.png") -> float:
     X, y = strings(codes, 150, 0, 1200, rng)
     X_new, y_new = strings(codes, 100, 1200, 1797, rng)  # written by other people
 
-    crf = ChainCRF(l2=1.0, classes=np.arange(10)).fit(X, y)
+    crf = ChainCRF(l2=2.0, classes=np.arange(10)).fit(X, y)
     plain = crf.predict(X_new)
     crf.set_params(
         energies=[DistanceToSet(codes.tolist(), psi=3.0)],
-        inference=BetheRDA(max_iter=10),
-        energy_learner=DoublyStochastic(max_epochs=2),
+        projection=BetheRDA(max_iter=10),
+        energy_learner=DoublyStochastic(max_iter=2),
     )
-    knowing = crf.fit(X, y, fix_theta=True).predict(X_new)
+    knowing = crf.fit(X, y, freeze_weights=True).predict(X_new)
 
     whole = [np.mean([(a == b).all() for a, b in zip(found, y_new, strict=True)]) for found in (plain, knowing)]
     misread = [k for k in range(len(y_new)) if (plain[k] != y_new[k]).any()][:6]

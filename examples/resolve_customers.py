@@ -19,7 +19,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from intarsia import EntityClusterer, ThresholdClusterer
+from intarsia import EntityClusterer
+from intarsia.clusters import ThresholdClusterer
 from intarsia.datasets import make_customers
 from intarsia.metrics import clustering_scores
 

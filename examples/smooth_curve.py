@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.sparse import eye_array, vstack
 
-from intarsia import ConsensusADMM, HingeLossMRF, LinearRows
+from intarsia.softlogic import ConsensusADMM, HingeLossMRF, LinearRows
 
 
 def main(picture: str = "curve.png") -> float:

@@ -63,7 +63,8 @@ def grids():
     y = [np.kron(rng.integers(0, 2, (8, 8)), np.ones((4, 4), int)) for _ in range(16)]
     X = [np.stack([np.ones(one.shape), one + rng.normal(0, 1.0, one.shape)], axis=-1) for one in y]
     learner = intarsia.RiskMinimizer(
-        gradient=intarsia.TruncatedGradient(n_iter=10), optimizer=intarsia.LBFGS(max_iter=10, tol=1e-3)
+        gradient=intarsia.gradients.TruncatedGradient(n_iter=10),
+        optimizer=intarsia.learning.LBFGS(max_iter=10, tol=1e-3),
     )
     return lambda: intarsia.GridCRF(learner=learner, random_state=0).fit(X, y), lambda crf: crf.weights_
 
@@ -72,7 +73,7 @@ def chains():
     rng = np.random.default_rng(1)
     y = [rng.integers(0, 10, 100) for _ in range(1000)]
     X = [np.eye(10)[one] + rng.normal(0, 1.0, (100, 10)) for one in y]
-    learner = intarsia.MaximumLikelihood(optimizer=intarsia.LBFGS(max_iter=20, tol=1e-4))
+    learner = intarsia.sequences.MaximumLikelihood(optimizer=intarsia.learning.LBFGS(max_iter=20, tol=1e-4))
     return lambda: intarsia.ChainCRF(learner=learner).fit(X, y), lambda crf: crf.weights_
 
 

@@ -197,7 +197,7 @@ def test_output_in_the_competition_format(run, model, tmp_path, task):
     code, out, _ = run("infer", model("tree"), "--task", task, "--output", path, "--json")
     assert code == 0
     found = document(out)
-    written = intarsia.read_uai_solution(path, task)
+    written = intarsia.graph.read_uai_solution(path, task)
     if task == "pr":
         assert float(path.read_text().split()[1]) == pytest.approx(found["log_partition"] / math.log(10))
         assert written == pytest.approx(found["log_partition"])

@@ -292,7 +292,7 @@ def test_decoding_finds_what_annealing_finds():
 
 def test_ranking_with_an_adaptive_proposer():
     world = document(n=12, n_entities=4, noise=0.5, proposer=AdaptiveSplitMerge(max_iter=3))
-    found = SampleRank(max_epochs=1, n_proposals=3, walk="truth").fit_worlds([world])
+    found = SampleRank(max_iter=1, n_proposals=3, walk="truth").fit_worlds([world])
     assert found.history["updates"].sum() > 0
     assert found.history["risk"][-1] < 0.5
     assert found.point.sum() > 0.0

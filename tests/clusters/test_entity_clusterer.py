@@ -180,7 +180,7 @@ def test_settings_of_the_parts(train, test):
     model = EntityClusterer(
         COMPARED,
         [SharedValues("postcode"), SharedTokens(["last_name", "email"])],
-        SampleRank(update="perceptron", rate=0.1, max_epochs=1, n_proposals=5),
+        SampleRank(update="perceptron", step_size=0.1, max_iter=1, n_proposals=5),
         model=ClusterModel(within="all", log_size=True),
         features="all",
         metric="pairwise_f1",
@@ -205,7 +205,7 @@ def test_a_metric_of_ones_own(train):
         same = (truth[:, None] == truth) == (labels[:, None] == labels)
         return same.mean()
 
-    learner = SampleRank(n_proposals=3, max_epochs=1, rate=0.01)
+    learner = SampleRank(n_proposals=3, max_iter=1, step_size=0.01)
     model = EntityClusterer(COMPARED, learner=learner, metric=share_of_pairs).fit(small.columns, small.entity)
     assert model.history_["proposals"].sum() == 90
 
@@ -347,7 +347,7 @@ def test_saved_with_all_settings(train, test, tmp_path):
     model = EntityClusterer(
         {"last_name": ["exact", JaroWinkler(levels=(0.8,))], "email": "exact"},
         [SharedValues(("postcode",)), "shared_tokens"],
-        SampleRank(max_epochs=1, n_proposals=2),
+        SampleRank(max_iter=1, n_proposals=2),
         model=ClusterModel(within="all", exists={"match": 1.0}),
         features="all",
         edge_ids=("a", "b"),

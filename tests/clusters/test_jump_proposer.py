@@ -32,7 +32,7 @@ def small_world(proposer=None):
 
 def test_learning_asks_it_by_performance():
     proposer = NearestMerge()
-    found = SampleRank(max_epochs=5).fit_worlds([small_world(proposer)])
+    found = SampleRank(max_iter=5).fit_worlds([small_world(proposer)])
     assert proposer.calls
     assert all(proposer.calls)  # the truth is known, so no weights are given to value by
     assert found.point[0] > 0.0  # alike pairs belong together

@@ -11,8 +11,8 @@ from tests.oracles.enumeration import enumerate_model
 from tests.zoo import ATTRACTIVE, FORESTS, INFEASIBLE, ZOO
 
 import intarsia
-from intarsia import method_class, method_names
 from intarsia.exceptions import ConvergenceWarning
+from intarsia.inference import method_class, method_names
 
 METHODS = method_names()
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia import Status, method_class
+from intarsia import Status
+from intarsia.inference import method_class
 
 SUMS = 1e-12  # distributions add up to one within this
 EXACT = 1e-12  # relative to max(|log Z|, 1): log Z of exact methods

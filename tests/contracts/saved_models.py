@@ -10,24 +10,20 @@ import numpy as np
 from intarsia import (
     ChainCRF,
     CollectiveChain,
-    ConsensusADMM,
     EntityClusterer,
-    Factors,
-    Gaussian,
     GraphCRF,
-    GraphInstance,
     GridCRF,
     Program,
     RiskMinimizer,
     SampleRank,
     SoftLogic,
-    ThresholdClusterer,
-    TruncatedGradient,
-    make_moves,
 )
-from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge
+from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge, ThresholdClusterer
+from intarsia.collective import Gaussian, make_moves
+from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.softlogic import EntropyPair, PairedDual, ProjectedSubgradient
+from intarsia.gradients import TruncatedGradient
+from intarsia.softlogic import ConsensusADMM, EntropyPair, PairedDual, ProjectedSubgradient
 
 RNG = np.random.default_rng(0)
 IMAGES = [RNG.normal(size=(3, 4, 2)), RNG.normal(size=(2, 2, 2))]
@@ -87,7 +83,7 @@ def _walkers() -> CollectiveChain:
 def _entities() -> EntityClusterer:
     model = ClusterModel(within=("match", "pair"), mean=("match",))
     decoder = HillClimbing(n_proposals=20.0, proposer=SplitMerge())
-    learner = SampleRank(max_epochs=1, random_state=0)
+    learner = SampleRank(max_iter=1, random_state=0)
     made = EntityClusterer(COMPARISONS, ["all_pairs"], learner, model=model, decoder=decoder)
     return made.fit(RECORDS, ENTITIES)
 
@@ -106,6 +102,10 @@ _MAKE = {
     "SoftLogic": _soft_logic,
 }  # fmt: skip
 KINDS = tuple(_MAKE)
+CLASSES: dict[str, Any] = {
+    estimator.__name__: estimator
+    for estimator in (ChainCRF, GridCRF, GraphCRF, CollectiveChain, EntityClusterer, ThresholdClusterer, SoftLogic)
+}
 
 
 def make(kind: str) -> Any:

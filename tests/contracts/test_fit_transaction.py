@@ -13,16 +13,18 @@ from scipy import sparse
 from sklearn.base import clone
 from tests.contracts.saved_models import COUNTS, ENTITIES, GRAPHS, IMAGES, KINDS, QUICK, RECORDS, WORDS, make
 
-from intarsia import Adam, ChainCRF, GraphCRF, GridCRF, MaximumLikelihood, RiskMinimizer, TruncatedGradient
+from intarsia import ChainCRF, GraphCRF, GridCRF, RiskMinimizer
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
-from intarsia.learning import DoublyStochastic
+from intarsia.gradients import TruncatedGradient
+from intarsia.learning import Adam, DoublyStochastic
+from intarsia.sequences import MaximumLikelihood
 
 TAGS = [["B-x", "I-x", "O"], ["O", "B-x", "I-x"]]
 MASKS = [(image[..., 0] > 0).astype(int) for image in IMAGES]
 TOPICS = [{"word": ["a", "b", "a"], "topic": [1]}]
 ENERGY = MeasuredEnergy(Count("a"), SmoothedHinge(1.0))
-QUICK_ENERGIES = DoublyStochastic(max_epochs=1)
+QUICK_ENERGIES = DoublyStochastic(max_iter=1)
 PLAIN = GraphCRF(learner=QUICK)
 
 # Estimator -> what a fit is called with.

@@ -28,8 +28,9 @@ from tests.contracts.asking import (
 from tests.zoo import INFEASIBLE, ZOO
 
 import intarsia
-from intarsia import Status, method_class
+from intarsia import Status
 from intarsia.exceptions import NotSupportedError
+from intarsia.inference import method_class
 
 ABILITIES = {
     "gives_marginals": {"task": "marginals"},

@@ -11,7 +11,7 @@ from tests.oracles.enumeration import enumerate_model
 from tests.zoo import ZOO
 
 import intarsia
-from intarsia import method_class
+from intarsia.inference import method_class
 
 MODELS = ["chain", "tree", "grid", "complete", "three_way_factor", "unequal_state_counts", "potts", "shared_chain"]
 GIVE_MARGINALS = [name for name in METHODS if method_class(name).gives_marginals]

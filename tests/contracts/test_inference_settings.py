@@ -27,8 +27,9 @@ from tests.contracts.asking import (
 from tests.zoo import ZOO
 
 import intarsia
-from intarsia import Status, method_class
+from intarsia import Status
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError, TimeLimitError, TooLargeError
+from intarsia.inference import method_class
 
 # ---------------------------------------------------------------- settings, seeds, limits
 

@@ -13,9 +13,10 @@ from tests.oracles.enumeration import enumerate_model
 from tests.random_models import stress_model
 
 import intarsia
-from intarsia import Status, method_class, method_names
+from intarsia import Status
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import from_edges
+from intarsia.inference import method_class, method_names
 
 N_MODELS, N_GROUPS = 240, 12
 
@@ -95,7 +96,7 @@ def test_messages_that_diverge_leave_distributions_and_a_bound():
 @pytest.mark.parametrize("method", ["belief_propagation", "tree_reweighted"])
 @pytest.mark.parametrize("damping", [0.0, 0.5, 0.9])
 def test_forests_are_exact_to_the_last_digits(method, damping):
-    graph = intarsia.tree_graph([-1, 0, 0, 1, 1, 2], 3)
+    graph = intarsia.graph.tree_graph([-1, 0, 0, 1, 1, 2], 3)
     for seed in range(20):
         rng = np.random.default_rng(seed)
         theta = rng.uniform(-1000.0, 1000.0, graph.n_theta) * rng.choice([0.001, 1.0])

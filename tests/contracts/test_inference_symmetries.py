@@ -8,8 +8,9 @@ from tests.contracts.asking import PLAIN, ask, check_log_partition, every_method
 from tests.oracles.enumeration import enumerate_model
 from tests.zoo import ZOO
 
-from intarsia import Status, method_class
+from intarsia import Status
 from intarsia.exceptions import IntarsiaError
+from intarsia.inference import method_class
 
 # ---------------------------------------------------------------- answers move along with the model
 

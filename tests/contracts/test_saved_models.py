@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from tests.contracts.saved_models import KINDS, make, predictions
+from tests.contracts.saved_models import CLASSES, KINDS, make, predictions
 
 import intarsia
 from intarsia._files import saved_model as _loading
@@ -72,7 +72,7 @@ def estimators():
 def test_every_estimator_is_here_and_can_be_saved():
     assert estimators() == set(KINDS) == set(_loading.KINDS)
     for kind in KINDS:
-        one = getattr(intarsia, kind)
+        one = CLASSES[kind]
         assert one.save is SavedModel.save, "errors, notes and checks are in one place"
         assert one.load.__func__ is SavedModel.load.__func__
 
@@ -84,7 +84,7 @@ def test_every_estimator_is_here_and_can_be_saved():
 def test_the_same_model_comes_back(files, kind, tmp_path):
     contents, expected, folder = files
     back = intarsia.load(folder / f"{kind}.npz")
-    assert type(back) is getattr(intarsia, kind)
+    assert type(back) is CLASSES[kind]
     assert back.notes_ == NOTES
     assert predictions(back) == expected[kind]
     back.save(tmp_path / "again.npz", notes=NOTES)
@@ -115,7 +115,7 @@ def test_refused_before_anything_is_written(kind, tmp_path):
 
 
 def make_unfitted(kind):
-    one = getattr(intarsia, kind)
+    one = CLASSES[kind]
     return one(intarsia.Program()) if kind == "SoftLogic" else one()
 
 
@@ -133,7 +133,7 @@ def test_notes_and_settings_that_no_file_holds(files, kind, tmp_path):
 
 
 def test_classes_of_others_are_not_saved_under_our_names(files, tmp_path):
-    class Mine(intarsia.LBFGS):
+    class Mine(intarsia.learning.LBFGS):
         pass
 
     model = intarsia.load(files[2] / "GridCRF.npz")
@@ -144,7 +144,7 @@ def test_classes_of_others_are_not_saved_under_our_names(files, tmp_path):
 
 def test_what_could_not_be_read_again_is_told_when_saving(files, tmp_path):
     model = intarsia.load(files[2] / "EntityClusterer.npz")
-    model.set_params(decoder=intarsia.LBFGS())
+    model.set_params(decoder=intarsia.learning.LBFGS())
     with pytest.raises(InvalidInputError, match=r"EntityClusterer.save: a setting can be written but not read again"):
         model.save(tmp_path / "m.npz")
 
@@ -339,7 +339,7 @@ def test_newer_versions_and_other_kinds(content, kind, tmp_path):
             text = json.dumps({**head, "kind": other}).encode()
             assert load_or_refuse(tmp_path / "m.npz", packed({**parts, "model.json": text})) is None
     (tmp_path / "m.npz").write_bytes(content)
-    stranger = getattr(intarsia, KINDS[KINDS.index(kind) - 1])
+    stranger = CLASSES[KINDS[KINDS.index(kind) - 1]]
     with pytest.raises(FileFormatError, match=rf"holds a {kind}, not a {stranger.__name__}"):
         stranger.load(tmp_path / "m.npz")
 
@@ -427,7 +427,7 @@ def chain_with_energies(tmp_path_factory):
     crf = intarsia.ChainCRF(
         energies=energies,
         psi=intarsia.energies.MeanMapPsi(n_components=5),
-        energy_learner=intarsia.DoublyStochastic(max_epochs=1),
+        energy_learner=intarsia.learning.DoublyStochastic(max_iter=1),
     )
     path = tmp_path_factory.mktemp("energies") / "m.npz"
     crf.fit([[["a"], ["b"], ["c"]], [["c"], ["a"]]], [["B", "I", "O"], ["O", "B"]]).save(path)

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tests.contracts.saved_models import KINDS, make
+from tests.contracts.saved_models import CLASSES, KINDS, make
 
 import intarsia
 from intarsia import ChainCRF, GraphCRF, Program, SoftLogic, Status, chain_graph, diagnose, infer
@@ -54,7 +54,7 @@ def read(shown):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_estimators(kind):
-    one = getattr(intarsia, kind)
+    one = CLASSES[kind]
     new = one(Program()) if kind == "SoftLogic" else one()
     title, rows = read(new)
     assert title == kind
@@ -171,7 +171,7 @@ def test_large_things_stay_small():
         (True, "True"), (None, "None"), (1 / 3, "0.333333"), (np.float32(0.5), "0.5"), (10**7, "10000000"),
         ([], "none"),
         (np.array([]), "none"), (Status.CONVERGED, "CONVERGED: reached its tolerance"), (np.int64(3), "3"),
-        ((1, "a"), "1, a"), (intarsia.LBFGS(max_iter=3), "LBFGS(max_iter=3)"), (np.array(["<b>"]), "<b>"),
+        ((1, "a"), "1, a"), (intarsia.learning.LBFGS(max_iter=3), "LBFGS(max_iter=3)"), (np.array(["<b>"]), "<b>"),
         (np.array(2.5), "float64 array ()"),
     ],
 )  # fmt: skip

@@ -13,12 +13,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import intarsia
-from intarsia import LBFGS, SGD, Adam, GraphCRF, GridCRF, Likelihood, RiskMinimizer, TruncatedGradient
+from intarsia import GraphCRF, GridCRF, RiskMinimizer
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.gradients import TruncatedGradient
 from intarsia.inference import Status
 from intarsia.inference.messages.pairwise_messages import PairwiseMaxMessages, PairwiseMessages
-from intarsia.learning import Incremental, example
+from intarsia.learning import LBFGS, SGD, Adam, Incremental, example
 from intarsia.learning.risk import Risk
+from intarsia.losses import Likelihood
 from intarsia.models import LinearScores
 
 
@@ -256,7 +258,9 @@ def test_start_is_where_the_fit_begins(problem):
         crf.fit(X, y, start=np.zeros(3))
 
 
-@pytest.mark.parametrize("optimizer", [Adam(step=0.1, batch_size=2), SGD(step=0.5, batch_size=2)], ids=["adam", "sgd"])
+@pytest.mark.parametrize(
+    "optimizer", [Adam(step_size=0.1, batch_size=2), SGD(step_size=0.5, batch_size=2)], ids=["adam", "sgd"]
+)
 def test_partial_fit_is_one_step_of_the_learner(problem, optimizer):
     crf, X, y = problem
     learner = quick(optimizer=optimizer)
@@ -335,7 +339,9 @@ def test_map_is_the_best_labelling():
 
 def test_map_needs_a_method_that_finds_it(problem):
     crf, X, y = problem
-    without = next(name for name in intarsia.method_names() if not intarsia.method_class(name).gives_map)
+    without = next(
+        name for name in intarsia.inference.method_names() if not intarsia.inference.method_class(name).gives_map
+    )
     crf.fit(X, y)
     crf.set_params(decode="map", inference=without)
     for call in (lambda: crf.predict(X), lambda: crf.fit(X, y)):
@@ -370,7 +376,7 @@ def test_interrupt_keeps_the_best(problem, monkeypatch):
 def test_interrupt_at_any_time_keeps_weights(monkeypatch):
     """In the independent model, at the first look at a new stage, and when the best of all stages is weighed."""
     X, y = pictures(n=3)
-    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_share=0.3, precondition=False)
+    learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_fraction=0.3, precondition=False)
     status, scores = Status.INTERRUPTED, []
     while status is Status.INTERRUPTED:
         with monkeypatch.context() as patch, warnings.catch_warnings():

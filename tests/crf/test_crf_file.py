@@ -10,20 +10,11 @@ import pytest
 from tests.contracts.saved_models import COUNTS, GRAPHS, IMAGES, QUICK
 
 import intarsia
-from intarsia import (
-    ChainCRF,
-    CollectiveChain,
-    Gaussian,
-    GraphCRF,
-    GridCRF,
-    Incremental,
-    RiskMinimizer,
-    StructuredPerceptron,
-    SurrogateEM,
-    TreeReweighted,
-    make_moves,
-)
+from intarsia import ChainCRF, CollectiveChain, GraphCRF, GridCRF, RiskMinimizer, StructuredPerceptron, TreeReweighted
+from intarsia.collective import Gaussian, make_moves
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.learning import Incremental
+from intarsia.losses import SurrogateEM
 
 LABELS = [(image[..., 0] > 0).astype(int) for image in IMAGES]
 
@@ -33,7 +24,7 @@ def make(kind):
     if kind == "grid":
         return GridCRF(learner=QUICK, classes=[0, 1], class_weight={0: 2.0}).fit(IMAGES, LABELS), IMAGES
     if kind == "perceptron":
-        return GridCRF(inference="icm", learner=StructuredPerceptron(max_epochs=2)).fit(IMAGES, LABELS), IMAGES
+        return GridCRF(inference="icm", learner=StructuredPerceptron(max_iter=2)).fit(IMAGES, LABELS), IMAGES
     if kind == "nested":
         learner = RiskMinimizer(
             loss=SurrogateEM(free=TreeReweighted(tol=1e-3), clamped="mean_field"),

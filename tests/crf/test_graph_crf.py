@@ -10,10 +10,13 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from tests.oracles.finite_differences import central_differences
 
-from intarsia import LBFGS, Factors, GraphCRF, GraphInstance, GridCRF, RiskMinimizer, TreeReweighted, TruncatedGradient
+from intarsia import GraphCRF, GridCRF, RiskMinimizer, TreeReweighted
+from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import InvalidInputError
+from intarsia.gradients import TruncatedGradient
 from intarsia.graph.shapes import grid_edges
 from intarsia.inference import Status
+from intarsia.learning import LBFGS
 
 
 def exact(**settings):

@@ -67,7 +67,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     psi = LinearPsi() if psi == "linear" else crf._resolvers()["psi"]("constant")
     features = psi_features(psi, maps)
     return GraphSurrogateRisk(
-        examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.1, psi_ridge=0.2
+        examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.2, psi_ridge=0.4
     )
 
 
@@ -165,8 +165,8 @@ def test_learned_strengths_make_predictions_better():
     base = {"inference": "tree", "learner": EXACT}
     plain = GraphCRF(**base).fit(X, y)
     crf = GraphCRF(
-        **base, energies=one, energy_learner=DoubleLoop(max_rounds=4), projection=BetheMirrorDescent(max_iter=30)
-    ).fit(X, y, fix_theta=True)
+        **base, energies=one, energy_learner=DoubleLoop(max_iter=4), projection=BetheMirrorDescent(max_iter=30)
+    ).fit(X, y, freeze_weights=True)
     assert crf.energies_.weights[0, 0] > 0.5  # each graph has exactly one
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
     assert crf.energy_history_["risk"][-1] < crf.energy_history_["risk"][0]
@@ -181,7 +181,7 @@ def test_learned_strengths_make_predictions_better():
     assert losses[0] < losses[1]
     assert spreads[0] < 0.7 * spreads[1]
     learned = crf.energies_.weights
-    again = crf.fit(X, y, fix_theta=True, development=leaders(10, 2))
+    again = crf.fit(X, y, freeze_weights=True, development=leaders(10, 2))
     np.testing.assert_array_equal(again.weights_, plain.weights_)
     assert (again.energies_.weights != learned).all()
     assert crf.projection.oracle == "auto"  # settings stay as they were given
@@ -191,7 +191,7 @@ def test_weights_and_strengths_together():
     X, y = leaders(15, 3)
     one = MeasuredEnergy(Count("leader"), Squared(1.0), psi=0.1)
     crf = GraphCRF(inference="tree", learner=EXACT, energies=[one], projection=BetheMirrorDescent(max_iter=20))
-    crf.fit(X, y, fix_theta=False)
+    crf.fit(X, y, freeze_weights=False)
     plain = GraphCRF(inference="tree", learner=EXACT).fit(X, y)
     assert np.abs(crf.weights_ - plain.weights_).max() > 1e-3
     assert (crf.energies_.weights >= 0).all()
@@ -203,9 +203,7 @@ def test_weights_and_strengths_together():
     assert {label for labels in best for label in labels} <= {"leader", "member"}
 
 
-@pytest.mark.parametrize(
-    "learner", [DoubleLoop(max_rounds=2), DoublyStochastic(max_epochs=2)], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("learner", [DoubleLoop(max_iter=2), DoublyStochastic(max_iter=2)], ids=lambda one: one.name)
 def test_weights_do_not_depend_on_the_number_of_threads(learner):
     """Inference is cut short, which is told by a warning to those who ask for it: here nobody does, on any thread."""
     X, y = leaders(12, 3)
@@ -226,15 +224,15 @@ def test_workers_are_checked_where_only_strengths_are_learned():
     X, y = leaders(4, 3)
     crf = GraphCRF(inference="tree", learner=EXACT, energies=[MeasuredEnergy(Count("leader"), Squared(1.0))]).fit(X, y)
     with pytest.raises(InvalidInputError, match=r"^GraphCRF.fit: n_jobs is 0, which is no worker at all"):
-        crf.set_params(n_jobs=0).fit(X, y, fix_theta=True)
+        crf.set_params(n_jobs=0).fit(X, y, freeze_weights=True)
 
 
 def test_a_saved_model_predicts_the_same(tmp_path):
     X, y = leaders(10, 4)
     one = MeasuredEnergy(Count("leader"), Squared(1.0), psi=0.5)
     crf = GraphCRF(
-        inference=Tree(), learner=EXACT, energies=[one], psi="linear", energy_learner=DoubleLoop(max_rounds=1, steps=2),
-        projection=BetheMirrorDescent(max_iter=20),
+        inference=Tree(), learner=EXACT, energies=[one], psi="linear",
+        energy_learner=DoubleLoop(max_iter=1, n_inner_iter=2), projection=BetheMirrorDescent(max_iter=20),
     ).fit(X, y)  # fmt: skip
     crf.save(tmp_path / "model.npz")
     loaded = GraphCRF.load(tmp_path / "model.npz")
@@ -301,10 +299,10 @@ def test_what_is_wrong_is_told_before_any_work(given, error, message):
 
 def test_refusals_of_fit():
     X, y = graphs(TREE, n=2)
-    with pytest.raises(InvalidInputError, match="fix_theta and development are for energies"):
-        GraphCRF(**settings()).fit(X, y, fix_theta=True)
-    with pytest.raises(InvalidInputError, match="Drop fix_theta=False"):
-        GraphCRF(**settings(energies=ONE_HIGH)).fit(X, y, development=(X, y), fix_theta=False)
+    with pytest.raises(InvalidInputError, match="freeze_weights and development are for energies"):
+        GraphCRF(**settings()).fit(X, y, freeze_weights=True)
+    with pytest.raises(InvalidInputError, match="Drop freeze_weights=False"):
+        GraphCRF(**settings(energies=ONE_HIGH)).fit(X, y, development=(X, y), freeze_weights=False)
     with pytest.raises(NotSupportedError, match="energies are learned from all data"):
         GraphCRF(**settings(energies=ONE_HIGH)).partial_fit(X, y)
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests.crf.test_crf import as_graphs, interrupt, pictures, quick
 
-from intarsia import GraphCRF, GridCRF, Likelihood
+from intarsia import GraphCRF, GridCRF
 from intarsia.exceptions import IntarsiaError
 from intarsia.inference import Status
 from intarsia.learning import risk_minimizer
+from intarsia.losses import Likelihood
 
 
 @pytest.mark.parametrize("phase", ["independent", "between", "proper"])
@@ -74,7 +75,7 @@ def test_what_does_not_fit_is_told_before_any_work(name, monkeypatch):
 def test_early_stopping_that_cannot_be_is_told_before_any_work(share, monkeypatch):
     X, y = pictures(n=2, sizes=((2, 3),))
     calls = interrupt(monkeypatch, None)
-    learner = quick(loss="contrastive_divergence", gradient="auto", optimizer="adam", validation_share=share)
+    learner = quick(loss="contrastive_divergence", gradient="auto", optimizer="adam", validation_fraction=share)
     with pytest.raises(IntarsiaError, match="early stopping compares values"):
         GridCRF(learner=learner).fit(X, y, validation=None if share else (X, y))
     assert not calls

@@ -31,7 +31,7 @@ def test_every_pair_has_a_row_with_a_reason():
 @pytest.mark.parametrize("method", [name for name in method_names() if not name.startswith("bethe")])
 def test_refused_is_refused_and_the_rest_runs(method):
     pair = next(p for p in compatibility("structured_perceptron", method) if p.model == LOOPS)
-    chosen = StructuredPerceptron(max_epochs=2)
+    chosen = StructuredPerceptron(max_iter=2)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         if pair.judgement.level == "refused":
@@ -46,4 +46,4 @@ def test_refused_is_refused_and_the_rest_runs(method):
 def test_no_warning_without_loops():
     rng = np.random.default_rng(0)
     data = [example(LinearScores(chain_graph(3, 2), rng.normal(size=(3, 1))), [0, 1, 1])]
-    StructuredPerceptron(max_epochs=3).minimize(data, "belief_propagation")
+    StructuredPerceptron(max_iter=3).minimize(data, "belief_propagation")

@@ -216,8 +216,8 @@ def _one_node(row, label=1, *, fixed=(0.0, 0.0), weight=1.0):
     return example(scores, [label], weight=weight)
 
 
-def _mistakes(data, max_epochs=20_000):
-    learner = StructuredPerceptron(average=False, path="none", max_epochs=max_epochs)
+def _mistakes(data, max_iter=20_000):
+    learner = StructuredPerceptron(average=False, path="none", max_iter=max_iter)
     return learner.minimize(data, "brute_force").history["mistakes"].sum()
 
 
@@ -244,7 +244,7 @@ def test_perceptron_keeps_its_bound_with_fixed_scores(inference):
             data.append(example(MatrixScores(graph, matrix, fixed), rng.integers(0, 2, 2)))
         if not algorithmically_separable(data, inference=inference).separable:
             continue
-        found = mistake_bound(data, inference=inference, max_epochs=5000 if inference == "brute_force" else 100)
+        found = mistake_bound(data, inference=inference, max_iter=5000 if inference == "brute_force" else 100)
         if found.bound is None:  # steps may be too long for the little margin that fixed scores leave
             continue
         n_bounded += 1

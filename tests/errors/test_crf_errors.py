@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from intarsia import LBFGS, Factors, GraphCRF, GraphInstance, GridCRF, RiskMinimizer, TruncatedGradient
+from intarsia import GraphCRF, GridCRF, RiskMinimizer
+from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedError
+from intarsia.gradients import TruncatedGradient
+from intarsia.learning import LBFGS
 from intarsia.learning.risk import Risk
 
 LEARNER = RiskMinimizer(gradient=TruncatedGradient(n_iter=2), optimizer=LBFGS(tol=1e-2), ridge=0.1)

@@ -159,7 +159,7 @@ def test_decorated_functions_look_as_before():
 
 def test_a_warning_points_outside_the_package_and_is_named():
     with pytest.warns(ConvergenceWarning, match=r"^infer_flows: ") as caught:
-        intarsia.infer_flows(np.zeros((2, 2)), [[3.0, 1.0], [1.0, 3.0]], max_iter=1, tol=1e-12)
+        intarsia.collective.infer_flows(np.zeros((2, 2)), [[3.0, 1.0], [1.0, 3.0]], max_iter=1, tol=1e-12)
     assert {Path(one.filename) for one in caught} == {Path(__file__)}
     with warnings.catch_warnings(record=True) as seen, errors_from("fit"), errors_in("part"):
         warnings.simplefilter("always")

@@ -24,9 +24,9 @@ from intarsia.models import LinearScores
 
 SETTINGS = {
     "lbfgs": {"optimizer": LBFGS(tol=1e-7)},
-    "adam": {"optimizer": Adam(batch_size=2, max_epochs=12, tol=1e-9)},
+    "adam": {"optimizer": Adam(batch_size=2, max_iter=12, tol=1e-9)},
     "incremental": {"schedule": Incremental(n_start=2, max_iter=8), "optimizer": LBFGS(tol=1e-4)},
-    "validation": {"validation_share": 0.3, "patience": 3, "schedule": Incremental(n_start=2, max_iter=12)},
+    "validation": {"validation_fraction": 0.3, "patience": 3, "schedule": Incremental(n_start=2, max_iter=12)},
 }
 
 

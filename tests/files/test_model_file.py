@@ -10,12 +10,13 @@ import zipfile
 import numpy as np
 import pytest
 
-from intarsia import AROW, LBFGS, ChainCRF, MaximumLikelihood
+from intarsia import ChainCRF
 from intarsia._files.model_file import read_model, write_model
 from intarsia._files.settings_json import settings_from_json, settings_to_json
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.learning.registry import resolve_optimizer
-from intarsia.sequences.chain_learner import resolve_chain_learner
+from intarsia.learning import LBFGS
+from intarsia.sequences import AROW, MaximumLikelihood
+from intarsia.sequences.chain_learner import CHAIN_LEARNERS
 
 X = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]
 Y = [["B-x", "I-x", "O"], ["O", "B-x", "I-x"]]
@@ -233,7 +234,7 @@ def test_settings_survive_json():
         "classes": np.array([0, 1]),
     }
     text = json.dumps(settings_to_json(given))
-    found = settings_from_json(json.loads(text), {"learner": resolve_chain_learner, "optimizer": resolve_optimizer})
+    found = settings_from_json(json.loads(text), {"learner": CHAIN_LEARNERS})
     assert found["learner"].optimizer.memory == 3
     assert found["class_weight"] == {0: 1.5, 1: 2}
     assert found["forbidden"] == given["forbidden"]

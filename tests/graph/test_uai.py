@@ -332,10 +332,10 @@ def test_bad_evidence(put, text, message):
 def test_evidence_written_and_read(tmp_path):
     path = tmp_path / "e.evid"
     for evidence in ({}, {4: 1}, {1: 0, 0: 7}):
-        intarsia.write_uai_evidence(path, evidence)
+        intarsia.graph.write_uai_evidence(path, evidence)
         assert intarsia.read_uai_evidence(path) == evidence
     with pytest.raises(InvalidInputError, match="counted from 0"):
-        intarsia.write_uai_evidence(path, {-1: 0})
+        intarsia.graph.write_uai_evidence(path, {-1: 0})
 
 
 # ---------------------------------------------------------------- solutions
@@ -343,13 +343,13 @@ def test_evidence_written_and_read(tmp_path):
 
 def test_pr_files_hold_decimal_logarithms(tmp_path):
     path = tmp_path / "s.PR"
-    intarsia.write_uai_solution(path, math.log(1000.0), "PR")
+    intarsia.graph.write_uai_solution(path, math.log(1000.0), "PR")
     word, value = path.read_text().split()
     assert word == "PR"
     assert float(value) == pytest.approx(3.0, rel=1e-15)
-    assert intarsia.read_uai_solution(path, "pr") == pytest.approx(math.log(1000.0), rel=1e-15)
-    intarsia.write_uai_solution(path, -math.inf, "pr")
-    assert intarsia.read_uai_solution(path) == -math.inf
+    assert intarsia.graph.read_uai_solution(path, "pr") == pytest.approx(math.log(1000.0), rel=1e-15)
+    intarsia.graph.write_uai_solution(path, -math.inf, "pr")
+    assert intarsia.graph.read_uai_solution(path) == -math.inf
 
 
 @pytest.mark.parametrize(
@@ -357,12 +357,12 @@ def test_pr_files_hold_decimal_logarithms(tmp_path):
     [("MAP\n3 0 1 2", [0, 1, 2]), ("MAP\n1\n3 0 1 2", [0, 1, 2]), ("MAP 1 4", [4]), ("MAP 0", []), ("MAP 1 0", [0])],
 )
 def test_map_files(put, text, expected):
-    assert intarsia.read_uai_solution(put(text), "map").tolist() == expected
+    assert intarsia.graph.read_uai_solution(put(text), "map").tolist() == expected
 
 
 @pytest.mark.parametrize("lead", ["", "1\n"])
 def test_mar_files(put, lead):
-    found = intarsia.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
+    found = intarsia.graph.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
     assert [block.tolist() for block in found] == [[0.25, 0.75], [0.5, 0.5, 0.0]]
 
 
@@ -383,7 +383,7 @@ def test_mar_files(put, lead):
 )
 def test_bad_solutions(put, text, task, message):
     with pytest.raises(FileFormatError, match=message):
-        intarsia.read_uai_solution(put(text), task)
+        intarsia.graph.read_uai_solution(put(text), task)
 
 
 def test_solutions_from_results(tmp_path):
@@ -391,24 +391,26 @@ def test_solutions_from_results(tmp_path):
     truth = enumerate_model(graph, theta)
     result = intarsia.infer(graph, theta, "brute_force")
     path = tmp_path / "s"
-    intarsia.write_uai_solution(path, result, "pr")
-    assert intarsia.read_uai_solution(path, "pr") == pytest.approx(truth.log_partition)
-    intarsia.write_uai_solution(path, result, "mar")
-    np.testing.assert_allclose(np.concatenate(intarsia.read_uai_solution(path)), truth.mu[: graph.variable_ptr[-1]])
+    intarsia.graph.write_uai_solution(path, result, "pr")
+    assert intarsia.graph.read_uai_solution(path, "pr") == pytest.approx(truth.log_partition)
+    intarsia.graph.write_uai_solution(path, result, "mar")
+    np.testing.assert_allclose(
+        np.concatenate(intarsia.graph.read_uai_solution(path)), truth.mu[: graph.variable_ptr[-1]]
+    )
     best = intarsia.infer(graph, theta, "brute_force", task="map")
-    intarsia.write_uai_solution(path, best, "map")
-    assert graph.score(theta, intarsia.read_uai_solution(path)) == pytest.approx(truth.best_score)
+    intarsia.graph.write_uai_solution(path, best, "map")
+    assert graph.score(theta, intarsia.graph.read_uai_solution(path)) == pytest.approx(truth.best_score)
     with pytest.raises(NotSupportedError, match="holds nothing for task='pr'"):
-        intarsia.write_uai_solution(path, best, "pr")
+        intarsia.graph.write_uai_solution(path, best, "pr")
     with pytest.raises(InvalidInputError, match="task='prr' is not known"):
-        intarsia.write_uai_solution(path, best, "prr")
+        intarsia.graph.write_uai_solution(path, best, "prr")
 
 
 # ---------------------------------------------------------------- anything at all
 
 
 def _read_anything(path):
-    for read in (intarsia.read_uai, intarsia.read_uai_evidence, intarsia.read_uai_solution):
+    for read in (intarsia.read_uai, intarsia.read_uai_evidence, intarsia.graph.read_uai_solution):
         with contextlib.suppress(FileFormatError):
             read(path)
 
@@ -416,7 +418,7 @@ def _read_anything(path):
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
     files = {"m.uai": CLINIC, "e.evid": "1 0 1", "s.MAP": "MAP\n2 0 1"}
-    read = {"m.uai": intarsia.read_uai, "e.evid": intarsia.read_uai_evidence, "s.MAP": intarsia.read_uai_solution}
+    read = {"m.uai": intarsia.read_uai, "e.evid": intarsia.read_uai_evidence, "s.MAP": intarsia.graph.read_uai_solution}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
         (tmp_path / f"bom_{name}").write_bytes(pack(codecs.BOM_UTF8 + text.encode()))
@@ -432,7 +434,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
 @pytest.mark.parametrize("evidence", [{"a": 1}, {0: "b"}, {0: None}, {0.5: 1}, {0: -1}, {-1: 0}, {0: 1.5}])
 def test_evidence_that_is_no_index_is_refused_and_nothing_written(tmp_path, evidence):
     with pytest.raises(InvalidInputError, match="whole numbers counted from 0"):
-        intarsia.write_uai_evidence(tmp_path / "e.evid", evidence)
+        intarsia.graph.write_uai_evidence(tmp_path / "e.evid", evidence)
     assert not (tmp_path / "e.evid").exists()
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.contracts.asking import ask
 
 import intarsia
-from intarsia import FactorKind, Status, method_class, method_names
+from intarsia import Status
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
-from intarsia.graph import reduce_graph
+from intarsia.graph import FactorKind, reduce_graph
+from intarsia.inference import method_class, method_names
 
 # What each word means, said without counting kinds.
 MEANING = {

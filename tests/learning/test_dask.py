@@ -66,7 +66,7 @@ def sequences(n, seed=0):
 
 
 def grid(**settings):
-    learner = intarsia.RiskMinimizer(optimizer=intarsia.LBFGS(max_iter=50, tol=1e-2))
+    learner = intarsia.RiskMinimizer(optimizer=intarsia.learning.LBFGS(max_iter=50, tol=1e-2))
     return intarsia.GridCRF(learner=learner, random_state=0, **settings)
 
 
@@ -114,7 +114,10 @@ def test_grid_crf(cluster):
 
 def test_chain_crf(cluster):
     X, y = sequences(40)  # more than one chunk, so that there is something to share
-    settings = {"learner": intarsia.MaximumLikelihood(optimizer=intarsia.LBFGS(max_iter=50, tol=1e-3)), "l2": 0.1}
+    settings = {
+        "learner": intarsia.sequences.MaximumLikelihood(optimizer=intarsia.learning.LBFGS(max_iter=50, tol=1e-3)),
+        "l2": 0.2,
+    }
     here = intarsia.ChainCRF(**settings).fit(X, y)
     with parallel_config("dask"):
         there = intarsia.ChainCRF(**settings).fit(X, y)
@@ -136,7 +139,7 @@ def test_strengths_of_energies(cluster):
         "inference": "tree",
         "learner": intarsia.RiskMinimizer(loss="likelihood", ridge=0.1),
         "energies": MeasuredEnergy(Count("one"), Squared(1.0), psi=0.3),
-        "energy_learner": intarsia.DoubleLoop(max_rounds=2, steps=2),
+        "energy_learner": intarsia.learning.DoubleLoop(max_iter=2, n_inner_iter=2),
     }
     here = intarsia.GraphCRF(**settings).fit(X, y)
     with parallel_config("dask"):
@@ -158,7 +161,7 @@ def test_entity_clusterer(cluster):
 
 def test_structured_svm(cluster):
     X, y = images(3)
-    settings = {"learner": intarsia.StructuredSVM(max_epochs=2, tol=1.0), "inference": "icm"}
+    settings = {"learner": intarsia.StructuredSVM(max_iter=2, tol=1.0), "inference": "icm"}
     here = intarsia.GridCRF(**settings).fit(X, y)
     with parallel_config("dask"):
         there = intarsia.GridCRF(**settings).fit(X, y)
@@ -171,7 +174,7 @@ def test_structured_svm(cluster):
 def test_collective_chain(cluster):
     rng = np.random.default_rng(0)
     counts = rng.poisson(5.0, (7, 4)).astype(float)
-    moves = intarsia.moves_within(np.arange(4.0)[:, None], 1.0, ["distance", "stay"])
+    moves = intarsia.collective.moves_within(np.arange(4.0)[:, None], 1.0, ["distance", "stay"])
     settings = {"moves": moves, "seasons": [0, 0, 0, 1, 1, 1], "max_iter": 2, "tol": 1.0}
     here = intarsia.CollectiveChain(**settings).fit(counts)
     with parallel_config("dask"):
@@ -183,8 +186,8 @@ def test_collective_chain(cluster):
 def test_blocks_of_soft_logic(cluster, monkeypatch):
     monkeypatch.setattr(run, "_WORTH_SENDING", 0)
     model = side_by_side([random_mrf(seed) for seed in range(6)])
-    here = intarsia.ConsensusADMM().solve(model)
+    here = intarsia.softlogic.ConsensusADMM().solve(model)
     with parallel_config("dask"):
-        there = intarsia.ConsensusADMM().solve(model)
+        there = intarsia.softlogic.ConsensusADMM().solve(model)
     same(there.x, here.x)
     assert there.n_iter == here.n_iter

@@ -19,7 +19,7 @@ def bowl(x):
 
 def test_sgd_by_hand():
     """x - s g, then v = m g + g' and a shorter step."""
-    found = SGD(step=0.1, momentum=0.5, decay=1.0, max_epochs=2, tol=0.0).minimize(bowl, np.array([1.0]))
+    found = SGD(step_size=0.1, momentum=0.5, decay=1.0, max_iter=2, tol=0.0).minimize(bowl, np.array([1.0]))
     first = 1.0 - 0.1 * 2.0
     second = first - 0.1 / 2.0 * (0.5 * 2.0 + 2.0 * first)
     np.testing.assert_allclose(found.history["risk"], [1.0, first**2, second**2])
@@ -28,7 +28,7 @@ def test_sgd_by_hand():
 
 def test_adam_by_hand():
     """Corrected means: the second step is m / sqrt(v) with both divided by what the zeros at the start took away."""
-    found = Adam(step=0.1, beta1=0.5, beta2=0.75, decay=0.0, max_epochs=2, tol=0.0).minimize(bowl, np.array([1.0]))
+    found = Adam(step_size=0.1, beta1=0.5, beta2=0.75, decay=0.0, max_iter=2, tol=0.0).minimize(bowl, np.array([1.0]))
     first = 1.0 - 0.1
     g, h = 2.0, 2.0 * first
     mean, square = (0.5 * 0.5 * g + 0.5 * h) / 0.75, (0.75 * 0.25 * g * g + 0.25 * h * h) / (1.0 - 0.75**2)
@@ -38,9 +38,9 @@ def test_adam_by_hand():
 @pytest.mark.parametrize(
     "optimizer",
     [
-        SGD(step=0.3, batch_size=2, max_epochs=400, decay=0.1, tol=1e-3),
-        Adam(batch_size=2, max_epochs=400, decay=0.2, tol=5e-3),
-        SGD(step=0.3, batch_size=100, max_epochs=400, decay=0.0, tol=1e-6),
+        SGD(step_size=0.3, batch_size=2, max_iter=400, decay=0.1, tol=1e-3),
+        Adam(batch_size=2, max_iter=400, decay=0.2, tol=5e-3),
+        SGD(step_size=0.3, batch_size=100, max_iter=400, decay=0.0, tol=1e-6),
     ],
     ids=["sgd", "adam", "whole"],
 )
@@ -60,7 +60,7 @@ def test_reaches_the_minimum_of_a_convex_risk(optimizer):
 def test_reproducible_whatever_the_threads(kind):
     def fit(n_jobs=1, random_state=0):
         learner = RiskMinimizer(
-            optimizer=kind(batch_size=2, max_epochs=3, tol=1.0), ridge=0.1, n_jobs=n_jobs, random_state=random_state
+            optimizer=kind(batch_size=2, max_iter=3, tol=1.0), ridge=0.1, n_jobs=n_jobs, random_state=random_state
         )
         weights, state = np.zeros(8), None
         for _ in range(2):
@@ -73,7 +73,7 @@ def test_reproducible_whatever_the_threads(kind):
 
 @pytest.mark.parametrize("kind", [SGD, Adam])
 def test_a_step_far_too_long_is_halved_until_it_helps(kind):
-    found = kind(step=1e4, max_epochs=60, decay=0.0, tol=1e-3).minimize(bowl, np.array([3.0, -1.0]))
+    found = kind(step_size=1e4, max_iter=60, decay=0.0, tol=1e-3).minimize(bowl, np.array([3.0, -1.0]))
     assert found.value < 1.0
     assert (found.history["risk"] <= 10.0).all()
 
@@ -88,7 +88,7 @@ def test_what_is_not_finite_is_never_returned(kind, bad):
             return bad, np.full(1, bad)
         return float(-np.log1p(-x[0]) - 4.0 * x[0]), 1.0 / (1.0 - x) - 4.0  # lowest at 3/4
 
-    found = kind(step=5.0, max_epochs=300, decay=0.1, tol=1e-3).minimize(wall, np.zeros(1))
+    found = kind(step_size=5.0, max_iter=300, decay=0.1, tol=1e-3).minimize(wall, np.zeros(1))
     assert found.status is Status.CONVERGED
     assert found.point[0] == pytest.approx(0.75, abs=1e-3)
     assert np.isfinite(found.history["risk"]).all()
@@ -97,7 +97,7 @@ def test_what_is_not_finite_is_never_returned(kind, bad):
 def test_state_goes_on_between_calls():
     """Two calls of `step` on all data are two passes of the fit."""
     examples = noisy_grids()
-    learner = RiskMinimizer(optimizer=Adam(batch_size=4, max_epochs=2, tol=1e-9))
+    learner = RiskMinimizer(optimizer=Adam(batch_size=4, max_iter=2, tol=1e-9))
     with pytest.warns(UserWarning, match="MAX_ITER after 2 iterations"):
         found = learner.minimize(examples, "tree_reweighted")
     weights, state, first = learner.step(examples, "tree_reweighted", np.zeros(found.point.size))
@@ -108,12 +108,12 @@ def test_state_goes_on_between_calls():
 
 def test_bad_settings_are_told():
     for optimizer, setting in [
-        (SGD(step=0.0), "SGD: step"),
+        (SGD(step_size=0.0), "SGD: step_size"),
         (SGD(momentum=1.0), "SGD: momentum"),
         (Adam(batch_size=0), "Adam: batch_size"),
         (Adam(beta2=1.0), "Adam: beta2"),
         (SGD(decay=-1.0), "SGD: decay"),
-        (SGD(max_epochs=-1), "SGD: max_epochs"),
+        (SGD(max_iter=-1), "SGD: max_iter"),
     ]:
         with pytest.raises(InvalidInputError, match=setting):
             optimizer.minimize(bowl, np.zeros(2))
@@ -129,7 +129,7 @@ def test_values_that_do_not_belong_to_the_gradient_are_not_compared():
     def astray(x):
         return float((x[0] - 0.5) ** 2), x - 1.0
 
-    sgd = SGD(step=0.5, momentum=0.0, decay=0.0, max_epochs=4)
+    sgd = SGD(step_size=0.5, momentum=0.0, decay=0.0, max_iter=4)
     assert sgd.minimize(astray, np.zeros(1)).point == 0.5
     found = sgd.minimize(astray, np.zeros(1), by_value=False)
     assert (found.point[0], found.value, found.gradient_norm) == (0.9375, 0.4375**2, 0.0625)
@@ -140,7 +140,7 @@ def test_values_that_do_not_belong_to_the_gradient_are_not_compared():
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 def test_contrastive_divergence_ends_where_its_gradient_does():
     learner = RiskMinimizer(
-        loss=ContrastiveDivergence(n_chains=20), ridge=0.1, optimizer=SGD(step=0.5, max_epochs=20), gradient="auto"
+        loss=ContrastiveDivergence(n_chains=20), ridge=0.1, optimizer=SGD(step_size=0.5, max_iter=20), gradient="auto"
     )
     found = learner.minimize(noisy_grids(4, shape=(2, 2)), "tree_reweighted")
     lowest = np.argmin(found.history["risk"])
@@ -152,6 +152,6 @@ def test_a_loss_without_values_to_compare_is_refused():
     examples = noisy_grids(2)
     with pytest.raises(NotSupportedError, match=r"LBFGS compares values.*ContrastiveDivergence.*fit: SGD, Adam\."):
         RiskMinimizer(loss="contrastive_divergence").risk(examples, "tree_reweighted")
-    learner = RiskMinimizer(loss="contrastive_divergence", optimizer="adam", validation_share=0.5)
+    learner = RiskMinimizer(loss="contrastive_divergence", optimizer="adam", validation_fraction=0.5)
     with pytest.raises(NotSupportedError, match="early stopping compares values"):
         learner.minimize(examples, "tree_reweighted")

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from intarsia import BetheRDA, ChainCRF, DoublyStochastic, GraphCRF, GridCRF, RiskMinimizer, TruncatedGradient
+from intarsia import BetheRDA, ChainCRF, GraphCRF, GridCRF, RiskMinimizer
 from intarsia.energies import Count, MeasuredEnergy, Squared, at_most_one
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.gradients import TruncatedGradient
+from intarsia.learning import DoublyStochastic
 
 QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
 X = [[["sun"], ["rain", "wet"], ["rain"]], [["rain"], ["sun"]], [["sun"], ["sun"], ["rain"]]] * 3
@@ -81,8 +83,8 @@ def test_cross_validation_with_a_rare_label():
 
 BAD_LABELS = {
     "NaN": (["good", float("nan"), "bad"], r"ChainCRF.fit: y\[0\]\[1\] is NaN"),
-    "mixed": (["good", 3, "bad"], r"y\[0\]\[1\] is 3, an integer, but ChainCRF.fit: y\[0\]\[0\] is 'good', a string"),
-    "mixed sequences": ([1, 0, 0], r"y\[1\]\[0\] is 'bad', a string, but ChainCRF.fit: y\[0\]\[0\] is 1, an integer"),
+    "mixed": (["good", 3, "bad"], r"y\[0\]\[1\] is 3, an integer, but y\[0\]\[0\] is 'good', a string"),
+    "mixed sequences": ([1, 0, 0], r"y\[1\]\[0\] is 'bad', a string, but y\[0\]\[0\] is 1, an integer"),
 }
 
 
@@ -119,7 +121,7 @@ def test_tokens_may_be_plain_strings():
 
 
 def energetic_chain(**more):
-    few = DoublyStochastic(max_epochs=1)
+    few = DoublyStochastic(max_iter=1)
     return ChainCRF(energies=at_most_one("bad"), energy_learner=few, **more).fit(X, Y)
 
 
@@ -150,9 +152,11 @@ def test_energies_of_a_graph_that_change_after_fit_are_refused():
     data, y = graphs(np.random.default_rng(0))
     crf = GraphCRF(learner=QUICK).fit(data, y)
     crf.set_params(energies=MeasuredEnergy(Count(1), Squared(2.0)))
-    with pytest.raises(InvalidInputError, match=r"GraphCRF.predict: energies was changed after fit.*fix_theta=True"):
+    with pytest.raises(
+        InvalidInputError, match=r"GraphCRF.predict: energies was changed after fit.*freeze_weights=True"
+    ):
         crf.predict(data)
-    assert crf.fit(data, y, fix_theta=True).predict(data)[0].shape == (4,)
+    assert crf.fit(data, y, freeze_weights=True).predict(data)[0].shape == (4,)
 
 
 def test_copies_are_not_taken_for_changes():
@@ -174,17 +178,15 @@ def test_inference_that_changes_after_fit_is_used(kind):
     one = MeasuredEnergy(Count("bad" if kind == "chain" else 1), Squared(1.0), psi=3.0)
     if kind == "chain":
         data = X
-        crf = ChainCRF(energies=one, inference=BetheRDA(max_iter=2000), energy_learner=DoublyStochastic(max_epochs=0))
+        crf = ChainCRF(energies=one, projection=BetheRDA(max_iter=2000), energy_learner=DoublyStochastic(max_iter=0))
         crf.fit(X, Y)
-        setting = "inference"
     else:
         data, y = graphs(np.random.default_rng(0))
         crf = GraphCRF(learner=QUICK, energies=one, energy_learner=None, projection=BetheRDA(max_iter=2000)).fit(
             data, y
         )
-        setting = "projection"
     far = np.concatenate(crf.predict_marginals(data))
-    crf.set_params(**{setting: BetheRDA(max_iter=1)})
+    crf.set_params(projection=BetheRDA(max_iter=1))
     with pytest.warns(ConvergenceWarning) as caught:
         near = np.concatenate(crf.predict_marginals(data))
     assert np.abs(near - far).max() > 1e-3
@@ -192,5 +194,5 @@ def test_inference_that_changes_after_fit_is_used(kind):
     n = len(data)
     assert f"of {n} {'sequences' if kind == 'chain' else 'graphs'}" in message
     assert "against tol=0.001 after 1 iterations" in message
-    assert f"{setting}=BetheRDA(max_iter=10)" in message
+    assert "projection=BetheRDA(max_iter=10)" in message
     assert len(caught) == 1

@@ -111,7 +111,9 @@ def test_only_the_last_stage_warns():
     assert set(few.history["n_examples"]) == {3.0}
 
 
-@pytest.mark.parametrize("optimizer", [LBFGS(tol=1e-8), SGD(step=0.5, max_epochs=200, tol=1e-8)], ids=["lbfgs", "sgd"])
+@pytest.mark.parametrize(
+    "optimizer", [LBFGS(tol=1e-8), SGD(step_size=0.5, max_iter=200, tol=1e-8)], ids=["lbfgs", "sgd"]
+)
 def test_early_stopping_gives_back_the_best_on_validation(optimizer):
     """Much noise and no ridge: the fit to few examples soon goes wrong for others."""
     train, others = noisy_grids(2, noise=2.0), noisy_grids(8, noise=2.0, seed=5)
@@ -130,19 +132,19 @@ def test_early_stopping_gives_back_the_best_on_validation(optimizer):
 
 def test_a_share_is_held_out():
     examples = noisy_grids(10, noise=2.0)
-    learner = quick(ridge=0.0, validation_share=0.3, patience=2, random_state=3)
+    learner = quick(ridge=0.0, validation_fraction=0.3, patience=2, random_state=3)
     found = learner.minimize(examples, "tree_reweighted")
     again = learner.minimize(examples, "tree_reweighted")
     np.testing.assert_array_equal(found.point, again.point)
     at_zero = quick(ridge=0.0).risk(examples, "tree_reweighted")(np.zeros(8))[0]
     assert found.history["validation_risk"][0] == pytest.approx(at_zero)  # uniform marginals, whatever is held out
     with pytest.raises(InvalidInputError, match="of a single example"):
-        quick(validation_share=0.5).minimize(examples[:1], "tree_reweighted")
+        quick(validation_fraction=0.5).minimize(examples[:1], "tree_reweighted")
     blank = example(examples[0].scores, np.full(12, -1))
     with pytest.raises(InvalidInputError, match="labels of the 1 validation examples are hidden"):
         quick().minimize(examples, "tree_reweighted", validation=[blank])
-    with pytest.raises(InvalidInputError, match="validation_share must be"):
-        quick(validation_share=1.0).minimize(examples, "tree_reweighted")
+    with pytest.raises(InvalidInputError, match="validation_fraction must be"):
+        quick(validation_fraction=1.0).minimize(examples, "tree_reweighted")
     with pytest.raises(InvalidInputError, match="patience must be"):
         quick(patience=0).minimize(examples, "tree_reweighted")
     with pytest.raises(InvalidInputError, match="Incremental: n_start"):
@@ -200,7 +202,7 @@ def test_settings_of_a_part_that_is_a_name():
     learner = RiskMinimizer().set_params(optimizer__max_iter=7, gradient__n_iter=3, schedule="incremental")
     assert (learner.optimizer.max_iter, learner.gradient.n_iter) == (7, 3)
     assert learner.set_params(schedule__n_start=5).schedule.n_start == 5
-    assert learner.set_params(optimizer__max_epochs=9, optimizer="adam").optimizer.max_epochs == 9
+    assert learner.set_params(optimizer__max_iter=9, optimizer="adam").optimizer.max_iter == 9
     with pytest.raises(ValueError, match="Invalid parameter 'zeal'"):
         RiskMinimizer().set_params(optimizer__zeal=1)
 

@@ -61,7 +61,7 @@ def margin_of(world):
 def test_errors_stay_under_the_bound_and_are_not_none(walk):
     world = separable_world(proposer=SplitMerge(random=1, sequential=1, move_one=1))
     longest, delta = margin_of(world)
-    learner = SampleRank(update="perceptron", average=False, walk=walk, max_epochs=40, n_proposals=200)
+    learner = SampleRank(update="perceptron", average=False, walk=walk, max_iter=40, n_proposals=200)
     found = learner.fit_worlds([world])
     errors = found.history["errors"].sum()
     assert errors == found.history["updates"].sum()
@@ -70,13 +70,13 @@ def test_errors_stay_under_the_bound_and_are_not_none(walk):
 
 
 def test_the_first_pass_updates_although_weights_are_0():
-    found = SampleRank(update="perceptron", max_epochs=1, n_proposals=2).fit_worlds([separable_world()])
+    found = SampleRank(update="perceptron", max_iter=1, n_proposals=2).fit_worlds([separable_world()])
     assert found.history["updates"][0] > 0
 
 
 def test_pairs_of_equal_performance_say_nothing():
     world = ClusterWorld(pair_features(3, [[0, 1]], [1.0]), truth=[-1, -1, -1])
-    found = SampleRank(max_epochs=3).fit_worlds([world])
+    found = SampleRank(max_iter=3).fit_worlds([world])
     assert found.history["ranked"].sum() == 0
     assert found.point.tolist() == [0.0, 0.0]
     assert found.status.name == "CONVERGED"
@@ -86,7 +86,7 @@ def test_python_loop_and_compiled_loop_learn_the_same_ranking():
     compiled = separable_world()
     plain = separable_world()
     plain.metric = FunctionMetric(lambda truth, labels: slow_performance("pair_accuracy", truth, labels))
-    settings = {"update": "perceptron", "average": False, "max_epochs": 30, "walk": "always", "n_proposals": 40}
+    settings = {"update": "perceptron", "average": False, "max_iter": 30, "walk": "always", "n_proposals": 40}
     for world in (compiled, plain):
         found = SampleRank(**settings).fit_worlds([world])
         assert found.status.name == "CONVERGED"
@@ -103,7 +103,7 @@ def test_python_loop_and_compiled_loop_learn_the_same_ranking():
 def test_learned_weights_find_the_truth(update, metric):
     world = separable_world()
     world = ClusterWorld(world.pairs, ClusterModel(absent=False), truth=TRUTH, metric=metric)
-    found = SampleRank(update=update, max_epochs=5).fit_worlds([world])
+    found = SampleRank(update=update, max_iter=5).fit_worlds([world])
     scores = {}
     for labels in all_partitions(len(TRUTH)):
         world.reset(labels)
@@ -114,16 +114,16 @@ def test_learned_weights_find_the_truth(update, metric):
 def test_mira_takes_the_shortest_step_to_the_margin():
     """From 0 the pair 0-1, with feature 0.5, must gain 1: the shortest weight is 2."""
     world = ClusterWorld(pair_features(2, [[0, 1]], [0.5]), ClusterModel(absent=False), truth=[0, 0])
-    found = SampleRank(update="mira", rate=100.0, average=False, walk="truth").fit_worlds([world])
+    found = SampleRank(update="mira", step_size=100.0, average=False, walk="truth").fit_worlds([world])
     assert found.point == pytest.approx([2.0])
-    short = SampleRank(update="mira", rate=0.1, average=False, walk="truth", max_epochs=1, n_proposals=0.5)
+    short = SampleRank(update="mira", step_size=0.1, average=False, walk="truth", max_iter=1, n_proposals=0.5)
     assert short.fit_worlds([world]).point == pytest.approx([0.05])  # 0.1 times the difference
 
 
 def test_adagrad_by_hand():
     """One step of the difference over its own size: 1 for every weight that differs."""
     world = ClusterWorld(pair_features(2, [[0, 1]], [[0.5, -3.0]]), ClusterModel(absent=False), truth=[0, 0])
-    one = SampleRank(update="adagrad", average=False, n_proposals=0.5, max_epochs=1).fit_worlds([world])
+    one = SampleRank(update="adagrad", average=False, n_proposals=0.5, max_iter=1).fit_worlds([world])
     assert one.point == pytest.approx([1.0, -1.0])
 
 
@@ -132,7 +132,7 @@ def test_mean_of_the_weights():
     world = separable_world()
 
     def run(t, average):
-        settings = {"update": "perceptron", "margin": 9.0, "walk": "always", "max_epochs": 1, "average": average}
+        settings = {"update": "perceptron", "margin": 9.0, "walk": "always", "max_iter": 1, "average": average}
         return SampleRank(**settings, n_proposals=(t - 0.5) / world.n_sites).fit_worlds([world]).point
 
     each = np.array([run(t, False) for t in range(1, 21)])
@@ -142,14 +142,14 @@ def test_mean_of_the_weights():
 
 def test_counts_add_up_and_the_seed_decides():
     world = separable_world()
-    first, second = (SampleRank(max_epochs=3, walk="always").fit_worlds([world]) for _ in range(2))
+    first, second = (SampleRank(max_iter=3, walk="always").fit_worlds([world]) for _ in range(2))
     assert first.point.tolist() == second.point.tolist()
     history = first.history
     assert (history["proposals"] == 500).all()
     assert (history["errors"] <= history["ranked"]).all()
     assert (history["ranked"] <= history["possible"]).all()
     assert (history["accepted"] == history["possible"]).all()  # the walk goes everywhere
-    other = SampleRank(max_epochs=3, walk="always", random_state=1).fit_worlds([world])
+    other = SampleRank(max_iter=3, walk="always", random_state=1).fit_worlds([world])
     assert other.history["ranked"].tolist() != history["ranked"].tolist()
 
 
@@ -195,7 +195,7 @@ def test_graph_changes_equal_recomputation():
 def test_a_walk_to_the_truth_makes_it_the_best_of_its_neighbours(block):
     """From the truth every proposal is compared with it, and some weights rank all of these triangles rightly."""
     data = random_triangles(6, seed=1)
-    learner = SampleRank(update="perceptron", walk="truth", block=block, max_epochs=60, n_proposals=30)
+    learner = SampleRank(update="perceptron", walk="truth", block=block, max_iter=60, n_proposals=30)
     found = learner.minimize(data, "brute_force")
     assert found.history["risk"][-1] == pytest.approx(0.0)
     for one in data:
@@ -234,7 +234,7 @@ def test_as_learner_of_an_estimator():
         GraphInstance(np.stack([2.0 * labels - 1.0 + 0.3 * rng.normal(size=6), np.ones(6)], axis=1), edges)
         for labels in y
     ]
-    crf = GraphCRF(learner=SampleRank(max_epochs=5, n_proposals=20), inference="brute_force").fit(X, y)
+    crf = GraphCRF(learner=SampleRank(max_iter=5, n_proposals=20), inference="brute_force").fit(X, y)
     assert np.mean(np.concatenate(crf.predict(X)) == np.concatenate(y)) > 0.95
     assert crf.history_["updates"].sum() > 0
 
@@ -244,11 +244,11 @@ def test_as_learner_of_an_estimator():
     [
         ({"update": "perzeptron"}, "Did you mean 'perceptron'"),
         ({"walk": "there"}, "SampleRank: walk='there' is not known"),
-        ({"rate": 0.0}, "rate must be a number"),
+        ({"step_size": 0.0}, "step_size must be a number"),
         ({"margin": -1.0}, "margin must be a number"),
         ({"temperature": np.nan}, "temperature must be a number"),
         ({"n_proposals": 0}, "n_proposals must be a number"),
-        ({"max_epochs": 1.5}, "max_epochs must be a whole number"),
+        ({"max_iter": 1.5}, "max_iter must be a whole number"),
         ({"block": 0}, "block must be a whole number"),
         ({"random_state": -1}, "random_state must be a whole number"),
     ],

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from intarsia import LBFGS, SGD, Adam, ChainCRF, MaximumLikelihood
+from intarsia import ChainCRF
 from intarsia.exceptions import ConvergenceWarning
+from intarsia.learning import LBFGS, SGD, Adam
 from intarsia.learning.minimum import SummedObjective
+from intarsia.sequences import MaximumLikelihood
 from intarsia.sequences.chain_preparation import prepare_fit
 from intarsia.sequences.chain_risk import ChainRisk
 
@@ -28,7 +30,7 @@ def sentences(n, length=None):
 
 def risk_of(X, y, ridge, weights="auto", **more):
     examples = prepare_fit(ChainCRF(weights=weights), X, y, more.get("edges"), None, None, None).examples
-    return ChainRisk(examples, ridge)
+    return ChainRisk(examples, 2.0 * ridge)
 
 
 class Whole(SummedObjective):
@@ -70,7 +72,7 @@ def test_sgd_makes_the_same_steps(momentum):
     """Momentum of weights that a batch leaves alone is made up for."""
     X, y = sentences(30)
     risk = risk_of(X, y, 0.0)
-    sgd = SGD(step=0.5, momentum=momentum, batch_size=4)
+    sgd = SGD(step_size=0.5, momentum=momentum, batch_size=4)
     thin, plain, memory, plain_memory = np.zeros(risk.n_weights), np.zeros(risk.n_weights), {}, {}
     for _ in range(3):
         thin, memory, value = sgd.epoch(risk, thin, memory, 0)
@@ -94,7 +96,7 @@ def test_adam_makes_the_same_steps_where_every_batch_has_all_features():
 @pytest.mark.parametrize(("kind", "step"), [(Adam, 0.1), (SGD, 1.0)])
 def test_reaches_the_minimum_with_its_penalty(kind, step):
     """All batches have the same number of positions, so that the mean of their risks is the risk."""
-    optimizer = kind(step=step, max_epochs=150, decay=0.2)
+    optimizer = kind(step_size=step, max_iter=150, decay=0.2)
     X, y = sentences(40, length=5)
     risk = risk_of(X, y, 0.002)
     exact = minimize(risk, np.zeros(risk.n_weights), jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 0.0})
@@ -135,7 +137,7 @@ def test_work_of_a_pass_grows_with_the_data(optimizer, monkeypatch):
 def test_memory_is_that_of_lbfgs():
     X, y = sentences(600)
     peaks = []
-    for optimizer in (LBFGS(max_iter=3), Adam(max_epochs=1)):
+    for optimizer in (LBFGS(max_iter=3), Adam(max_iter=1)):
         crf = ChainCRF(learner=MaximumLikelihood(optimizer=optimizer))
         with pytest.warns(ConvergenceWarning):
             crf.fit(X[:10], y[:10])  # what is compiled and imported is no part of it

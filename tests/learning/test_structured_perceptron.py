@@ -16,7 +16,7 @@ from intarsia.learning import example
 from intarsia.learning.margin_example import MarginExample
 from intarsia.models import LinearScores, MatrixScores
 
-PLAIN = StructuredPerceptron(average=False, shuffle=False, path="steps", max_epochs=15)
+PLAIN = StructuredPerceptron(average=False, shuffle=False, path="steps", max_iter=15)
 PARALLEL = BeliefPropagation(schedule="parallel")
 
 
@@ -39,7 +39,7 @@ def written_out(data, n_passes, margin=0.0):
 @pytest.mark.parametrize("margin", [0.0, 0.7])
 def test_steps_are_those_of_enumeration(margin):
     data = random_triangles(n=5, noise=0.4, weight=0.5)
-    learner = StructuredPerceptron(average=False, shuffle=False, max_epochs=4, margin=margin)
+    learner = StructuredPerceptron(average=False, shuffle=False, max_iter=4, margin=margin)
     found = learner.minimize(data, "brute_force")
     after, mistakes = written_out(data, 4, margin)
     np.testing.assert_allclose(found.point, after[-1], atol=1e-12)
@@ -49,13 +49,13 @@ def test_steps_are_those_of_enumeration(margin):
 
 def test_the_averaged_one_is_the_mean_after_each_example():
     data = random_triangles(n=5, noise=0.4)
-    found = StructuredPerceptron(shuffle=False, max_epochs=4).minimize(data, "brute_force")
+    found = StructuredPerceptron(shuffle=False, max_iter=4).minimize(data, "brute_force")
     assert found.status is Status.MAX_ITER
     np.testing.assert_allclose(found.point, written_out(data, 4)[0].mean(axis=0), atol=1e-12)
 
 
 def test_pass_by_pass_is_the_same_as_at_once():
-    data, learner = random_triangles(n=5, noise=0.4), StructuredPerceptron(max_epochs=3)
+    data, learner = random_triangles(n=5, noise=0.4), StructuredPerceptron(max_iter=3)
     weights, state = np.zeros(8), None
     for _ in range(3):
         weights, state, risk = learner.step(data, "brute_force", weights, state)
@@ -107,7 +107,7 @@ def test_hidden_labels_are_filled_in():
 
 def test_validation_keeps_the_best_pass():
     train, held_out = noisy_grids(6, noise=2.0), noisy_grids(6, noise=2.0, seed=1)
-    learner = StructuredPerceptron(max_epochs=12, patience=3)
+    learner = StructuredPerceptron(max_iter=12, patience=3)
     found = learner.minimize(train, "icm", validation=held_out)
     shares = found.history["validation_risk"]
     ready = [MarginExample(one) for one in held_out]
@@ -145,8 +145,8 @@ def test_bad_settings_and_data_are_told():
     data = random_triangles()
     with pytest.raises(NotSupportedError, match=r"Gibbs finds none. These do: .*lp_relaxation"):
         PLAIN.minimize(data, "gibbs")
-    with pytest.raises(InvalidInputError, match="max_epochs"):
-        StructuredPerceptron(max_epochs=-1).minimize(data, "icm")
+    with pytest.raises(InvalidInputError, match="max_iter"):
+        StructuredPerceptron(max_iter=-1).minimize(data, "icm")
     with pytest.raises(InvalidInputError, match="path='all'"):
         StructuredPerceptron(path="all").minimize(data, "icm")
     with pytest.raises(InvalidInputError, match="no examples"):
@@ -172,14 +172,14 @@ def test_impossible_labels_are_told():
 def test_inference_that_does_not_converge_is_told_once():
     data = noisy_grids(2)
     with pytest.warns(ConvergenceWarning, match="did not converge for 2 answers") as told:
-        StructuredPerceptron(max_epochs=2).minimize(data, TreeReweighted(max_iter=0))
+        StructuredPerceptron(max_iter=2).minimize(data, TreeReweighted(max_iter=0))
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("average", [True, False])
 def test_after_an_interruption_the_last_whole_pass_counts(monkeypatch, average):
     data = random_triangles(n=5, noise=0.4)
-    whole = StructuredPerceptron(average=average, max_epochs=2).minimize(data, "brute_force")
+    whole = StructuredPerceptron(average=average, max_iter=2).minimize(data, "brute_force")
     calls, answer = iter(range(10**6)), MarginExample.answer
 
     def interrupted(self, theta, method):
@@ -188,7 +188,7 @@ def test_after_an_interruption_the_last_whole_pass_counts(monkeypatch, average):
         return answer(self, theta, method)
 
     monkeypatch.setattr(MarginExample, "answer", interrupted)
-    found = StructuredPerceptron(average=average, max_epochs=9).minimize(data, "brute_force")
+    found = StructuredPerceptron(average=average, max_iter=9).minimize(data, "brute_force")
     assert found.status is Status.INTERRUPTED
     np.testing.assert_array_equal(found.point, whole.point)
     assert found.n_iter == 2

@@ -57,7 +57,7 @@ def test_single_variables_are_a_linear_svm():
     graph = template_graph(templates, {"node": 30}, {})
     data = [example(TemplateScores(templates, graph, {"node": x}, {}), y)]
     ridge = 0.05
-    found = StructuredSVM(ridge=ridge, tol=1e-7, max_epochs=500).minimize(data, "lp_relaxation")
+    found = StructuredSVM(ridge=ridge, tol=1e-7, max_iter=500).minimize(data, "lp_relaxation")
     # One weight vector for each class: they are opposite, and half of the squares of the difference.
     peer = LinearSVC(loss="hinge", C=2.0 / (ridge * 30), fit_intercept=False, tol=1e-9, max_iter=10**6).fit(x, y)
     np.testing.assert_allclose(found.point[3:] - found.point[:3], peer.coef_[0], rtol=2e-3, atol=2e-4)
@@ -69,9 +69,7 @@ def test_single_variables_are_a_linear_svm():
 def test_objective_is_the_minimum_over_all_labellings(solver, ridge, tol):
     data = random_triangles(n=6, noise=0.3, variable_weights=[1.0, 2.0, 0.5])
     best = enumerated_minimum(data, ridge)
-    found = StructuredSVM(ridge=ridge, solver=solver, tol=tol, max_epochs=2000, path="none").minimize(
-        data, "brute_force"
-    )
+    found = StructuredSVM(ridge=ridge, solver=solver, tol=tol, max_iter=2000, path="none").minimize(data, "brute_force")
     gap, dual = found.history["gap"][-1], found.history["dual"][-1]
     assert found.status is Status.CONVERGED
     assert dual - 1e-9 <= best <= found.value + 1e-9
@@ -81,7 +79,7 @@ def test_objective_is_the_minimum_over_all_labellings(solver, ridge, tol):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_relaxed_dual_is_below_every_relaxed_objective(solver):
     data, ridge = frustrated_triangles(), 0.05
-    learner = StructuredSVM(ridge=ridge, solver=solver, tol=3e-2, max_epochs=500)
+    learner = StructuredSVM(ridge=ridge, solver=solver, tol=3e-2, max_iter=500)
     found = learner.minimize(data, "lp_relaxation")
     mass = sum(one.mass for one in data)
 
@@ -141,5 +139,5 @@ def test_refusals():
         StructuredSVM(solver="cutting").minimize(data, "icm")
     with pytest.raises(TooLargeError, match="subgradient"):
         BlockFrankWolfe(np.ones(10**5), 10**5, 1.0)
-    with pytest.warns(ConvergenceWarning, match="duality gap of .* Raise max_epochs"):
-        StructuredSVM(tol=0.0, max_epochs=1).minimize(random_triangles(noise=0.5), "brute_force")
+    with pytest.warns(ConvergenceWarning, match="duality gap of .* Raise max_iter"):
+        StructuredSVM(tol=0.0, max_iter=1).minimize(random_triangles(noise=0.5), "brute_force")

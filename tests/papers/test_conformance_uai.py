@@ -58,7 +58,7 @@ def known_marginals(name):
     if exact.exists():
         return [np.array(block) for block in json.loads(gzip.decompress(exact.read_bytes()))], 1e-6
     printed = path.with_name(f"{name}.MAR")
-    return (intarsia.read_uai_solution(printed, "mar"), 1e-6) if printed.exists() else (None, None)
+    return (intarsia.graph.read_uai_solution(printed, "mar"), 1e-6) if printed.exists() else (None, None)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +82,7 @@ def test_models_are_read_as_described(name):
     assert graph.n_states.max() == answer["max_card"]
     assert len(evidence) == answer["n_evidence"]
     # The other programs' best assignment has the score they say.
-    best = intarsia.read_uai_solution(FOLDER / "uai" / f"{name}.MAP", "map")
+    best = intarsia.graph.read_uai_solution(FOLDER / "uai" / f"{name}.MAP", "map")
     assert graph.score(theta, best) == pytest.approx(answer["best_map_score"], rel=1e-6, abs=1e-6)
 
 

@@ -36,8 +36,8 @@ def test_a_torus_is_an_image_too():
     "graph",
     [
         intarsia.chain_graph(6, 2),
-        intarsia.star_graph(8, 2),
-        intarsia.complete_graph(9, 2),
+        intarsia.graph.star_graph(8, 2),
+        intarsia.graph.complete_graph(9, 2),
         intarsia.from_edges(2, [[0, 1], [1, 2], [2, 3], [3, 0]]),
         intarsia.from_edges(2, intarsia.grid_graph(3, 3, 2).scope_idx.reshape(-1, 2)[1:]),
         intarsia.from_edges(2, [*intarsia.grid_graph(3, 3, 2).scope_idx.reshape(-1, 2).tolist(), [0, 5]]),

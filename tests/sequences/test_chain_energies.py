@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import intarsia
-from intarsia import Adam, BetheMirrorDescent, BetheRDA, ChainCRF, DoubleLoop, DoublyStochastic
+from intarsia import BetheMirrorDescent, BetheRDA, ChainCRF
 from intarsia.energies import (
     Count,
     DistanceToSet,
@@ -29,9 +29,10 @@ from intarsia.energies import (
     segment_preferences,
 )
 from intarsia.exceptions import ConvergenceWarning, FileFormatError, IntarsiaError, InvalidInputError, NotSupportedError
+from intarsia.learning import Adam, DoubleLoop, DoublyStochastic
 from intarsia.sequences import energy_fit as surrogate_risk
 
-QUICK = DoublyStochastic(max_epochs=6, optimizer=Adam(step=0.1, batch_size=10))
+QUICK = DoublyStochastic(max_iter=6, optimizer=Adam(step_size=0.1, batch_size=10))
 
 
 def one_title(n=60, seed=0, others=0.0):
@@ -60,7 +61,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     (X, y), _ = data
-    return ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, fix_theta=True)
+    return ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, freeze_weights=True)
 
 
 def test_learned_strength_helps_and_weights_stay(data, fitted):
@@ -88,7 +89,7 @@ def test_predictions_are_those_of_the_tilted_chain(data, fitted):
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = intarsia.infer(graph, theta, BetheRDA(energy=energy, names=fitted.classes_.tolist(), max_iter=40))
     np.testing.assert_allclose(fitted.predict_marginals([x])[0], result.mu[:6].reshape(3, 2), atol=2e-3)
-    close = clone(fitted).set_params(inference=BetheMirrorDescent(tol=1e-10))
+    close = clone(fitted).set_params(projection=BetheMirrorDescent(tol=1e-10))
     close.__dict__.update({key: value for key, value in fitted.__dict__.items() if key.endswith("_")})
     paths = list(itertools.product(range(2), repeat=3))
     scores = np.array([result.tilted_theta @ graph.statistics(path) for path in paths])
@@ -114,17 +115,19 @@ def test_sequences_do_not_depend_on_their_company(data, fitted):
 
 def test_weights_and_strengths_together(data):
     (X, y), (new, truth) = data
-    crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, fix_theta=False)
+    crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, freeze_weights=False)
     plain = ChainCRF().fit(X, y)
     assert np.abs(crf.weights_ - plain.weights_).max() > 1e-3
     assert crf.score(new, truth) > plain.score(new, truth) + 0.01
     assert (crf.strengths(new) >= 0).all()
 
 
-@pytest.mark.parametrize("fix_theta", [True, False])
-def test_double_loop(data, fix_theta):
+@pytest.mark.parametrize("freeze_weights", [True, False])
+def test_double_loop(data, freeze_weights):
     (X, y), (new, truth) = data
-    crf = ChainCRF(energies=exactly_one_b(), energy_learner=DoubleLoop(max_rounds=8)).fit(X, y, fix_theta=fix_theta)
+    crf = ChainCRF(energies=exactly_one_b(), energy_learner=DoubleLoop(max_iter=8)).fit(
+        X, y, freeze_weights=freeze_weights
+    )
     plain = ChainCRF().fit(X, y)
     assert crf.score(new, truth) > plain.score(new, truth) + 0.01
     assert crf.strengths(new).min() > 1.0
@@ -132,10 +135,10 @@ def test_double_loop(data, fix_theta):
 
 def test_both_learners_find_the_strength_of_the_highest_likelihood():
     X, y = one_title(40, seed=2, others=0.4)
-    loop = ChainCRF(energies=[exactly_one_b()], energy_learner=DoubleLoop(tol=1e-4, max_rounds=40))
-    loop.fit(X, y, fix_theta=True)
-    long = DoublyStochastic(max_epochs=25, optimizer=Adam(step=0.4, batch_size=40, decay=0.1))
-    steps = ChainCRF(energies=[exactly_one_b()], energy_learner=long).fit(X, y, fix_theta=True)
+    loop = ChainCRF(energies=[exactly_one_b()], energy_learner=DoubleLoop(tol=1e-4, max_iter=40))
+    loop.fit(X, y, freeze_weights=True)
+    long = DoublyStochastic(max_iter=25, optimizer=Adam(step_size=0.4, batch_size=40, decay=0.1))
+    steps = ChainCRF(energies=[exactly_one_b()], energy_learner=long).fit(X, y, freeze_weights=True)
     found = loop.strengths(X[:1])[0, 0]
     assert 0.05 < found < 5.0
     assert steps.strengths(X[:1])[0, 0] == pytest.approx(found, rel=0.3)  # the likelihood is flat there
@@ -143,18 +146,18 @@ def test_both_learners_find_the_strength_of_the_highest_likelihood():
     # the whole model are hardly better.
     likelihood = []
     for psi in (found, 0.5 * found, 2.0 * found):
-        given = ChainCRF(energies=[exactly_one_b(psi)], energy_learner=DoublyStochastic(max_epochs=0))
-        likelihood.append(given.fit(X, y, fix_theta=True).sequence_log_probability(X, y).mean())
+        given = ChainCRF(energies=[exactly_one_b(psi)], energy_learner=DoublyStochastic(max_iter=0))
+        likelihood.append(given.fit(X, y, freeze_weights=True).sequence_log_probability(X, y).mean())
     assert likelihood[0] > max(likelihood) - 0.01
 
 
 def test_development_set_and_weights_of_an_earlier_fit(data, fitted):
     (X, y), (more, labels) = data
     crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK)
-    crf.fit(X, y, fix_theta=True, development=(more, labels))
+    crf.fit(X, y, freeze_weights=True, development=(more, labels))
     assert crf.strengths(X)[0, 0] != fitted.strengths(X)[0, 0]
     np.testing.assert_array_equal(crf.weights_, fitted.weights_)
-    again = clone(crf).fit(X, y, fix_theta=True).fit(more, labels, fix_theta=True)  # weights are those of X
+    again = clone(crf).fit(X, y, freeze_weights=True).fit(more, labels, freeze_weights=True)  # weights are those of X
     np.testing.assert_array_equal(again.weights_, fitted.weights_)
     np.testing.assert_allclose(again.strengths(X), crf.strengths(X), atol=1e-12)
 
@@ -162,15 +165,15 @@ def test_development_set_and_weights_of_an_earlier_fit(data, fitted):
 def test_useless_preferences_get_no_strength(data):
     (X, y), _ = data
     never = MeasuredEnergy(Count("B"), Hinge(0.0), psi=1.0)  # speaks against the one B there is
-    for learner in (DoubleLoop(max_rounds=8), DoublyStochastic(max_epochs=4, optimizer=Adam(step=0.2, batch_size=10))):
-        crf = ChainCRF(energies=[never], energy_learner=learner).fit(X, y, fix_theta=True)
+    for learner in (DoubleLoop(max_iter=8), DoublyStochastic(max_iter=4, optimizer=Adam(step_size=0.2, batch_size=10))):
+        crf = ChainCRF(energies=[never], energy_learner=learner).fit(X, y, freeze_weights=True)
         assert 0.0 <= crf.strengths(X)[0, 0] < 0.1
 
 
 @pytest.mark.parametrize("psi", ["linear", MeanMapPsi(n_components=20), LinearPsi(positive="drop")])
 def test_strengths_that_depend_on_the_input(data, psi):
     (X, y), (new, truth) = data
-    crf = ChainCRF(energies=[exactly_one_b()], psi=psi, energy_learner=QUICK).fit(X, y, fix_theta=True)
+    crf = ChainCRF(energies=[exactly_one_b()], psi=psi, energy_learner=QUICK).fit(X, y, freeze_weights=True)
     found = crf.strengths(new)
     assert (found >= 0).all()
     assert found.std() > 1e-3
@@ -182,7 +185,7 @@ def test_energies_of_named_features_and_tables():
     y = [["B-x", "O", "B-y"], ["O", "O"], ["B-x"]]
     wish = segment_preferences(["O", "B-x", "B-y"], include=("at_most_one", "implies"))
     wish = wish + MeasuredEnergy(Transitions("O", "O") - SegmentStarts("x"), Squared(1.0))
-    crf = ChainCRF(energies=wish, scheme="bio", energy_learner=DoublyStochastic(max_epochs=2)).fit(X, y)
+    crf = ChainCRF(energies=wish, scheme="bio", energy_learner=DoublyStochastic(max_iter=2)).fit(X, y)
     assert [len(labels) for labels in crf.predict([[["a"]] * 9, [["c"]], []])] == [9, 1, 0]
     assert crf.predict([[["a"], ["b"]]], allowed=[[None, "B-y"]])[0][1] == "B-y"
 
@@ -190,7 +193,7 @@ def test_energies_of_named_features_and_tables():
 def test_hidden_labels(data):
     (X, y), _ = data
     partly = [[None if i % 3 == 2 else label for i, label in enumerate(labels)] for labels in y]
-    crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, partly, fix_theta=True)
+    crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, partly, freeze_weights=True)
     assert crf.strengths(X)[0, 0] > 0.5
 
 
@@ -205,13 +208,13 @@ def test_results_do_not_depend_on_workers(data, fitted, n_jobs):
     )
 
 
-@pytest.mark.parametrize("fix_theta", [False, True])
-def test_weights_do_not_depend_on_workers(data, fix_theta, monkeypatch):
+@pytest.mark.parametrize("freeze_weights", [False, True])
+def test_weights_do_not_depend_on_workers(data, freeze_weights, monkeypatch):
     monkeypatch.setattr(surrogate_risk, "TILTED_CHUNK", 100)  # so that there are several chunks
     (X, y), _ = data
-    learner = DoubleLoop(max_rounds=2)
+    learner = DoubleLoop(max_iter=2)
     alone, two = (
-        ChainCRF(energies=[exactly_one_b()], energy_learner=learner, n_jobs=n).fit(X, y, fix_theta=fix_theta)
+        ChainCRF(energies=[exactly_one_b()], energy_learner=learner, n_jobs=n).fit(X, y, freeze_weights=freeze_weights)
         for n in (1, 2)
     )
     np.testing.assert_array_equal(two.weights_, alone.weights_)
@@ -227,8 +230,8 @@ def test_saved_and_loaded(data, tmp_path):
         MeasuredEnergy(Count("B") - 0.5 * Transitions("O", "B"), Hinge(1.0)) + at_most_one("B"),
     ]
     crf = ChainCRF(
-        energies=wish, psi=MeanMapPsi(n_components=3), inference=BetheMirrorDescent(max_iter=9), energy_learner=QUICK
-    ).fit(X, y, fix_theta=True)
+        energies=wish, psi=MeanMapPsi(n_components=3), projection=BetheMirrorDescent(max_iter=9), energy_learner=QUICK
+    ).fit(X, y, freeze_weights=True)
     crf.save(tmp_path / "model.npz")
     loaded = ChainCRF.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.strengths(new), crf.strengths(new))
@@ -245,7 +248,7 @@ def test_shared_measurements_are_loaded_in_another_process(data, tmp_path, psi):
     members = [at_most_one("B"), exactly_one_b(0.7), MeasuredEnergy(Count("B") - 0.5 * Count("O"), Hinge(1.0))]
     wish = MeasuredEnergies(members, psi=[0.3, 0.5, 0.2] if psi == "given" else None)
     wish = 2.0 * wish if psi == "scaled" else wish
-    crf = ChainCRF(energies=wish, energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y, fix_theta=True)
+    crf = ChainCRF(energies=wish, energy_learner=DoublyStochastic(max_iter=1)).fit(X, y, freeze_weights=True)
     crf.save(tmp_path / "model.npz")
     np.savez(tmp_path / "data.npz", *new[:5])
     program = """
@@ -265,7 +268,7 @@ np.savez(sys.argv[1] + "/found.npz", psi=crf.strengths(X), marginals=np.concaten
 def test_a_function_cannot_be_saved_and_damage_is_told(data, tmp_path, fitted):
     (X, y), _ = data
     own = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: np.zeros(mu.size))
-    crf = ChainCRF(energies=[own], energy_learner=DoublyStochastic(max_epochs=1)).fit(X, y, fix_theta=True)
+    crf = ChainCRF(energies=[own], energy_learner=DoublyStochastic(max_iter=1)).fit(X, y, freeze_weights=True)
     with pytest.raises(
         InvalidInputError, match=r"ChainCRF.save: FunctionEnergy.derivative: a setting of type function"
     ):
@@ -282,20 +285,20 @@ BAD = {
     "no energy": ({"energies": ["at_most_one"]}, {}, r"ChainCRF.fit: energies\[0\] is a str"),
     "empty": ({"energies": []}, {}, "got an empty list"),
     "psi": ({"energies": [exactly_one_b()], "psi": "cubic"}, {}, r"psi='cubic' is not known"),
-    "method": ({"energies": [exactly_one_b()], "inference": "bethe_dual"}, {}, "does not take many sequences"),
+    "method": ({"energies": [exactly_one_b()], "projection": "bethe_dual"}, {}, "does not take many sequences"),
     "learner": ({"energies": [exactly_one_b()], "energy_learner": "sgd"}, {}, r"energy_learner='sgd' is not known"),
     "optimizer": (
         {"energies": [exactly_one_b()], "energy_learner": DoublyStochastic(optimizer="lbfgs")},
         {},
         "LBFGS needs all examples at once",
     ),
-    "nothing to fix": ({}, {"fix_theta": True}, "fix_theta and development are for energies"),
+    "nothing to fix": ({}, {"freeze_weights": True}, "freeze_weights and development are for energies"),
     "development": (
         {"energies": [exactly_one_b()]},
-        {"development": ([], []), "fix_theta": False},
-        "Drop fix_theta=False",
+        {"development": ([], []), "freeze_weights": False},
+        "Drop freeze_weights=False",
     ),
-    "fix_theta": ({"energies": [exactly_one_b()]}, {"fix_theta": "weights"}, "must be None, True or False"),
+    "freeze_weights": ({"energies": [exactly_one_b()]}, {"freeze_weights": "weights"}, "must be None, True or False"),
     "hard": ({"energies": [exactly_one_b(psi=1e12)]}, {}, r"psi\[0\] is 1000000000000.0"),
 }
 
@@ -317,6 +320,6 @@ def test_no_steps_bit_by_bit():
 
 
 def test_nested_settings(data):
-    crf = ChainCRF(energies=[exactly_one_b()], inference="bethe_rda", psi="mean_map")
-    crf.set_params(inference__max_iter=3, psi__n_components=7, energy_learner__max_epochs=1)
-    assert (crf.inference.max_iter, crf.psi.n_components, crf.energy_learner.max_epochs) == (3, 7, 1)
+    crf = ChainCRF(energies=[exactly_one_b()], projection="bethe_rda", psi="mean_map")
+    crf.set_params(projection__max_iter=3, psi__n_components=7, energy_learner__max_iter=1)
+    assert (crf.projection.max_iter, crf.psi.n_components, crf.energy_learner.max_iter) == (3, 7, 1)

@@ -86,7 +86,7 @@ def arow(gamma):
 
 def test_averaged_perceptron():
     X, y = sequences(0)
-    crf = ChainCRF(learner=AveragedPerceptron(max_epochs=3), classes=range(K)).fit(X, y)
+    crf = ChainCRF(learner=AveragedPerceptron(max_iter=3), classes=range(K)).fit(X, y)
     expected = run(X, y, crf.layout_, crf.n_iter_, perceptron)
     np.testing.assert_allclose(crf.weights_, expected.mean(axis=0), atol=1e-12)
 
@@ -95,7 +95,7 @@ def test_hidden_labels_and_sample_weight():
     X, y = sequences(1)
     y = [[-1 if (s + t) % 3 == 0 else label for t, label in enumerate(one)] for s, one in enumerate(y)]
     weight = np.array([1.0, 0.5, 2.0, 1.0, 0.0, 1.5])
-    crf = ChainCRF(learner=AveragedPerceptron(max_epochs=2), classes=range(K)).fit(X, y, sample_weight=weight)
+    crf = ChainCRF(learner=AveragedPerceptron(max_iter=2), classes=range(K)).fit(X, y, sample_weight=weight)
     expected = run(X, y, crf.layout_, crf.n_iter_, perceptron, importance=weight)
     np.testing.assert_allclose(crf.weights_, expected.mean(axis=0), atol=1e-12)
 
@@ -104,7 +104,7 @@ def test_hidden_labels_and_sample_weight():
 @pytest.mark.parametrize("sensitive", [True, False])
 def test_passive_aggressive(variant, sensitive):
     X, y = sequences(2)
-    learner = PassiveAggressive(variant=variant, c=0.1, error_sensitive=sensitive, max_epochs=2, averages=sensitive)
+    learner = PassiveAggressive(variant=variant, c=0.1, error_sensitive=sensitive, max_iter=2, average=sensitive)
     crf = ChainCRF(learner=learner, classes=range(K)).fit(X, y)
     seen = run(X, y, crf.layout_, crf.n_iter_, passive_aggressive(variant, 0.1, sensitive))
     np.testing.assert_allclose(crf.weights_, seen.mean(axis=0) if sensitive else seen[-1], atol=1e-12)
@@ -112,7 +112,7 @@ def test_passive_aggressive(variant, sensitive):
 
 def test_arow():
     X, y = sequences(3)
-    crf = ChainCRF(learner=AROW(variance=2.0, gamma=0.7, max_epochs=3), classes=range(K)).fit(X, y)
+    crf = ChainCRF(learner=AROW(variance=2.0, gamma=0.7, max_iter=3), classes=range(K)).fit(X, y)
     np.testing.assert_allclose(
         crf.weights_, run(X, y, crf.layout_, crf.n_iter_, arow(0.7), variance=2.0)[-1], atol=1e-12
     )
@@ -141,7 +141,7 @@ def test_forbidden_transitions_are_never_taken():
 
 def test_partial_fit_is_a_pass():
     X, y = sequences(6)
-    learner = AROW(max_epochs=2)
+    learner = AROW(max_iter=2)
     whole = ChainCRF(learner=learner, classes=range(K)).fit(X, y)
     steps = ChainCRF(learner=learner, classes=range(K))
     for _ in range(whole.n_iter_):
@@ -152,7 +152,7 @@ def test_partial_fit_is_a_pass():
 def test_early_stopping_keeps_the_best_pass():
     X, y = sequences(7, 30)
     V, z = sequences(8, 10)
-    learner = AveragedPerceptron(max_epochs=8, patience=2)
+    learner = AveragedPerceptron(max_iter=8, patience=2)
     crf = ChainCRF(learner=learner, classes=range(K)).fit(X, y, validation=(V, z))
     shares = crf.history_["validation_risk"]
     assert 1.0 - crf.score(V, z) == pytest.approx(shares.min())

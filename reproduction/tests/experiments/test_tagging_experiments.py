@@ -26,14 +26,14 @@ def made_up(n, n_places=2):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(citation_model, "LEAST_COUNT", 5)
-    learning = DoublyStochastic(max_epochs=10, optimizer=SGD(step=50.0, momentum=0.0, batch_size=10))
+    learning = DoublyStochastic(max_iter=10, optimizer=SGD(step_size=50.0, momentum=0.0, batch_size=10))
     monkeypatch.setattr(citation_model, "LEARNING", learning)
 
 
 def test_what_the_chain_cannot_know_is_chosen_and_learned(small):
     # With two places for it a title is a toss-up at each; with four the chain then expects two titles, not one.
     train, development = made_up(20), made_up(20, n_places=4)
-    base = ChainCRF(l2=0.1).fit(train.features, train.labels)
+    base = ChainCRF(l2=0.2).fit(train.features, train.labels)
     chosen = citation_model.choose_preferences(base, train, development)
     kinds = [energy.measurement.get_params() for energy in chosen]
     assert {"kind": "title"} in kinds
@@ -53,7 +53,7 @@ def test_nothing_is_chosen_where_the_chain_is_sure(small):
     labels = [["O", "B-title", "O", "O", "B-year"]] * 20
     features = [[["a"], ["first"], ["b"], ["x"], ["c"]]] * 20
     sure = citation_model.References(features, labels, labels)
-    base = ChainCRF(l2=1e-4).fit(features, labels)
+    base = ChainCRF(l2=2e-4).fit(features, labels)
     kinds = [energy.measurement.get_params() for energy in citation_model.choose_preferences(base, sure, sure)]
     assert {"kind": "title"} not in kinds
 
@@ -67,7 +67,7 @@ def test_unknown_labels_are_left_out():
 @pytest.mark.data
 def test_citations_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(citations, "QUICK", (40, 30, 20))
-    learning = DoublyStochastic(max_epochs=2, optimizer=SGD(step=50.0, momentum=0.0, batch_size=10))
+    learning = DoublyStochastic(max_iter=2, optimizer=SGD(step_size=50.0, momentum=0.0, batch_size=10))
     monkeypatch.setattr(citation_model, "LEARNING", learning)
     monkeypatch.setattr(citations, "_LIMITS", (1, 5))
     experiment = load_experiment("citations", quick=True, data=data)

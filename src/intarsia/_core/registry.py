@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import InvalidInputError
@@ -98,24 +97,33 @@ def registered_name(value: Any) -> str | None:
 
 
 Self = TypeVar("Self", bound="NamedParts")
+# For each setting that may be an object, or a list of objects, the registry of its classes.
+Parts = Mapping[str, Registry[Any]]
 
 
-class NamedParts(ABC):
-    """Mixin before `BaseEstimator`: `set_params(optimizer__tol=...)` also where `optimizer` is a name.
+class NamedParts:
+    """Mixin before `BaseEstimator` for settings that are objects of a registry, or their names.
 
-    The name is then replaced by the object that it stands for, so that the setting has a place.
+    `_parts` declares them once. `set_params(optimizer__tol=...)` then works where `optimizer` is a name (which is
+    replaced by the object that it stands for), and model files can hold the objects.
     """
 
-    @abstractmethod
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        """For each part, what turns its name into an object."""
+    _parts: ClassVar[Parts] = {}
+    """For each setting that may be an object, or a list of objects, the registry of their classes."""
+
+    def _part(self, name: str, settings: Mapping[str, Any] | None = None) -> Any:
+        """Object that the setting `name` stands for, with further settings put in."""
+        return self._parts[name].resolve(getattr(self, name), settings)
+
+    def _named_part(self, name: str, value: str) -> Any:
+        """Object for a name, where a nested setting needs one."""
+        return self._parts[name].resolve(value)
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters; those of nested objects as `part__setting`, also where a name stands for the part."""
-        resolvers = self._resolvers()
-        for outer in {key.partition("__")[0] for key in params if "__" in key} & set(resolvers):
+        for outer in {key.partition("__")[0] for key in params if "__" in key} & set(self._parts):
             part = params.get(outer, getattr(self, outer))
             if isinstance(part, str):
-                params[outer] = resolvers[outer](part)
+                params[outer] = self._named_part(outer, part)
         changed: Self = super().set_params(**params)  # type: ignore[misc]
         return changed

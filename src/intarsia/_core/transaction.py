@@ -101,7 +101,7 @@ class SettingsOfFit:
         """Raise if a setting was changed after the fit."""
         name = self.changed(estimator)
         if name is not None:
-            keep = " (fix_theta=True keeps the weights)" if name in ("energies", "psi") else ""
+            keep = " (freeze_weights=True keeps the weights)" if name in ("energies", "psi") else ""
             raise InvalidInputError(
                 f"{name} was changed after fit, so it is not part of this model. Call fit again{keep}, or set "
                 f"{name} back to what it was."

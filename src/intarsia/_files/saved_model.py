@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
+from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._files.model_file import DAMAGE, damaged, read_model, write_model
-from intarsia._files.settings_json import Maker, saved_settings, settings_from_json
+from intarsia._files.settings_json import saved_settings, settings_from_json
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError, TooLargeError
 
 Arrays = dict[str, NDArray[Any]]
@@ -37,8 +38,8 @@ class SavedModel(ABC):
     """Attribute without which there is nothing to save; None for models that need no fit."""
     _settings_apart: ClassVar[tuple[str, ...]] = ()
     """Settings that no JSON holds: `_to_file` and `_from_file` deal with them."""
-    _makers: ClassVar[Mapping[str, Maker]] = {}
-    """For each setting that may be an object, what makes it from its name."""
+    _parts: ClassVar[Parts]
+    """Registries of the settings that may be objects; see `NamedParts`."""
     notes_: Any
 
     @abstractmethod
@@ -67,7 +68,7 @@ class SavedModel(ABC):
         kept = {name: settings[name] for name in settings if name not in self._settings_apart}
         about, arrays = self._to_file()
         check_json(notes, "notes")
-        about = {"settings": saved_settings(kept, self._makers), **about, "notes": notes}
+        about = {"settings": saved_settings(kept, self._parts), **about, "notes": notes}
         write_model(path, kind, about, arrays)
 
     @classmethod
@@ -81,7 +82,7 @@ class SavedModel(ABC):
         """
         about, arrays = read_model(path, cls.__name__)
         try:
-            settings = settings_from_json(about["settings"], cls._makers)
+            settings = settings_from_json(about["settings"], cls._parts)
             model = cls(**dict.fromkeys(cls._settings_apart), **settings)
             model._from_file(about, arrays)
             model.notes_ = about["notes"]

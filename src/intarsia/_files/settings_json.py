@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in
-from intarsia._core.registry import registered_name
+from intarsia._core.registry import Parts, Registry, registered_name
 from intarsia.exceptions import InvalidInputError
 
-# From a name and settings to an object.
-Maker = Callable[[str, dict[str, Any]], Any]
-Part = TypeVar("Part", bound=BaseEstimator)
 
-
-def only(part: type[Part]) -> Callable[[str, dict[str, Any]], Part]:
-    """What makes the objects of a place where one class stands alone, without a registry.
-
-    Examples
-    --------
-    >>> from intarsia.learning.lbfgs import LBFGS
-    >>> only(LBFGS)("LBFGS", {"max_iter": 5})
-    LBFGS(max_iter=5)
-    """
-
-    def make(name: str, settings: dict[str, Any]) -> Part:
-        if name != part.__name__:
-            raise InvalidInputError(f"expected {part.__name__}, got {name!r:.60}.")
-        return part(**settings)
-
-    return make
-
-
-def saved_settings(value: Any, makers: Mapping[str, Maker]) -> Any:
+def saved_settings(value: Any, parts: Parts) -> Any:
     """`settings_to_json`, tried at once: what could not be loaded is told to whoever saves.
 
     Examples
@@ -46,7 +24,7 @@ def saved_settings(value: Any, makers: Mapping[str, Maker]) -> Any:
     """
     written = settings_to_json(value)
     try:
-        settings_from_json(written, makers)
+        settings_from_json(written, parts)
     except (ValueError, TypeError, LookupError) as error:
         raise InvalidInputError(
             f"a setting can be written but not read again ({type(error).__name__}: {error}). Give one of the "
@@ -96,39 +74,44 @@ def settings_to_json(value: Any) -> Any:
     )
 
 
-def settings_from_json(value: Any, makers: Mapping[str, Maker]) -> Any:
+def settings_from_json(value: Any, parts: Parts) -> Any:
     """The setting that `settings_to_json` wrote.
 
     Parameters
     ----------
     value : object
         As JSON gives it.
-    makers : dict of str -> function
-        For each setting that may be an object ("" for members of lists), what makes it from name and settings: no other
-        class is ever made.
+    parts : dict of str -> Registry
+        The registry of each setting that may be an object; those of an object's own settings are its class's `_parts`.
+        No other class is ever made.
 
     Examples
     --------
-    >>> from intarsia.learning.registry import resolve_optimizer
+    >>> from intarsia.learning.registry import OPTIMIZERS
     >>> made = {"object": "lbfgs", "settings": {"max_iter": 5}}
-    >>> settings_from_json({"dict": [["optimizer", made]]}, {"optimizer": resolve_optimizer})
+    >>> settings_from_json({"dict": [["optimizer", made]]}, {"optimizer": OPTIMIZERS})
     {'optimizer': LBFGS(max_iter=5)}
     """
-    return _decode(value, makers, "")
+    (_, items), *_ = value.items()
+    return {str(name): _decode(item, parts.get(str(name))) for name, item in items}
 
 
-def _decode(value: Any, makers: Mapping[str, Maker], key: str) -> Any:
+def _decode(value: Any, registry: Registry[Any] | None) -> Any:
     if isinstance(value, list):
-        return [_decode(item, makers, "") for item in value]
+        return [_decode(item, registry) for item in value]
     if not isinstance(value, dict):
         return value
     if "object" in value:
-        settings = {str(name): _decode(item, makers, str(name)) for name, item in value["settings"].items()}
-        return makers[key](str(value["object"]), settings)
+        if registry is None:
+            raise InvalidInputError(f"an object {value['object']!r:.60} stands where none can be read.")
+        name = str(value["object"])
+        parts: Parts = getattr(registry.get(name), "_parts", {})
+        settings = {str(key): _decode(item, parts.get(str(key))) for key, item in value["settings"].items()}
+        return registry.resolve(name, settings)
     (mark, items), *_ = value.items()
     if mark == "dict":
-        return {_decode(name, makers, ""): _decode(item, makers, str(name)) for name, item in items}
-    found = [_decode(item, makers, "") for item in items]
+        return {_decode(key, None): _decode(item, registry) for key, item in items}
+    decoded = [_decode(item, registry) for item in items]
     if mark == "float":
-        return float(found[0])
-    return {"tuple": tuple, "set": frozenset}[mark](found)
+        return float(decoded[0])
+    return {"tuple": tuple, "set": frozenset}[mark](decoded)

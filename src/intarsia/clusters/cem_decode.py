@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import EQUAL_SCORE
 from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.decoding import Decoder
 from intarsia.clusters.partition import Move
-from intarsia.clusters.proposers import JumpProposer
+from intarsia.clusters.proposers import PROPOSERS, JumpProposer
 from intarsia.clusters.world import ClusterWorld
 
 
@@ -46,6 +47,8 @@ class CEMDecode(Decoder):
 
     name: ClassVar[str] = "cem_decode"
     summary: ClassVar[str] = "documents: few but well-chosen jumps of a proposer that learns"
+
+    _parts: ClassVar[Parts] = {"proposer": PROPOSERS}
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_from
+from intarsia._core.registry import Registry
 from intarsia._core.validation import (
     FloatArray,
     IntArray,
@@ -333,3 +334,8 @@ def _levels(given: Levels, known: Sequence[str], setting: str) -> list[tuple[int
         check_number(at, f"ClusterModel: {setting}", low=-np.inf, high=np.inf, open_low=True, open_high=True)
         found.append((_columns([name], known, setting)[0], float(at)))
     return found
+
+
+CLUSTER_MODELS: Registry[ClusterModel] = Registry(
+    "model", "intarsia.clusters", {"cluster_model": "ClusterModel"}, ClusterModel
+)

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
-from intarsia._core.registry import Registry
+from intarsia._core.registry import Parts, Registry
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
-from intarsia.clusters.proposers import SplitMerge
+from intarsia.clusters.proposers import PROPOSERS, SplitMerge
 from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 CHUNK = 10_000  # proposals at a time, so that Ctrl-C and time limits are kept
@@ -118,6 +118,8 @@ class HillClimbing(Decoder):
     name: ClassVar[str] = "hill_climbing"
     summary: ClassVar[str] = "the default: merges first, then splits and moves that raise the score"
 
+    _parts: ClassVar[Parts] = {"proposer": PROPOSERS}
+
     def __init__(
         self,
         *,
@@ -170,6 +172,8 @@ class MetropolisHastings(Decoder):
 
     name: ClassVar[str] = "metropolis_hastings"
     summary: ClassVar[str] = "where climbing is caught in local optima: simulated annealing"
+
+    _parts: ClassVar[Parts] = {"proposer": PROPOSERS}
 
     def __init__(
         self,

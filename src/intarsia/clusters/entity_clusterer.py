@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
-from intarsia._files.settings_json import Maker, only
 from intarsia.clusters.blocking import Blocking
-from intarsia.clusters.cluster_model import ClusterModel
+from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
 from intarsia.clusters.components import Batch, read_links, split_into_batches
 from intarsia.clusters.decoding import DECODERS, Decoder
@@ -35,18 +35,17 @@ from intarsia.clusters.entity_worlds import (
 )
 from intarsia.clusters.matcher import cluster_codes, first_numbers, fit_matcher
 from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
-from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import IntarsiaError, InvalidInputError
-from intarsia.learning.registry import resolve_learner
+from intarsia.learning.registry import LEARNERS, resolve_learner
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")
 
 
-class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """Records into entities: which rows of a table describe the same person, paper or thing.
 
     Candidate pairs (`blocking`) are compared column by column (`comparisons`); logistic regression makes log odds of
@@ -307,12 +306,7 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
     # ---------------------------------------------------------------- files
 
     _settings_apart = COLUMN_SETTINGS
-    _makers: ClassVar[dict[str, Maker]] = {
-        "learner": resolve_learner,
-        "decoder": DECODERS.resolve,
-        "proposer": only(SplitMerge),
-        "model": only(ClusterModel),
-    }
+    _parts: ClassVar[Parts] = {"learner": LEARNERS, "decoder": DECODERS, "model": CLUSTER_MODELS}
 
     def _to_file(self) -> Content:
         return entity_clusterer_to_file(self)
@@ -342,7 +336,7 @@ class EntityClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
     def _resolved_learner(self) -> SampleRank:
         if self.learner is None:
             return SampleRank(
-                rate=0.01, temperature=0.0, n_proposals=20, max_epochs=2, random_state=0, verbose=self.verbose
+                step_size=0.01, temperature=0.0, n_proposals=20, max_iter=2, random_state=0, verbose=self.verbose
             )
         learner = resolve_learner(self.learner)
         if not isinstance(learner, SampleRank):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import frozen
 from intarsia._files.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array
 from intarsia._files.settings_json import saved_settings, settings_from_json, settings_to_json
@@ -22,22 +23,14 @@ if TYPE_CHECKING:
 COLUMN_SETTINGS = ("comparisons", "blocking")
 
 
-class _Parts(dict[str, Any]):
-    """Whatever the column is called, an object in it is a comparison or a blocking."""
-
-    def __missing__(self, key: str) -> Any:
-        return _part
-
-
-def _part(name: str, settings: dict[str, Any]) -> Any:
-    return COMPARISONS.resolve(name, settings) if name in COMPARISONS.names else BLOCKINGS.resolve(name, settings)
+_PARTS: Parts = {"comparisons": COMPARISONS, "blocking": BLOCKINGS}
 
 
 def matcher_to_file(model: EntityClusterer | ThresholdClusterer) -> Content:
     """What is compared, and the log odds learned from it."""
     given = {name: getattr(model, name) for name in COLUMN_SETTINGS}
     about = {
-        "given": saved_settings(given, _Parts()),
+        "given": saved_settings(given, _PARTS),
         "comparisons": [
             [column, comparison.name, settings_to_json(comparison.get_params(deep=False))]
             for column, comparison in model.comparisons_
@@ -51,7 +44,7 @@ def matcher_from_file(
     model: EntityClusterer | ThresholdClusterer, about: dict[str, Any], arrays: Arrays
 ) -> tuple[str, ...]:
     """Put it into a new model; return the names of the features compared."""
-    given = settings_from_json(about["given"], _Parts())
+    given = settings_from_json(about["given"], _PARTS)
     model.comparisons, model.blocking = (given[name] for name in COLUMN_SETTINGS)
     model.comparisons_ = [
         (str(column), COMPARISONS.resolve(str(name), settings_from_json(settings, {})))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.registry import Registry
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import Proposer
 from intarsia.clusters.cluster_model import FeatureTable, PairFeatures
@@ -143,3 +144,11 @@ class JumpProposer(BaseEstimator, ABC):  # type: ignore[misc]
         model : float array, optional
             Present weights, for proposers that are guided by them.
         """
+
+
+PROPOSERS: Registry[Any] = Registry(
+    "proposer",
+    "intarsia.clusters",
+    {"split_merge": "proposers:SplitMerge", "adaptive_split_merge": "adaptive:AdaptiveSplitMerge"},
+    object,
+)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
+from intarsia._core.registry import NamedParts
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import IntArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
@@ -23,7 +24,7 @@ from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_
 from intarsia.clusters.tables import read_table
 
 
-class ThresholdClusterer(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """Connected components of the pairs whose log odds reach a threshold: the one that did best where it was learned.
 
     Comparisons, blocking and logistic regression are those of `EntityClusterer`, and how pairs become entities is not:

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.status import Status
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
-from intarsia._files.settings_json import Maker
 from intarsia.collective.chain_file import collective_chain_from_file, collective_chain_to_file
 from intarsia.collective.infer_flows import infer_flows
 from intarsia.collective.moves import Moves, all_moves, fit_table, fit_weights
@@ -27,7 +27,7 @@ from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 
 
-class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     r"""Moves of many walkers between cells, learned from noisy counts by hard EM.
 
     Walkers move as a Markov chain, :math:`p_w(j | i) \propto \exp(w \cdot \phi_{ij})` over the possible moves. `fit`
@@ -253,7 +253,7 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
     # ---------------------------------------------------------------- files
 
     _settings_apart = ("moves",)
-    _makers: ClassVar[dict[str, Maker]] = {"noise": NOISES.resolve}
+    _parts: ClassVar[Parts] = {"noise": NOISES}
 
     def _to_file(self) -> Content:
         return collective_chain_to_file(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_n_jobs, check_sample_weight
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.crf.crf_data import Data, Truth, as_truth, find_truth, make_examples, observed_truth
-from intarsia.crf.crf_file import MAKERS, crf_from_file, crf_to_file
+from intarsia.crf.crf_file import crf_from_file, crf_to_file
 from intarsia.crf.graph_data import TypeTable
 from intarsia.crf.independent import forget_start, independent_weights
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS, resolve_method
 from intarsia.learning.examples import Example, example
 from intarsia.learning.learner import Learner, whole_answer
 from intarsia.learning.minimum import COLUMNS, Minimum
-from intarsia.learning.registry import resolve_learner
+from intarsia.learning.registry import LEARNERS, resolve_learner
 from intarsia.models.labelling import Layout, States
 from intarsia.models.template_scores import Templates, TemplateScores
 
@@ -50,6 +50,8 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     risk_: float
     status_: Status
     notes_: Any
+
+    _parts: ClassVar[Parts] = {"learner": LEARNERS, "inference": METHODS}
 
     def __init__(
         self,
@@ -294,8 +296,6 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     # ---------------------------------------------------------------- files
 
-    _makers = MAKERS
-
     def _to_file(self) -> Content:
         return crf_to_file(self)
 
@@ -336,9 +336,6 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
                 f"decode='map', but {type(resolve_method(self.inference, {})).__name__} finds no best "
                 f"labelling. These do, and give the marginals to fit with: {', '.join(able)}."
             )
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"learner": resolve_learner, "inference": lambda given: resolve_method(given, {})}
 
 
 def _best_labelling(weights: FloatArray, inference: str | InferenceMethod, scores: TemplateScores) -> Any:

@@ -16,26 +16,11 @@ from intarsia._files.saved_model import (
     number_from_json,
     number_to_json,
 )
-from intarsia._files.settings_json import Maker
-from intarsia.energies.registry import ENERGY_MAKERS
-from intarsia.gradients.registry import resolve_gradient
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.registry import SCHEDULES, resolve_learner, resolve_optimizer
-from intarsia.losses.registry import resolve_loss
 from intarsia.models.template_scores import Templates
 
 if TYPE_CHECKING:
     from intarsia.crf.crf import CRF
 
-MAKERS: dict[str, Maker] = {
-    "learner": resolve_learner,
-    "loss": resolve_loss,
-    "gradient": resolve_gradient,
-    "optimizer": resolve_optimizer,
-    "schedule": SCHEDULES.resolve,
-    **dict.fromkeys(("inference", "free", "clamped", "oracle"), resolve_method),
-    **ENERGY_MAKERS,
-}
 # Numbers that finding equal cells of symmetric tables may take.
 _MOST_SYMMETRIC = 2 * 10**7
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
+from intarsia._core.registry import Parts
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
 from intarsia.crf.crf import CRF
 from intarsia.crf.crf_data import Data, make_examples
-from intarsia.crf.crf_file import MAKERS
 from intarsia.crf.graph_data import TypedGraph, TypeTable, find_types, read_graphs
 from intarsia.crf.graph_energies import FittedGraphEnergies, names_of, project_scores
 from intarsia.crf.graph_energy_fit import (
@@ -25,11 +25,15 @@ from intarsia.crf.graph_energy_fit import (
     resolve_graph_energies,
 )
 from intarsia.energies import Energy, Psi
-from intarsia.energies.registry import resolve_psi
+from intarsia.energies.registry import ENERGY_PARTS, PSIS
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone, resolve_energy_learner
+from intarsia.inference.registry import METHODS
+from intarsia.learning.energy_learner import (
+    ENERGY_LEARNERS,
+    EnergyLearner,
+    check_strengths_alone,
+)
 from intarsia.learning.learner import Learner
 from intarsia.learning.projection_report import warn_unless_all_converged
 from intarsia.models.labelling import Layout
@@ -176,7 +180,7 @@ class GraphCRF(CRF):
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         start: Any = None,
-        fix_theta: bool | None = None,
+        freeze_weights: bool | None = None,
         development: tuple[Any, Any] | None = None,
     ) -> GraphCRF:
         """Fit the weights, and then the energies, if there are any.
@@ -194,7 +198,7 @@ class GraphCRF(CRF):
             Graphs on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default those of the independent model.
-        fix_theta : bool, optional
+        freeze_weights : bool, optional
             Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
             have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
             fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
@@ -203,27 +207,27 @@ class GraphCRF(CRF):
             The graphs on which strengths are learned; by default X and y.
         """
         parts = resolve_graph_energies(self)
-        check_strengths_alone(fix_theta, development, parts is not None)
+        check_strengths_alone(freeze_weights, development, parts is not None)
         if parts is None:
             self._fit(X, y, None, sample_weight, validation, start)
             self.energies_, self.energy_history_ = None, {}
             self._note_settings()
             return self
-        known = self.templates_ if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
+        known = self.templates_ if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         before = self.energies_ if self.warm_start and known is not None else None
         # Before the weights, so that what is wrong with energies is told at once.
         data = self._read(X, None, known)
         truth = self._truth(data, y, self.classes, known)
         maps = data.score_maps(self._templates(data, truth, known))
         energies = bind_graph_energies(self, parts, maps, truth.classes)
-        if known is None or not fix_theta:
+        if known is None or not freeze_weights:
             self._fit(X, y, None, sample_weight, validation, start)
         if development is None:
             examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight)
         else:
             examples = self._held_out(development, self.templates_, truth, "development")
         settings = self._resolve_learner().get_params(deep=False)
-        frozen = fix_theta is not False
+        frozen = freeze_weights is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
             self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before
         )
@@ -289,11 +293,12 @@ class GraphCRF(CRF):
         warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
         return super()._parallel(one, [scores for scores, _ in found])
 
-    _makers: ClassVar[dict[str, Any]] = {
-        **MAKERS,
-        "psi": resolve_psi,
-        "projection": resolve_method,
-        "energy_learner": resolve_energy_learner,
+    _parts: ClassVar[Parts] = {
+        **CRF._parts,
+        "energies": ENERGY_PARTS,
+        "psi": PSIS,
+        "projection": METHODS,
+        "energy_learner": ENERGY_LEARNERS,
     }
 
     def _to_file(self) -> Content:
@@ -310,14 +315,6 @@ class GraphCRF(CRF):
         """Remember the settings that are part of the model, and those that can be changed for predictions."""
         self._model_settings = SettingsOfFit(self, ("energies", "psi"))
         self._inference_of_fit = SettingsOfFit(self, ("inference", "projection"))
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            **super()._resolvers(),
-            "psi": resolve_psi,
-            "projection": lambda given: resolve_method(given, {}),
-            "energy_learner": resolve_energy_learner,
-        }
 
     def _read(self, X: Any, more: Any, known: Templates | None) -> Data:
         graphs = read_graphs(X)

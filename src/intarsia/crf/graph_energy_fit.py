@@ -97,7 +97,7 @@ def fit_graph_energies(
     classes: Mapping[str, NDArray[Any]],
     weights: FloatArray,
     settings: Mapping[str, Any],
-    fix_theta: bool,
+    freeze_weights: bool,
     before: FittedGraphEnergies | None,
 ) -> tuple[FloatArray, FittedGraphEnergies, dict[str, FloatArray]]:
     """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
@@ -115,8 +115,8 @@ def fit_graph_energies(
         bound = [energies.bound(scores.graph, names_of(scores, classes)) for scores in maps]
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
-            fixed=weights if fix_theta else None,
-            ridge=0.5 * float(settings.get("ridge", 0.0)),  # learners count half the square
+            fixed=weights if freeze_weights else None,
+            ridge=float(settings.get("ridge", 0.0)),
             psi_ridge=float(parts.learner.l2) / (sum(one.mass for one in examples) or 1.0),
             n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
@@ -124,7 +124,7 @@ def fit_graph_energies(
         with fit_progress("GraphCRF energies", bool(crf.verbose)) as report:
             found = parts.learner.learn(risk, first, report)
         own, psi_weights = risk.split(found.point if np.isfinite(found.point).all() else first)
-        weights, history = (weights if fix_theta else own.copy()), found.history
+        weights, history = (weights if freeze_weights else own.copy()), found.history
     return weights, FittedGraphEnergies(energies, parts.psi, psi_weights.copy(), parts.method), history
 
 

@@ -24,7 +24,7 @@ class MistakeBound:
     Attributes
     ----------
     mistakes : int
-        Made until a pass had none, or until `max_epochs`.
+        Made until a pass had none, or until `max_iter`.
     converged : bool
         Whether a pass had none.
     bound : float or None
@@ -70,7 +70,7 @@ def mistake_bound(
     model: Any = None,
     inference: str | InferenceMethod = "lp_relaxation",
     *,
-    max_epochs: int = 1000,
+    max_iter: int = 1000,
     random_state: int = 0,
 ) -> MistakeBound:
     r"""Run the perceptron, and bound its mistakes by :math:`R^2 / \gamma^2`.
@@ -79,7 +79,7 @@ def mistake_bound(
     ----------
     X, y, model, inference
         As in `algorithmically_separable`.
-    max_epochs : int
+    max_iter : int
         Most passes.
     random_state : int
         Seed of the order of the examples.
@@ -115,7 +115,7 @@ def mistake_bound(
     >>> found.mistakes, found.converged, round(found.bound_met)            # steps of length 2.76, a margin of 0.0707
     (2, True, 1522)
     """
-    check_number(max_epochs, "max_epochs", low=1, integer=True)
+    check_number(max_iter, "max_iter", low=1, integer=True)
     examples = as_examples(X, y, model)
     found = algorithmically_separable(examples, inference=inference)
     if not found.separable:
@@ -124,7 +124,7 @@ def mistake_bound(
     reason = why_no_mistake_bound(ready)
     if reason:
         raise NotSupportedError(reason)
-    learner = StructuredPerceptron(average=False, path="steps", max_epochs=max_epochs, random_state=random_state)
+    learner = StructuredPerceptron(average=False, path="steps", max_iter=max_iter, random_state=random_state)
     run = learner.minimize(examples, inference)
     steps = np.diff(run.history["path"], axis=0)
     longest = float(np.linalg.norm(steps, axis=1).max(initial=0.0))

@@ -85,11 +85,10 @@ class Probe:
         """Some passes of the learner from its beginning, and the weights on the way."""
         chosen = clone(self.learner)
         if isinstance(chosen, MarginLearner):
-            chosen.set_params(max_epochs=self.n_passes, path="passes")
+            chosen.set_params(max_iter=self.n_passes, path="passes")
         elif isinstance(chosen, RiskMinimizer):
-            optimizer = resolve_optimizer(chosen.optimizer)
-            short = resolve_optimizer(optimizer, {optimizer.limit_name: self.n_passes})
-            chosen.set_params(optimizer=short, schedule=None, validation_share=0.0, checkpoint=None)
+            short = resolve_optimizer(chosen.optimizer, {"max_iter": self.n_passes})
+            chosen.set_params(optimizer=short, schedule=None, validation_fraction=0.0, checkpoint=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = chosen.minimize(self.examples, self.method)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import as_float_array, check_number
 from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
 from intarsia.energies.binding.bound_sum import join_energies
@@ -17,6 +18,7 @@ from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.binding.scalar_functions import Penalties, repeat_rows
 from intarsia.energies.functions import Judgement
 from intarsia.energies.measurements import Measurement
+from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -91,6 +93,8 @@ class EnergySum(Energy):
     1.0
     """
 
+    _parts: ClassVar[Parts] = {"energies": ENERGY_PARTS}
+
     def __init__(self, energies: Sequence[Energy]) -> None:
         self.energies = energies
 
@@ -129,6 +133,8 @@ class MeasuredEnergy(Energy):
     >>> some.value(graph.statistics([0, 0, 0])), some.value(graph.statistics([0, 1, 1]))
     (2.0, 0.0)
     """
+
+    _parts: ClassVar[Parts] = {"measurement": ENERGY_PARTS, "judgement": ENERGY_PARTS}
 
     def __init__(self, measurement: Measurement, judgement: Judgement, *, psi: float = 1.0) -> None:
         self.measurement = measurement

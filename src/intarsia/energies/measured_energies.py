@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, vstack
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
 from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.binding.scalar_functions import ScalarFunctions, stack_functions
 from intarsia.energies.energy import Energy, MeasuredEnergy
 from intarsia.energies.measurements import Combination, Measurement
+from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import InvalidInputError
 
 
@@ -41,6 +43,8 @@ class MeasuredEnergies(Energy):
     >>> both.bind(graph, ["O", "B-x", "B-y"]).value(graph.statistics([1, 1, 0]))      # 1 (2 - 1) + 10 (2 - 0)
     21.0
     """
+
+    _parts: ClassVar[Parts] = {"energies": ENERGY_PARTS}
 
     def __init__(self, energies: Sequence[MeasuredEnergy], *, psi: ArrayLike | None = None) -> None:
         self.energies = energies

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_number
 from intarsia.energies.binding.label_index import Label, LabelIndex
+from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import InvalidInputError
 
 
@@ -82,6 +84,8 @@ class Combination(Measurement):
     >>> (Count("a") - 2 * Count("b")).entries(index).matrix(8).toarray()[0, :4]
     array([ 1., -2.,  1., -2.])
     """
+
+    _parts: ClassVar[Parts] = {"terms": ENERGY_PARTS}
 
     def __init__(self, terms: Sequence[tuple[float, Measurement]]) -> None:
         self.terms = terms

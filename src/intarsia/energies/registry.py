@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from intarsia._core.registry import Registry
-from intarsia._files.settings_json import Maker
 from intarsia.energies.psi import Psi
 
 _CLASSES = {
@@ -49,9 +48,3 @@ def resolve_psi(psi: str | Psi, settings: dict[str, Any] | None = None) -> Psi:
     50
     """
     return PSIS.resolve(psi, settings)
-
-
-# Wherever energies stand, and what they consist of.
-ENERGY_MAKERS: dict[str, Maker] = dict.fromkeys(
-    ("", "energies", "energy", "measurement", "judgement"), ENERGY_PARTS.resolve
-)

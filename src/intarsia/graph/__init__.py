@@ -15,9 +15,14 @@ from intarsia.graph.shapes import (
     star_graph,
     tree_graph,
 )
+from intarsia.graph.spanning_trees import appearance_probabilities, is_valid_appearance
+from intarsia.graph.uai import read_uai, write_uai
+from intarsia.graph.uai_evidence import read_uai_evidence, write_uai_evidence
+from intarsia.graph.uai_solution import read_uai_solution, write_uai_solution
 
 __all__ = [
-    "FactorGraph", "FactorKind", "GraphBatch", "GraphBuilder", "LearningForm", "Reduction", "batch_graphs",
-    "chain_graph", "complete_graph", "from_edges", "from_networkx", "grid_graph", "learning_form", "reduce_graph",
-    "star_graph", "tree_graph",
+    "FactorGraph", "FactorKind", "GraphBatch", "GraphBuilder", "LearningForm", "Reduction", "appearance_probabilities",
+    "batch_graphs", "chain_graph", "complete_graph", "from_edges", "from_networkx", "grid_graph", "is_valid_appearance",
+    "learning_form", "read_uai", "read_uai_evidence", "read_uai_solution", "reduce_graph", "star_graph", "tree_graph",
+    "write_uai", "write_uai_evidence", "write_uai_solution",
 ]  # fmt: skip

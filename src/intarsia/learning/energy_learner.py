@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in, warn_caller
-from intarsia._core.registry import NamedParts, Registry
+from intarsia._core.registry import NamedParts, Parts, Registry
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.registry import resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, resolve_optimizer
 
 Report = Callable[[int, float, float, float], None]
 """Told after each pass or round: its number, the risk, NaN for the gradient's norm, the share of the work done."""
@@ -27,15 +27,15 @@ Report = Callable[[int, float, float, float], None]
 _POWER = 8.0
 
 
-def check_strengths_alone(fix_theta: Any, development: Any, has_energies: bool) -> None:
-    """Refuse `fix_theta` and `development` without energies, and `development` where weights are learned too."""
-    if fix_theta not in (None, True, False):
-        raise InvalidInputError(f"fix_theta must be None, True or False, got {fix_theta!r}.")
-    if not has_energies and (fix_theta or development is not None):
-        raise InvalidInputError("fix_theta and development are for energies. Give energies=, or neither.")
-    if development is not None and fix_theta is False:
+def check_strengths_alone(freeze_weights: Any, development: Any, has_energies: bool) -> None:
+    """Refuse `freeze_weights` and `development` without energies, and `development` where weights are learned too."""
+    if freeze_weights not in (None, True, False):
+        raise InvalidInputError(f"freeze_weights must be None, True or False, got {freeze_weights!r}.")
+    if not has_energies and (freeze_weights or development is not None):
+        raise InvalidInputError("freeze_weights and development are for energies. Give energies=, or neither.")
+    if development is not None and freeze_weights is False:
         raise InvalidInputError(
-            "development is used only when the weights are frozen. Drop fix_theta=False, or development."
+            "development is used only when the weights are frozen. Drop freeze_weights=False, or development."
         )
 
 
@@ -112,7 +112,7 @@ class BestPoint:
         warn_caller(
             f"learning weights and energies together ended with a risk of {self.last:.4g} per label, above "
             f"{self.first:.4g} where it began. The best point is kept, with a risk of {self.value:.4g}. Lower "
-            f"optimizer__step, or leave fix_theta out to freeze the weights.",
+            f"optimizer__step_size, or leave freeze_weights out to freeze the weights.",
             ConvergenceWarning,
         )
 
@@ -164,7 +164,7 @@ def resolve_energy_learner(learner: str | EnergyLearner, settings: dict[str, Any
 
     Examples
     --------
-    >>> resolve_energy_learner("double_loop", {"steps": 2}).steps
+    >>> resolve_energy_learner("double_loop", {"n_inner_iter": 2}).n_inner_iter
     2
     """
     return ENERGY_LEARNERS.resolve(learner, settings)
@@ -180,9 +180,9 @@ class DoubleLoop(NamedParts, EnergyLearner):
 
     Parameters
     ----------
-    max_rounds : int
+    max_iter : int
         Most rounds.
-    steps : int
+    n_inner_iter : int
         Iterations of the optimiser in each; few, since the marginals move with the point.
     optimizer : str or Optimizer
         "lbfgs", or an object; its own limit on iterations is not read.
@@ -191,7 +191,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
     average : bool
         Whether means of the rounds' points are compared, the late ones weighing more, or the points themselves.
     l2 : float
-        Penalty on the weights of the features of psi(x), but not on the constant one.
+        Penalty l2/2 |w|^2 on the weights of the features of psi(x), but not on the constant one.
 
     References
     ----------
@@ -199,25 +199,27 @@ class DoubleLoop(NamedParts, EnergyLearner):
 
     Examples
     --------
-    >>> DoubleLoop(steps=2).get_params()["max_rounds"]
+    >>> DoubleLoop(n_inner_iter=2).get_params()["max_iter"]
     20
     """
 
     name: ClassVar[str] = "double_loop"
     summary: ClassVar[str] = "small data: all examples in every round, no step size"
 
+    _parts: ClassVar[Parts] = {"optimizer": OPTIMIZERS}
+
     def __init__(
         self,
         *,
-        max_rounds: int = 20,
-        steps: int = 5,
+        max_iter: int = 20,
+        n_inner_iter: int = 5,
         optimizer: str | Optimizer = "lbfgs",
         tol: float = 1e-3,
         average: bool = False,
         l2: float = 0.0,
     ) -> None:
-        self.max_rounds = max_rounds
-        self.steps = steps
+        self.max_iter = max_iter
+        self.n_inner_iter = n_inner_iter
         self.optimizer = optimizer
         self.tol = tol
         self.average = average
@@ -226,8 +228,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        check_number(self.max_rounds, "DoubleLoop: max_rounds", low=0, integer=True)
-        check_number(self.steps, "DoubleLoop: steps", low=1, integer=True)
+        check_number(self.max_iter, "DoubleLoop: max_iter", low=0, integer=True)
+        check_number(self.n_inner_iter, "DoubleLoop: n_inner_iter", low=1, integer=True)
         check_number(self.tol, "DoubleLoop: tol", low=0.0)
         resolve_optimizer(self.optimizer).check_settings()
 
@@ -235,13 +237,13 @@ class DoubleLoop(NamedParts, EnergyLearner):
         """Rounds until nothing moves."""
         self.check_settings()
         given = resolve_optimizer(self.optimizer)
-        optimizer = resolve_optimizer(given, {given.limit_name: int(self.steps)})
+        optimizer = resolve_optimizer(given, {"max_iter": int(self.n_inner_iter)})
         point, mean, best = start, RunningMean(start), BestPoint(risk, start)
         values: list[float] = []
         status = Status.MAX_ITER
         try:
-            best.begin(int(self.max_rounds))
-            for round_ in range(int(self.max_rounds)):
+            best.begin(int(self.max_iter))
+            for round_ in range(int(self.max_iter)):
                 found = optimizer.minimize(risk.with_slopes(point), point)
                 if found.status is Status.INTERRUPTED:
                     raise KeyboardInterrupt
@@ -252,7 +254,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
                 values.append(found.value)
                 best.offer(mean.point if self.average else point)
                 if report is not None:
-                    report(round_ + 1, found.value, found.gradient_norm, (round_ + 1) / int(self.max_rounds))
+                    report(round_ + 1, found.value, found.gradient_norm, (round_ + 1) / int(self.max_iter))
                 if change <= self.tol:
                     status = Status.CONVERGED
                     break
@@ -261,9 +263,6 @@ class DoubleLoop(NamedParts, EnergyLearner):
         with errors_in("DoubleLoop"):
             best.warn_if_worse()
         return best.minimum(status, values)
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"optimizer": resolve_optimizer}
 
 
 class DoublyStochastic(NamedParts, EnergyLearner):
@@ -276,14 +275,14 @@ class DoublyStochastic(NamedParts, EnergyLearner):
 
     Parameters
     ----------
-    max_epochs : int
+    max_iter : int
         Passes over the examples.
     optimizer : str or Optimizer
-        "adam" or "sgd", or an object with `step`, `batch_size` and `decay`; its own `max_epochs` is not read.
+        "adam" or "sgd", or an object with `step_size`, `batch_size` and `decay`; its own `max_iter` is not read.
     average : bool
         Whether means of the points met are compared, the late ones weighing more, or the points themselves.
     l2 : float
-        Penalty on the weights of the features of psi(x), but not on the constant one.
+        Penalty l2/2 |w|^2 on the weights of the features of psi(x), but not on the constant one.
     random_state : int
         Seed of the batches.
 
@@ -293,23 +292,25 @@ class DoublyStochastic(NamedParts, EnergyLearner):
 
     Examples
     --------
-    >>> DoublyStochastic().set_params(optimizer__step=0.2).optimizer.step
+    >>> DoublyStochastic().set_params(optimizer__step_size=0.2).optimizer.step_size
     0.2
     """
 
     name: ClassVar[str] = "doubly_stochastic"
     summary: ClassVar[str] = "the default: a step for each batch of examples"
 
+    _parts: ClassVar[Parts] = {"optimizer": OPTIMIZERS}
+
     def __init__(
         self,
         *,
-        max_epochs: int = 10,
+        max_iter: int = 10,
         optimizer: str | Optimizer = "adam",
         average: bool = True,
         l2: float = 0.0,
         random_state: int = 0,
     ) -> None:
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.optimizer = optimizer
         self.average = average
         self.l2 = l2
@@ -318,7 +319,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        check_number(self.max_epochs, "DoublyStochastic: max_epochs", low=0, integer=True)
+        check_number(self.max_iter, "DoublyStochastic: max_iter", low=0, integer=True)
         check_number(self.random_state, "DoublyStochastic: random_state", low=0, integer=True)
         optimizer = resolve_optimizer(self.optimizer)
         optimizer.check_settings()
@@ -343,18 +344,15 @@ class DoublyStochastic(NamedParts, EnergyLearner):
             return projected
 
         try:
-            best.begin(int(self.max_epochs))
-            for epoch in range(int(self.max_epochs)):
+            best.begin(int(self.max_iter))
+            for epoch in range(int(self.max_iter)):
                 point, memory, value = optimizer.epoch(risk, point, memory, int(self.random_state), after)
                 values.append(value)
                 best.offer(mean.point if self.average else point)
                 if report is not None:
-                    report(epoch + 1, value, np.nan, (epoch + 1) / int(self.max_epochs))
+                    report(epoch + 1, value, np.nan, (epoch + 1) / int(self.max_iter))
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         with errors_in("DoublyStochastic"):
             best.warn_if_worse()
         return best.minimum(status, values)
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"optimizer": resolve_optimizer}

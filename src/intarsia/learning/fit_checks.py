@@ -74,7 +74,8 @@ def hold_out(
     """Examples to learn from, and a share of them at random for early stopping."""
     if len(examples) < 2:
         raise InvalidInputError(
-            f"RiskMinimizer: validation_share={share} of a single example. Give more examples, or validation_share=0."
+            f"RiskMinimizer: validation_fraction={share} of a single example. Give more examples, or "
+            f"validation_fraction=0."
         )
     order = rng.permutation(len(examples))
     cut = min(max(1, round(share * len(examples))), len(examples) - 1)
@@ -87,7 +88,7 @@ def check_validation(held_out: list[Example], risk: Risk) -> None:
     if not risk.loss.gradient_is_of_value:
         raise NotSupportedError(
             f"RiskMinimizer: early stopping compares values, but a lower one of {type(risk.loss).__name__} is not "
-            f"better. Give no validation examples and validation_share=0."
+            f"better. Give no validation examples and validation_fraction=0."
         )
     counts = {one.scores.n_weights for one in held_out}
     if counts != {risk.n_weights}:

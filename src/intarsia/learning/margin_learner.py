@@ -127,7 +127,7 @@ class MarginLearner(Learner):
     handles_hidden: ClassVar[bool] = True
     """Whether it can learn from hidden labels and sets of them."""
 
-    max_epochs: int
+    max_iter: int
     path: str
     random_state: int
     verbose: bool
@@ -136,7 +136,7 @@ class MarginLearner(Learner):
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant; extended by subclasses."""
         here = type(self).__name__
-        check_number(self.max_epochs, f"{here}: max_epochs", low=0, integer=True)
+        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
         check_choice(self.path, _PATHS, f"{here}: path")
         check_number(self.random_state, f"{here}: random_state", low=0, integer=True)
 

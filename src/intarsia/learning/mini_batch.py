@@ -35,21 +35,20 @@ class MiniBatch(Optimizer):
     missed is made up for at the next one that moves it.
     """
 
-    limit_name: ClassVar[str] = "max_epochs"
     takes_batches: ClassVar[bool] = True
     compares_values: ClassVar[bool] = False
 
-    step: float
+    step_size: float
     batch_size: int
-    max_epochs: int
+    max_iter: int
     decay: float
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant; extended by subclasses."""
         here = type(self).__name__
-        check_number(self.step, f"{here}: step", low=0.0, open_low=True, high=np.inf, open_high=True)
+        check_number(self.step_size, f"{here}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
         check_number(self.batch_size, f"{here}: batch_size", low=1, integer=True)
-        check_number(self.max_epochs, f"{here}: max_epochs", low=0, integer=True)
+        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
         check_number(self.decay, f"{here}: decay", low=0.0)
         check_number(self.tol, f"{here}: tol", low=0.0)
 
@@ -125,7 +124,7 @@ class MiniBatch(Optimizer):
         return point, kept, float(np.mean(values)) if values else np.inf
 
     def _length(self, memory: Memory) -> float:
-        return self.step * float(memory["scale"]) / (1.0 + self.decay * int(memory["epochs"]))
+        return self.step_size * float(memory["scale"]) / (1.0 + self.decay * int(memory["epochs"]))
 
     def _begin_step(self, memory: Memory, part: Part, n_weights: int) -> tuple[Slots, IntArray | None]:
         """Which weights the step is for, and for how many steps each was not moved, this one included."""
@@ -205,13 +204,13 @@ class SGD(MiniBatch):
 
     Parameters
     ----------
-    step : float
+    step_size : float
         Length of a step, relative to the gradient of the risk per variable.
     momentum : float in [0, 1)
         Share of the last direction that is kept.
     batch_size : int
         Examples in a batch.
-    max_epochs : int
+    max_iter : int
         Most passes over the data.
     decay : float
         How fast steps get shorter; 0 keeps their length.
@@ -222,7 +221,7 @@ class SGD(MiniBatch):
     --------
     >>> import numpy as np
     >>> bowl = lambda x: (float(x @ x), 2.0 * x)
-    >>> found = SGD(step=0.25, momentum=0.0, decay=0.0, max_epochs=3).minimize(bowl, np.array([8.0]))
+    >>> found = SGD(step_size=0.25, momentum=0.0, decay=0.0, max_iter=3).minimize(bowl, np.array([8.0]))
     >>> found.point, found.status.name                 # each step halves x
     (array([1.]), 'MAX_ITER')
     """
@@ -232,17 +231,17 @@ class SGD(MiniBatch):
     def __init__(
         self,
         *,
-        step: float = 0.1,
+        step_size: float = 0.1,
         momentum: float = 0.9,
         batch_size: int = 8,
-        max_epochs: int = 100,
+        max_iter: int = 100,
         decay: float = 0.01,
         tol: float = 1e-4,
     ) -> None:
-        self.step = step
+        self.step_size = step_size
         self.momentum = momentum
         self.batch_size = batch_size
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.decay = decay
         self.tol = tol
 
@@ -280,7 +279,7 @@ class Adam(MiniBatch):
 
     Parameters
     ----------
-    step : float
+    step_size : float
         Length of a step in every weight, at first.
     beta1, beta2 : float in [0, 1)
         Shares of the earlier mean gradient and mean square that are kept.
@@ -288,7 +287,7 @@ class Adam(MiniBatch):
         Keeps the quotient finite.
     batch_size : int
         Examples in a batch.
-    max_epochs : int
+    max_iter : int
         Most passes over the data.
     decay : float
         How fast steps get shorter; 0 keeps their length.
@@ -303,7 +302,7 @@ class Adam(MiniBatch):
     --------
     >>> import numpy as np
     >>> bowl = lambda x: (float(x @ x), 2.0 * x)
-    >>> found = Adam(step=0.5, max_epochs=1).minimize(bowl, np.array([8.0, -1.0]))
+    >>> found = Adam(step_size=0.5, max_iter=1).minimize(bowl, np.array([8.0, -1.0]))
     >>> found.point.round(6)                           # the first step has the same length in every weight
     array([ 7.5, -0.5])
     """
@@ -313,21 +312,21 @@ class Adam(MiniBatch):
     def __init__(
         self,
         *,
-        step: float = 0.05,
+        step_size: float = 0.05,
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
         batch_size: int = 8,
-        max_epochs: int = 100,
+        max_iter: int = 100,
         decay: float = 0.01,
         tol: float = 1e-4,
     ) -> None:
-        self.step = step
+        self.step_size = step_size
         self.beta1 = beta1
         self.beta2 = beta2
         self.epsilon = epsilon
         self.batch_size = batch_size
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.decay = decay
         self.tol = tol
 

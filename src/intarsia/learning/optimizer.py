@@ -23,12 +23,11 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
 
     name: ClassVar[str]
     """Name in the registry."""
-    limit_name: ClassVar[str] = "max_iter"
-    """Name of the setting that bounds the iterations."""
     takes_batches: ClassVar[bool] = False
     """Whether it can learn from data that come bit by bit, see `epoch`."""
     compares_values: ClassVar[bool] = True
     """Whether it cannot do without values that belong to the gradient, as a line search cannot."""
+    max_iter: int
     tol: float
 
     @abstractmethod
@@ -127,7 +126,7 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
             return Status.CONVERGED
         if search.stalled:
             return Status.STALLED
-        return Status.MAX_ITER if search.n_iter >= getattr(self, self.limit_name) else None
+        return Status.MAX_ITER if search.n_iter >= self.max_iter else None
 
 
 def warn_unless_converged(found: Minimum, optimizer: Optimizer, limit: str, stacklevel: int = 3) -> None:

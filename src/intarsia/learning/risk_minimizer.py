@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GradientRule, resolve_gradient
+from intarsia.gradients.registry import GRADIENTS
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
@@ -31,11 +32,12 @@ from intarsia.learning.fit_checks import (
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
-from intarsia.learning.registry import SCHEDULES, resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, SCHEDULES, resolve_optimizer
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import EarlyStopping, Incremental, StagedFit
 from intarsia.losses import DirectLoss, Loss, resolve_loss
 from intarsia.losses.loss import check_pair
+from intarsia.losses.registry import LOSSES
 
 
 class RiskMinimizer(NamedParts, Learner):
@@ -63,7 +65,7 @@ class RiskMinimizer(NamedParts, Learner):
         the same and is reached in several times fewer iterations where features are of different size or go together.
     schedule : "incremental" or Incremental, optional
         Learn from few examples first.
-    validation_share : float
+    validation_fraction : float
         Share of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also takes
         examples for it. The weights with the lowest risk on them (without the ridge), after any iteration, are then
         the result. A search ended by `patience` is STALLED, which is what happened to the validation risk, but without
@@ -101,6 +103,8 @@ class RiskMinimizer(NamedParts, Learner):
     name: ClassVar[str] = "risk_minimizer"
     summary: ClassVar[str] = "the default: any loss, fitted through the inference that predicts"
 
+    _parts: ClassVar[Parts] = {"loss": LOSSES, "gradient": GRADIENTS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
+
     def __init__(
         self,
         *,
@@ -110,7 +114,7 @@ class RiskMinimizer(NamedParts, Learner):
         ridge: float = 1e-3,
         precondition: bool = True,
         schedule: str | Incremental | None = None,
-        validation_share: float = 0.0,
+        validation_fraction: float = 0.0,
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -123,7 +127,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.ridge = ridge
         self.precondition = precondition
         self.schedule = schedule
-        self.validation_share = validation_share
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
@@ -186,7 +190,7 @@ class RiskMinimizer(NamedParts, Learner):
         stopping = None
         if held_out:
             stopping = EarlyStopping(self._validation_risk(held_out, risk), int(self.patience))
-        stages = [(len(risk), int(getattr(optimizer, optimizer.limit_name)))]
+        stages = [(len(risk), int(optimizer.max_iter))]
         if self.schedule is not None:
             stages = SCHEDULES.resolve(self.schedule).stages(len(risk))
         with fit_progress(title or type(self).__name__, self.verbose) as report:
@@ -204,7 +208,7 @@ class RiskMinimizer(NamedParts, Learner):
         warn_if_above_one(risk, found)
         given_up = stopping is not None and stopping.given_up
         if not given_up:
-            limit = optimizer.limit_name if self.schedule is None else "max_iter of the schedule"
+            limit = "max_iter" if self.schedule is None else "max_iter of the schedule"
             with errors_in("RiskMinimizer"):
                 warn_unless_converged(found, optimizer, limit)
         return found
@@ -289,7 +293,7 @@ class RiskMinimizer(NamedParts, Learner):
         """
         check_number(self.ridge, "RiskMinimizer: ridge", low=0.0)
         check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
-        check_number(self.validation_share, "RiskMinimizer: validation_share", low=0.0, high=1.0, open_high=True)
+        check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
         check_labelled(examples)
@@ -315,13 +319,8 @@ class RiskMinimizer(NamedParts, Learner):
             preconditioned=bool(self.precondition),
         )
 
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "loss": resolve_loss,
-            "gradient": lambda given: TruncatedGradient() if given == "auto" else resolve_gradient(given),
-            "optimizer": resolve_optimizer,
-            "schedule": SCHEDULES.resolve,
-        }
+    def _named_part(self, name: str, value: str) -> Any:
+        return TruncatedGradient() if (name, value) == ("gradient", "auto") else super()._named_part(name, value)
 
     def _rule(self, loss: Loss) -> GradientRule | None:
         """How the loss flows back; None for a loss that knows its own gradient."""
@@ -333,9 +332,9 @@ class RiskMinimizer(NamedParts, Learner):
         self, examples: Sequence[Example], validation: Sequence[Example] | None
     ) -> tuple[list[Example], list[Example]]:
         """Examples to learn from, and those for early stopping."""
-        if validation is not None or self.validation_share == 0.0:
+        if validation is not None or self.validation_fraction == 0.0:
             return list(examples), list(validation or [])
-        return hold_out(examples, self.validation_share, self._rng())
+        return hold_out(examples, self.validation_fraction, self._rng())
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
         check_validation(held_out, risk)
@@ -349,7 +348,7 @@ class RiskMinimizer(NamedParts, Learner):
             "loss": describe(risk.loss),
             "gradient": describe(risk.rule),
             "inference": describe(risk.inference),
-            "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
+            "optimizer": describe(optimizer, "max_iter", "tol"),
             "ridge": describe(float(self.ridge)),
             "precondition": describe(bool(self.precondition)),
             "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule), "max_iter"),

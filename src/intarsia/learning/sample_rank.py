@@ -42,9 +42,9 @@ class SampleRank(Learner):
     Parameters
     ----------
     update : {"mira", "perceptron", "adagrad"}
-        The step: the shortest that reaches the margin, at most `rate` times the difference; `rate` times the
-        difference; or with a rate of its own for each weight, falling with the steps it made.
-    rate : float
+        The step: the shortest that reaches the margin, at most `step_size` times the difference; `step_size`
+        times the difference; or with a step size of its own for each weight, falling with the steps it made.
+    step_size : float
         Length of steps.
     margin : float, optional
         Difference of scores below which a step is made: by default 0 for the perceptron and 1 otherwise.
@@ -58,7 +58,7 @@ class SampleRank(Learner):
         walk strays through states that no decoder meets, and little is learned; 0.1 is plenty.
     n_proposals : float
         Proposals in a pass, for each record or variable.
-    max_epochs : int
+    max_iter : int
         Most passes. Each begins at the world's start.
     block : int
         Largest number of neighbouring variables of a graph that are proposed at once.
@@ -72,7 +72,7 @@ class SampleRank(Learner):
     Algorithm 1 updates where the difference is below 0 and so would never leave 0: here at 0 as well, which leaves the
     proof as it is. Pairs of equal F say nothing and are skipped. A row of the history is a pass: "risk" is 1 - F at its
     end, meaned over the worlds, with "errors" (ranked wrongly), "updates", "ranked", "accepted", "proposals" of the
-    pass. The search ends after a pass without an update (CONVERGED), or after `max_epochs`.
+    pass. The search ends after a pass without an update (CONVERGED), or after `max_iter`.
 
     References
     ----------
@@ -102,25 +102,25 @@ class SampleRank(Learner):
         self,
         *,
         update: str = "mira",
-        rate: float = 1.0,
+        step_size: float = 1.0,
         margin: float | None = None,
         average: bool = True,
         walk: str = "model",
         temperature: float = 0.0,
         n_proposals: float = 100.0,
-        max_epochs: int = 10,
+        max_iter: int = 10,
         block: int = 1,
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
         self.update = update
-        self.rate = rate
+        self.step_size = step_size
         self.margin = margin
         self.average = average
         self.walk = walk
         self.temperature = temperature
         self.n_proposals = n_proposals
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.block = block
         self.random_state = random_state
         self.verbose = verbose
@@ -130,12 +130,12 @@ class SampleRank(Learner):
         here = type(self).__name__
         check_choice(self.update, _RULES, f"{here}: update")
         check_choice(self.walk, _WALKS, f"{here}: walk")
-        check_number(self.rate, f"{here}: rate", low=0.0, high=np.inf, open_low=True, open_high=True)
+        check_number(self.step_size, f"{here}: step_size", low=0.0, high=np.inf, open_low=True, open_high=True)
         if self.margin is not None:
             check_number(self.margin, f"{here}: margin", low=0.0, high=np.inf, open_high=True)
         check_number(self.temperature, f"{here}: temperature", low=0.0, high=np.inf, open_high=True)
         check_number(self.n_proposals, f"{here}: n_proposals", low=0.0, high=np.inf, open_low=True, open_high=True)
-        check_number(self.max_epochs, f"{here}: max_epochs", low=0, integer=True)
+        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
         check_number(self.block, f"{here}: block", low=1, integer=True)
         check_number(self.random_state, f"{here}: random_state", low=0, integer=True)
 
@@ -180,7 +180,7 @@ class SampleRank(Learner):
         status = Status.MAX_ITER
         with fit_progress(title or "SampleRank", bool(self.verbose)) as report:
             try:
-                while len(rows) < int(self.max_epochs):
+                while len(rows) < int(self.max_iter):
                     before = state.counters.copy()
                     for i in rng.permutation(len(worlds)):
                         self._visit(worlds[int(i)], state, rng)
@@ -190,7 +190,7 @@ class SampleRank(Learner):
                     rows.append({"risk": risk, "gradient_norm": np.nan, "seconds": seconds, "evaluations": tried})
                     rows[-1].update(counts)
                     if report is not None:
-                        report(len(rows), risk, np.nan, len(rows) / int(self.max_epochs))
+                        report(len(rows), risk, np.nan, len(rows) / int(self.max_iter))
                     if rows[-1]["updates"] == 0.0:
                         status = Status.CONVERGED
                         break
@@ -234,7 +234,7 @@ class SampleRank(Learner):
             np.zeros(len(_COUNTS), dtype=np.int64),
             _RULES[self.update],
             _WALKS[self.walk],
-            float(self.rate),
+            float(self.step_size),
             margin,
             float(self.temperature),
         )

@@ -184,7 +184,7 @@ class StagedFit:
         while True:
             n_examples, max_iter = self.stages[self.stage]
             part = self.risk if n_examples == len(self.risk) else self.risk.subset(self.order[:n_examples])
-            optimizer = clone(self.optimizer).set_params(**{self.optimizer.limit_name: max_iter})
+            optimizer = clone(self.optimizer).set_params(max_iter=max_iter)
             if self.stopping is not None and resume is None:
                 self.stopping.begin_stage()
             try:

@@ -22,10 +22,10 @@ class StructuredPerceptron(MarginLearner):
     :math:`\hat z` is what the inference answers under the present weights: a labelling, or with `lp_relaxation` the
     optimal vertex, fractions as they are; :math:`\Phi` are the features' sums. With exact or LP-relaxed inference, data
     that some weights separate with margin :math:`\gamma` cost at most :math:`R^2 / \gamma^2` mistakes, R being the
-    longest step (Kulesza2007, Theorem 1; `intarsia.mistake_bound` computes it). Choose it for a quick answer without
-    probabilities and without anything to tune; `StructuredSVM` has a margin and an objective. With loopy belief
-    propagation it can go astray for ever, so that pair is warned of. A pass costs one inference for each example; for
-    chains, `ChainCRF(learner="averaged_perceptron")` does the same in compiled loops.
+    longest step (Kulesza2007, Theorem 1; `intarsia.diagnostics.mistake_bound` computes it). Choose it for a quick
+    answer without probabilities and without anything to tune; `StructuredSVM` has a margin and an objective. With loopy
+    belief propagation it can go astray for ever, so that pair is warned of. A pass costs one inference for each
+    example; for chains, `ChainCRF(learner="averaged_perceptron")` does the same in compiled loops.
 
     Where labels are hidden or sets, the best labelling that agrees with them takes the place of the truth, and an
     answer is a mistake where it disagrees with what is known.
@@ -38,7 +38,7 @@ class StructuredPerceptron(MarginLearner):
     margin : float
         How much a wrong label counts in the inference while learning: labellings must then lose by that much for each
         wrong label (times its `class_weight`), or a step is made. 0 is the perceptron proper.
-    max_epochs : int
+    max_iter : int
         Most passes over the examples.
     shuffle : bool
         Whether each pass has an order of its own; otherwise the order in which the examples came.
@@ -58,7 +58,7 @@ class StructuredPerceptron(MarginLearner):
     states), "mistakes" the number of steps, "smallest_margin" the lowest score of a truth less its answer's, "misled"
     the number of steps after which the truth had scored higher than the answer all along, so that not the weights but
     the inference was wrong: always 0 with exact and relaxed inference, and the sign of a pair that does not fit. The
-    search ends after a pass without a step (CONVERGED), or after `max_epochs`, without a warning: on data that no
+    search ends after a pass without a step (CONVERGED), or after `max_iter`, without a warning: on data that no
     weights separate it must end so.
 
     References
@@ -93,7 +93,7 @@ class StructuredPerceptron(MarginLearner):
         *,
         average: bool = True,
         margin: float = 0.0,
-        max_epochs: int = 20,
+        max_iter: int = 20,
         shuffle: bool = True,
         patience: int = 5,
         path: str = "passes",
@@ -102,7 +102,7 @@ class StructuredPerceptron(MarginLearner):
     ) -> None:
         self.average = average
         self.margin = margin
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.shuffle = shuffle
         self.patience = patience
         self.path = path
@@ -132,12 +132,12 @@ class StructuredPerceptron(MarginLearner):
         best = now
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
-                while len(record.rows) < int(self.max_epochs):
+                while len(record.rows) < int(self.max_iter):
                     epoch = len(record.rows)
                     self._pass(ready, method, weights, total, epoch, record)
                     now = self._result(weights, total, len(ready) * (epoch + 1))
                     if report is not None:
-                        report(epoch + 1, record.rows[-1]["risk"], np.nan, (epoch + 1) / int(self.max_epochs))
+                        report(epoch + 1, record.rows[-1]["risk"], np.nan, (epoch + 1) / int(self.max_iter))
                     if held_out is not None:
                         shares.append(held_out.wrong(now, method))
                         fewest = int(np.argmin(shares))

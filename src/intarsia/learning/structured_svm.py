@@ -209,7 +209,7 @@ class StructuredSVM(MarginLearner):
         example; subgradients keep two in all and need many more passes.
     tol : float
         Ends when the duality gap is at most this share of the objective.
-    max_epochs : int
+    max_iter : int
         Most passes over the examples.
     path : {"passes", "steps", "none"}
         Which weights `history["path"]` keeps: at the start and after each pass, after each step, or none.
@@ -234,7 +234,7 @@ class StructuredSVM(MarginLearner):
     Warns
     -----
     ConvergenceWarning
-        When `max_epochs` end it before the gap is small.
+        When `max_iter` end it before the gap is small.
 
     References
     ----------
@@ -268,7 +268,7 @@ class StructuredSVM(MarginLearner):
         ridge: float = 1e-3,
         solver: str = "frank_wolfe",
         tol: float = 1e-2,
-        max_epochs: int = 100,
+        max_iter: int = 100,
         path: str = "passes",
         random_state: int = 0,
         verbose: bool = False,
@@ -276,7 +276,7 @@ class StructuredSVM(MarginLearner):
         self.ridge = ridge
         self.solver = solver
         self.tol = tol
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.path = path
         self.random_state = random_state
         self.verbose = verbose
@@ -315,12 +315,12 @@ class StructuredSVM(MarginLearner):
         record, look, status = Record(first, self.path), Look(ready, shares), Status.MAX_ITER
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
-                while len(record.rows) < int(self.max_epochs):
-                    last = len(record.rows) + 1 == int(self.max_epochs)
+                while len(record.rows) < int(self.max_iter):
+                    last = len(record.rows) + 1 == int(self.max_iter)
                     gap = self._pass(ready, method, solver, record, look, last)
                     row = record.rows[-1]
                     if report is not None:
-                        report(len(record.rows), row["risk"], gap, len(record.rows) / int(self.max_epochs))
+                        report(len(record.rows), row["risk"], gap, len(record.rows) / int(self.max_iter))
                     if row["certified"] and gap <= self.tol * row["risk"]:
                         status = Status.CONVERGED
                         break
@@ -332,7 +332,7 @@ class StructuredSVM(MarginLearner):
         if status is Status.MAX_ITER:
             warn_caller(
                 f"StructuredSVM: MAX_ITER after {len(record.rows)} passes with a duality gap of {row['gap']:.2e} "
-                f"against tol={self.tol:g} times {row['risk']:.3g}. Raise max_epochs, tol or ridge.",
+                f"against tol={self.tol:g} times {row['risk']:.3g}. Raise max_iter, tol or ridge.",
                 ConvergenceWarning,
             )
         found = Minimum(

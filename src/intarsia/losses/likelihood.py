@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS, resolve_method
 from intarsia.losses.clamping import choose_method, free_minus_clamped
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
@@ -80,6 +81,8 @@ class Likelihood(LogPartitionLoss):
     name: ClassVar[str] = "likelihood"
     summary: ClassVar[str] = "a model that is about right, with inference that is about exact"
 
+    _parts: ClassVar[Parts] = {"inference": METHODS}
+
     def __init__(self, *, inference: str | InferenceMethod | None = None) -> None:
         self.inference = inference
 
@@ -140,6 +143,8 @@ class SurrogateEM(LogPartitionLoss):
 
     name: ClassVar[str] = "surrogate_em"
     summary: ClassVar[str] = "hidden labels, with a bound where the two methods give one"
+
+    _parts: ClassVar[Parts] = {"free": METHODS, "clamped": METHODS}
 
     def __init__(
         self,

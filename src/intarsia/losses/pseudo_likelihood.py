@@ -6,11 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number, read_only
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
+from intarsia.inference.registry import METHODS
 from intarsia.losses.clamping import Kept, choose_method, free_minus_clamped
 from intarsia.losses.conditioning import Conditioned, condition_on_rest, patches_with_observed_border
 from intarsia.losses.labels import TrainingLabels
@@ -116,6 +118,8 @@ class PatchPseudoLikelihood(DirectLoss):
     summary: ClassVar[str] = "exact inference in small patches, the rest given"
     needs: ClassVar[str] = "labels only"
     takes_weights: ClassVar[bool] = True
+
+    _parts: ClassVar[Parts] = {"inference": METHODS}
 
     def __init__(self, *, patch: Any = 2, inference: str | InferenceMethod = "junction_tree") -> None:
         self.patch = patch

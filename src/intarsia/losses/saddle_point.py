@@ -6,9 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
+from intarsia.inference.registry import METHODS
 from intarsia.losses.clamping import choose_method, free_minus_clamped
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
@@ -53,6 +55,8 @@ class SaddlePoint(DirectLoss):
     name: ClassVar[str] = "saddle_point"
     summary: ClassVar[str] = "sharply peaked models with a good MAP method"
     needs: ClassVar[str] = "map"
+
+    _parts: ClassVar[Parts] = {"inference": METHODS}
 
     def __init__(self, *, inference: str | InferenceMethod | None = None) -> None:
         self.inference = inference

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.status import Status
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
-from intarsia.energies.registry import resolve_psi
+from intarsia.energies.registry import ENERGY_PARTS, PSIS
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.method import InferenceMethod
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone, resolve_energy_learner
+from intarsia.inference.registry import METHODS
+from intarsia.learning.energy_learner import (
+    ENERGY_LEARNERS,
+    EnergyLearner,
+    check_strengths_alone,
+)
 from intarsia.learning.minimum import Minimum
-from intarsia.sequences.chain_file import MAKERS, chain_crf_from_file, chain_crf_to_file
-from intarsia.sequences.chain_learner import ChainLearner, resolve_chain_learner
+from intarsia.sequences.chain_file import chain_crf_from_file, chain_crf_to_file
+from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner, resolve_chain_learner
 from intarsia.sequences.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
@@ -51,9 +54,10 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     ----------
     learner : str or ChainLearner
         How weights are found: "maximum_likelihood", "averaged_perceptron", "passive_aggressive", "arow", or an object
-        with settings, such as `MaximumLikelihood(l2=0.1, optimizer=Adam())`.
+        with settings, such as `MaximumLikelihood(l2=0.2, optimizer=Adam())`.
     l1, l2 : float, optional
-        Where given, instead of those of the learner: CRFsuite's c1 and c2.
+        Where given, instead of those of the learner: `l1 |w|_1 + l2/2 |w|^2` beside the loss summed over positions.
+        CRFsuite's c1 is l1, its c2 is l2 / 2.
     classes : array, optional
         All labels there are; by default those in y, sorted.
     class_weight : None, "balanced" or dict, optional
@@ -78,7 +82,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     psi : str or Psi
         How strengths depend on the input: "constant", "linear" or "mean_map", or an object. They begin with the
         energies' own.
-    inference : str or InferenceMethod, optional
+    projection : str or InferenceMethod, optional
         How marginals under the energies are found: "bethe_rda" or "bethe_mirror_descent", or an object with settings;
         by default `BetheRDA(max_iter=40)`.
     energy_learner : str or EnergyLearner
@@ -120,7 +124,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     --------
     >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
     >>> y = [["good", "bad", "bad"], ["bad", "good"]]
-    >>> crf = ChainCRF(l2=0.1).fit(X, y)
+    >>> crf = ChainCRF(l2=0.2).fit(X, y)
     >>> [labels.tolist() for labels in crf.predict(X)]
     [['good', 'bad', 'bad'], ['bad', 'good']]
     >>> crf.predict([[["sun"], ["fog"]]], allowed=[["bad", None]])[0].tolist()[0]
@@ -128,6 +132,14 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     >>> crf.predict_marginals(X)[0].round(2).sum(axis=1)
     array([1., 1., 1.])
     """
+
+    _parts: ClassVar[Parts] = {
+        "learner": CHAIN_LEARNERS,
+        "energies": ENERGY_PARTS,
+        "psi": PSIS,
+        "projection": METHODS,
+        "energy_learner": ENERGY_LEARNERS,
+    }
 
     def __init__(
         self,
@@ -145,7 +157,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         decode: str = "map",
         energies: Energy | list[Energy] | None = None,
         psi: str | Psi = "constant",
-        inference: str | InferenceMethod | None = None,
+        projection: str | InferenceMethod | None = None,
         energy_learner: str | EnergyLearner = "doubly_stochastic",
         warm_start: bool = False,
         random_state: int | None = None,
@@ -165,7 +177,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self.decode = decode
         self.energies = energies
         self.psi = psi
-        self.inference = inference
+        self.projection = projection
         self.energy_learner = energy_learner
         self.warm_start = warm_start
         self.random_state = random_state
@@ -185,7 +197,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         sample_weight: Any = None,
         validation: tuple[Any, ...] | None = None,
         start: Any = None,
-        fix_theta: bool | None = None,
+        freeze_weights: bool | None = None,
         development: tuple[Any, ...] | None = None,
     ) -> ChainCRF:
         """Fit the weights, and then the energies, if there are any.
@@ -204,7 +216,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             Sequences on which the learner may stop early.
         start : float array, optional
             Weights to begin with, laid out as `weights_`; by default 0.
-        fix_theta : bool, optional
+        freeze_weights : bool, optional
             Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
             have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
             fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
@@ -219,8 +231,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         """
         learner = self._resolve_learner()
         parts = resolve_energies(self)
-        check_strengths_alone(fix_theta, development, parts is not None)
-        known = self if (self.warm_start or fix_theta) and hasattr(self, "weights_") else None
+        check_strengths_alone(freeze_weights, development, parts is not None)
+        known = self if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         prepared = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, known)
         examples = prepared.examples
         learner.check_examples(examples)
@@ -235,7 +247,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             if development is not None:
                 told = prepare_validation(self, development, prepared, "development")
         found: Minimum | None = None
-        if known is None or not fix_theta:
+        if known is None or not freeze_weights:
             found = learner.minimize(examples, first, validation=held_out, title="ChainCRF")
             first = found.point
         fitted, history = None, dict[str, FloatArray]()
@@ -243,7 +255,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
             before = self.energies_ if self.warm_start and known is not None else None
             settings = learner.get_params(deep=False)
             first, fitted, history = fit_energies(
-                self, parts, energies, told, first, settings, fix_theta is not False, before
+                self, parts, energies, told, first, settings, freeze_weights is not False, before
             )
         # Nothing is stored before everything has worked.
         self._store(prepared)
@@ -296,8 +308,6 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
 
     # ---------------------------------------------------------------- files
 
-    _makers = MAKERS
-
     def _to_file(self) -> Content:
         return chain_crf_to_file(self)
 
@@ -321,11 +331,3 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
                     f"learner='maximum_likelihood', or leave {name} out."
                 )
         return resolve_chain_learner(learner, {key: value for key, value in own.items() if key in known})
-
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "learner": resolve_chain_learner,
-            "psi": resolve_psi,
-            "inference": resolve_method,
-            "energy_learner": resolve_energy_learner,
-        }

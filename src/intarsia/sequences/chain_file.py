@@ -17,31 +17,16 @@ from intarsia._files.saved_model import (
     number_from_json,
     number_to_json,
 )
-from intarsia._files.settings_json import Maker
 from intarsia.energies.binding.batch_energies import list_energies
-from intarsia.energies.registry import ENERGY_MAKERS, resolve_psi
 from intarsia.exceptions import InvalidInputError
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import resolve_energy_learner
-from intarsia.learning.registry import resolve_optimizer
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
-from intarsia.sequences.chain_learner import resolve_chain_learner
 from intarsia.sequences.energy_fit import FittedEnergies, bind_energies, resolve_energies
 from intarsia.sequences.tag_schemes import Constraints
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
 
-MAKERS: dict[str, Maker] = {
-    "learner": resolve_chain_learner,
-    "optimizer": resolve_optimizer,
-    "psi": resolve_psi,
-    "inference": resolve_method,
-    "oracle": resolve_method,
-    "energy_learner": resolve_energy_learner,
-    **ENERGY_MAKERS,
-}
 # A damaged file must not ask for energies that no memory holds: length of a sequence times their number.
 _MOST_READINGS = 10**7
 

@@ -22,7 +22,7 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
     """Name in the registry."""
     summary: ClassVar[str]
     """When to choose it, in one line."""
-    validation_share: float
+    validation_fraction: float
     patience: int
     random_state: int
 
@@ -30,7 +30,7 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant; extended by subclasses."""
         here = type(self).__name__
-        check_number(self.validation_share, f"{here}: validation_share", low=0.0, high=1.0, open_high=True)
+        check_number(self.validation_fraction, f"{here}: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, f"{here}: patience", low=1, integer=True)
         check_number(self.random_state, f"{here}: random_state", low=0, integer=True)
 
@@ -57,16 +57,16 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
         self, examples: ChainExamples, validation: ChainExamples | None
     ) -> tuple[ChainExamples, ChainExamples | None]:
         """Examples to learn from, and those for early stopping: given ones, or a share at random."""
-        if validation is not None or self.validation_share == 0.0:
+        if validation is not None or self.validation_fraction == 0.0:
             return examples, validation
         n = len(examples)
         if n < 2:
             raise InvalidInputError(
-                f"{type(self).__name__}: validation_share={self.validation_share} of a single sequence. Give more "
-                f"sequences, or validation_share=0."
+                f"{type(self).__name__}: validation_fraction={self.validation_fraction} of a single sequence. Give "
+                f"more sequences, or validation_fraction=0."
             )
         order = np.random.default_rng(int(self.random_state)).permutation(n)
-        cut = min(max(1, round(self.validation_share * n)), n - 1)
+        cut = min(max(1, round(self.validation_fraction * n)), n - 1)
         return examples.subset(np.sort(order[cut:])), examples.subset(np.sort(order[:cut]))
 
 

@@ -60,11 +60,11 @@ class ChainTagger(ABC):
     energies_: FittedEnergies | None = None
     energy_history_: dict[str, FloatArray]
     energies: Any
-    inference: Any
+    projection: Any
     psi: Any
     energy_learner: Any
     _model_settings: SettingsOfFit | None = None
-    _inference_of_fit: SettingsOfFit | None = None
+    _projection_of_fit: SettingsOfFit | None = None
 
     @abstractmethod
     def fit(self, X: Any, y: Any) -> Any:
@@ -166,11 +166,11 @@ class ChainTagger(ABC):
         return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data)), data
 
     def _tilt(self, data: ChainData) -> Tilt | None:
-        """How energies change the scores, by `inference` as it is set now."""
+        """How energies change the scores, by `projection` as it is set now."""
         if self.energies_ is None:
             return None
         fitted = self.energies_
-        if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
+        if self._projection_of_fit is not None and self._projection_of_fit.changed(self):
             parts = resolve_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
         return fitted.tilt(data)
@@ -178,7 +178,7 @@ class ChainTagger(ABC):
     def _note_settings(self) -> None:
         """Remember the settings that are part of the model, and those that can be changed for predictions."""
         self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
-        self._inference_of_fit = SettingsOfFit(self, ("inference",))
+        self._projection_of_fit = SettingsOfFit(self, ("projection",))
 
     def _mask(self, allowed: Any, data: ChainData) -> NDArray[np.bool_]:
         given = allowed

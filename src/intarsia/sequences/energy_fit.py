@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class SurrogateRisk(EnergyRisk):
     r"""The negative surrogate log-likelihood per labelled position (Vilnis2015 Eq. 12), and its gradient.
 
-    .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + r \lVert w \rVert^2,
+    .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + \frac r2 \lVert w \rVert^2,
 
     where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \sum_j \psi_j g_{sj}`, :math:`A_s` the labels
     that are known or allowed, and :math:`g_{sj}` the slope of preference j under which inference left the sequence: at
@@ -57,7 +57,8 @@ class SurrogateRisk(EnergyRisk):
     fixed : float array, optional
         Weights w that are not learned.
     ridge, psi_ridge : float
-        Penalties on w, and on the weights of all features of psi but the first, relative to the risk per position.
+        Penalties r/2 |w|^2 on w, and on the weights of all features of psi but the first, relative to the risk per
+        position.
     n_jobs : int, optional
         Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
     """
@@ -246,7 +247,7 @@ def resolve_energies(crf: Any) -> EnergyParts | None:
     if crf.energies is None:
         return None
     # The paper finds most of the effect within ten calls, and stops at forty.
-    given = BetheRDA(max_iter=40) if crf.inference is None else resolve_method(crf.inference)
+    given = BetheRDA(max_iter=40) if crf.projection is None else resolve_method(crf.projection)
     method = check_chain_method(given)
     learner = resolve_energy_learner(crf.energy_learner)
     learner.check_settings()
@@ -265,7 +266,7 @@ def fit_energies(
     examples: ChainExamples,
     weights: FloatArray,
     settings: Mapping[str, Any],
-    fix_theta: bool,
+    freeze_weights: bool,
     before: FittedEnergies | None,
 ) -> tuple[FloatArray, FittedEnergies, dict[str, FloatArray]]:
     """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
@@ -276,7 +277,7 @@ def fit_energies(
     n_jobs = settings.get("n_jobs") if crf.n_jobs is None else crf.n_jobs
     check_n_jobs(n_jobs, "n_jobs")
     risk = SurrogateRisk(
-        examples, energies, parts.psi, parts.method, fixed=weights if fix_theta else None,
+        examples, energies, parts.psi, parts.method, fixed=weights if freeze_weights else None,
         ridge=float(settings.get("l2", 0.0)) / mass, psi_ridge=float(parts.learner.l2) / mass,
         n_jobs=n_jobs,
     )  # fmt: skip
@@ -288,4 +289,4 @@ def fit_energies(
     point = found.point if np.isfinite(found.point).all() else first
     own, psi_weights = risk.split(point)
     fitted = FittedEnergies(energies, parts.psi, psi_weights.copy(), parts.method)
-    return (weights if fix_theta else own.copy()), fitted, found.history
+    return (weights if freeze_weights else own.copy()), fitted, found.history

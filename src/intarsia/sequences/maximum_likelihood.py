@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
-from intarsia._core.registry import NamedParts
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
@@ -19,7 +18,7 @@ from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.owl_qn import OWLQN
-from intarsia.learning.registry import resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, resolve_optimizer
 from intarsia.learning.staged_fit import EarlyStopping, StagedFit
 from intarsia.sequences.chain_data import ChainExamples
 from intarsia.sequences.chain_learner import ChainLearner
@@ -31,23 +30,25 @@ class MaximumLikelihood(NamedParts, ChainLearner):
 
     The minimum of
 
-    .. math:: \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + l_2 \lVert w \rVert^2 + l_1 \sum_i |w_i|,
+    .. math:: \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + \frac{l_2}2 \lVert w \rVert^2 + l_1 \sum_i |w_i|,
 
     :math:`A_s` being what is known of the labels: one labelling, or all that agree with label sets and hidden labels.
-    Convex where all labels are known. `l1` and `l2` are CRFsuite's `c1` and `c2` and penalise all weights, as there:
-    the minimum is the same where the weights are (there `feature.possible_states` and `feature.possible_transitions`
-    on, here `weights="all"` and `ends=False`). The optimiser sees this sum divided by the weighted number of labelled
-    positions, so that its tolerance and steps need not be chosen anew for more data; `ChainCRF.risk_` is that quotient.
+    Convex where all labels are known. CRFsuite's `c1` is `l1`, its `c2` is `l2 / 2`, and all weights are penalised,
+    as there: the minimum is the same where the weights are (there `feature.possible_states` and
+    `feature.possible_transitions` on, here `weights="all"` and `ends=False`). The optimiser sees this sum divided by
+    the weighted number of labelled positions, so that its tolerance and steps need not change with the amount of data;
+    `ChainCRF.risk_` is that quotient.
 
     Parameters
     ----------
     l2 : float
-        :math:`l_2`. With `partial_fit` it is counted once for each call.
+        :math:`l_2`, the precision of a Gaussian prior; the default of 1 equals CRFsuite's `c2=0.5`. With `partial_fit`
+        it is counted once for each call.
     l1 : float
         :math:`l_1`; above 0 many weights are exactly 0. Needs "lbfgs", and is then done by `OWLQN` with its settings.
     optimizer : str or Optimizer
         How the minimum is searched.
-    validation_share : float
+    validation_fraction : float
         Share of the sequences, at random, held out for early stopping; the weights with the lowest negative
         log-likelihood on them, after any iteration, are the result.
     patience : int
@@ -64,7 +65,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     Examples
     --------
     >>> from intarsia.sequences.chain_crf import ChainCRF
-    >>> crf = ChainCRF(learner=MaximumLikelihood(l2=0.1)).fit([[["sun"], ["rain"]]], [["good", "bad"]])
+    >>> crf = ChainCRF(learner=MaximumLikelihood(l2=0.2)).fit([[["sun"], ["rain"]]], [["good", "bad"]])
     >>> crf.predict([[["sun"], ["rain"]]])[0].tolist(), crf.status_.name
     (['good', 'bad'], 'CONVERGED')
     """
@@ -72,13 +73,15 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     name: ClassVar[str] = "maximum_likelihood"
     summary: ClassVar[str] = "the default: probabilities that mean something, L2 and L1, hidden labels"
 
+    _parts: ClassVar[Parts] = {"optimizer": OPTIMIZERS}
+
     def __init__(
         self,
         *,
         l2: float = 1.0,
         l1: float = 0.0,
         optimizer: str | Optimizer = "lbfgs",
-        validation_share: float = 0.0,
+        validation_fraction: float = 0.0,
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -88,7 +91,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         self.l2 = l2
         self.l1 = l1
         self.optimizer = optimizer
-        self.validation_share = validation_share
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
@@ -135,7 +138,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         stopping = None
         if held_out is not None:
             stopping = EarlyStopping(ChainRisk(held_out, 0.0, self.n_jobs), int(self.patience))
-        limit = int(getattr(optimizer, optimizer.limit_name))
+        limit = int(optimizer.max_iter)
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             found = StagedFit(
                 optimizer,
@@ -150,7 +153,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         given_up = stopping is not None and stopping.given_up
         if not given_up:
             with errors_in("MaximumLikelihood"):
-                warn_unless_converged(found, optimizer, optimizer.limit_name)
+                warn_unless_converged(found, optimizer, "max_iter")
         return found
 
     def step(self, examples: ChainExamples, weights: FloatArray, state: Any = None) -> tuple[FloatArray, Any, float]:
@@ -170,15 +173,12 @@ class MaximumLikelihood(NamedParts, ChainLearner):
             return OWLQN(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
         return optimizer
 
-    def _resolvers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"optimizer": resolve_optimizer}
-
     def _checkpoint(self, risk: ChainRisk, held_out: ChainExamples | None) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         optimizer = resolve_optimizer(self.optimizer)
         settings = {
-            "optimizer": describe(optimizer, optimizer.limit_name, "tol"),
+            "optimizer": describe(optimizer, "max_iter", "tol"),
             "l1": describe(float(self.l1)),
             "l2": describe(float(self.l2)),
             "random_state": describe(int(self.random_state)),

@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     loss: int = 1
     gamma: float = 0.0
     variance: float = 1.0
-    averages: bool = True
+    average: bool = True
 
 
 class OnlineLearner(ChainLearner):
@@ -41,11 +41,11 @@ class OnlineLearner(ChainLearner):
 
     The risk is the share of labels that were wrong when their sequence came. Where labels are hidden or sets, the best
     labelling that agrees with them takes the place of the truth. The weight of a sequence multiplies its steps. The
-    search ends when a pass makes no mistake (CONVERGED), or after `max_epochs`, without a warning: on data that no
+    search ends when a pass makes no mistake (CONVERGED), or after `max_iter`, without a warning: on data that no
     weights label without mistakes that is how it must end.
     """
 
-    max_epochs: int
+    max_iter: int
     verbose: bool
 
     @abstractmethod
@@ -55,7 +55,7 @@ class OnlineLearner(ChainLearner):
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant; extended by subclasses."""
         super().check_settings()
-        check_number(self.max_epochs, f"{type(self).__name__}: max_epochs", low=0, integer=True)
+        check_number(self.max_iter, f"{type(self).__name__}: max_iter", low=0, integer=True)
 
     def check_examples(self, examples: ChainExamples) -> None:
         """Raise where settings and examples do not fit."""
@@ -83,11 +83,11 @@ class OnlineLearner(ChainLearner):
         best, begun = weights, time.perf_counter()
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
-                while len(rows) < int(self.max_epochs):
+                while len(rows) < int(self.max_iter):
                     share, weights = self._pass(train, state)
                     rows.append((share, np.nan, time.perf_counter() - begun, len(rows) + 1.0))
                     if report is not None:
-                        report(len(rows), share, np.nan, len(rows) / int(self.max_epochs))
+                        report(len(rows), share, np.nan, len(rows) / int(self.max_iter))
                     if held_out is not None:
                         shares.append(_share_wrong(held_out, weights))
                         first_best = int(np.argmin(shares))
@@ -146,7 +146,7 @@ class OnlineLearner(ChainLearner):
 def predicting_weights(state: Mapping[str, NDArray[Any]], rule: Rule) -> FloatArray:
     """The weights at present, or their mean over all sequences seen, each counted after its step."""
     count = float(state["count"][0])
-    if not rule.averages or count == 0.0:
+    if not rule.average or count == 0.0:
         return state["weights"].copy()
     return np.asarray(state["weights"] - state["total"] / count)
 
@@ -168,9 +168,9 @@ class AveragedPerceptron(OnlineLearner):
 
     Parameters
     ----------
-    max_epochs : int
+    max_iter : int
         Most passes over the data.
-    validation_share : float
+    validation_fraction : float
         Share of the sequences held out; the pass with the fewest mistakes on them is the result.
     patience : int
         Passes without fewer mistakes after which the search ends.
@@ -197,14 +197,14 @@ class AveragedPerceptron(OnlineLearner):
     def __init__(
         self,
         *,
-        max_epochs: int = 20,
-        validation_share: float = 0.0,
+        max_iter: int = 20,
+        validation_fraction: float = 0.0,
         patience: int = 5,
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
-        self.max_epochs = max_epochs
-        self.validation_share = validation_share
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
         self.verbose = verbose
@@ -236,9 +236,9 @@ class PassiveAggressive(OnlineLearner):
         Aggressiveness, for the last two.
     error_sensitive : bool
         Whether the margin grows with the number of wrong labels.
-    averages : bool
+    average : bool
         Whether the result is the mean of the weights after each sequence, or the last ones.
-    max_epochs, validation_share, patience, random_state, verbose
+    max_iter, validation_fraction, patience, random_state, verbose
         As in `AveragedPerceptron`.
 
     References
@@ -262,9 +262,9 @@ class PassiveAggressive(OnlineLearner):
         variant: str = "pa1",
         c: float = 1.0,
         error_sensitive: bool = True,
-        averages: bool = True,
-        max_epochs: int = 20,
-        validation_share: float = 0.0,
+        average: bool = True,
+        max_iter: int = 20,
+        validation_fraction: float = 0.0,
         patience: int = 5,
         random_state: int = 0,
         verbose: bool = False,
@@ -272,9 +272,9 @@ class PassiveAggressive(OnlineLearner):
         self.variant = variant
         self.c = c
         self.error_sensitive = error_sensitive
-        self.averages = averages
-        self.max_epochs = max_epochs
-        self.validation_share = validation_share
+        self.average = average
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
         self.verbose = verbose
@@ -291,7 +291,7 @@ class PassiveAggressive(OnlineLearner):
             most=self.c if self.variant == "pa1" else np.inf,
             slack=1.0 / (2.0 * self.c) if self.variant == "pa2" else 0.0,
             loss=1 if self.error_sensitive else 0,
-            averages=bool(self.averages),
+            average=bool(self.average),
         )
 
 
@@ -312,7 +312,7 @@ class AROW(OnlineLearner):
         That of every weight at the beginning.
     gamma : float
         How slowly variances shrink and how short steps are.
-    max_epochs, validation_share, patience, random_state, verbose
+    max_iter, validation_fraction, patience, random_state, verbose
         As in `AveragedPerceptron`.
 
     References
@@ -335,16 +335,16 @@ class AROW(OnlineLearner):
         *,
         variance: float = 1.0,
         gamma: float = 1.0,
-        max_epochs: int = 20,
-        validation_share: float = 0.0,
+        max_iter: int = 20,
+        validation_fraction: float = 0.0,
         patience: int = 5,
         random_state: int = 0,
         verbose: bool = False,
     ) -> None:
         self.variance = variance
         self.gamma = gamma
-        self.max_epochs = max_epochs
-        self.validation_share = validation_share
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
         self.verbose = verbose
@@ -357,4 +357,4 @@ class AROW(OnlineLearner):
 
     def rule(self) -> Rule:
         """How long a step is (Crammer2009, Fig. 1, diagonal)."""
-        return Rule(slack=self.gamma, loss=2, gamma=self.gamma, variance=self.variance, averages=False)
+        return Rule(slack=self.gamma, loss=2, gamma=self.gamma, variance=self.variance, average=False)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
+from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.admm.consensus import ConsensusADMM
-from intarsia.softlogic.files.model import MAKERS, soft_logic_from_file, soft_logic_to_file
+from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
+from intarsia.softlogic.files.model import soft_logic_from_file, soft_logic_to_file
 from intarsia.softlogic.grounding.ground import Grounding, ground
 from intarsia.softlogic.inferred import InferredAtoms
 from intarsia.softlogic.language.syntax import Rule
 from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights
-from intarsia.softlogic.learning.registry import resolve_hinge_learner
+from intarsia.softlogic.learning.registry import HINGE_LEARNERS, resolve_hinge_learner
 from intarsia.softlogic.program import Program
 
 
-class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """The most probable truth values of a program's targets and latent atoms.
 
     Rules are ground to a hinge-loss Markov random field, whose minimum is found by consensus ADMM. It is convex: a
@@ -210,7 +211,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
 
     _learned = None  # weights as they are written do without a fit
     _settings_apart = ("program",)
-    _makers = MAKERS
+    _parts: ClassVar[Parts] = {"learner": HINGE_LEARNERS, "inference": HINGE_INFERENCE}
 
     def _to_file(self) -> Content:
         return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None))

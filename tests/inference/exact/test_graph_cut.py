@@ -114,7 +114,7 @@ def test_base_is_the_score_without_a_cut():
 
 
 def test_frustrated_cycles_are_refused_and_named():
-    graph = intarsia.complete_graph(3, 2)
+    graph = intarsia.graph.complete_graph(3, 2)
     differ = [[0.0, 1.0], [1.0, 0.0]]
     with pytest.raises(NotSupportedError) as caught:
         intarsia.infer(graph, graph.pack(tables=[differ] * 3), "graph_cut", "map")

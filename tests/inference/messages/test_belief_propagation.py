@@ -79,7 +79,7 @@ def test_the_fast_path_is_taken_where_it_should_be():
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("rho", [1.0, 0.3])
 def test_many_neighbours_at_one_variable(k, rho):
-    star = intarsia.star_graph(14, k)
+    star = intarsia.graph.star_graph(14, k)
     graph = intarsia.from_edges(k, np.vstack([star.scope_idx.reshape(-1, 2) + 3, [[0, 5], [1, 3], [2, 3]]]))
     theta = random_theta(graph, 0)
     weights = np.full(graph.n_factors, rho)

@@ -44,7 +44,7 @@ def test_kinks_to_a_thousandth(name):
 
 def test_without_factors_it_is_mean_field():
     """The cliques of a small loopy model as an energy on isolated variables: a stationary point of mean field."""
-    graph = intarsia.complete_graph(4, 2)
+    graph = intarsia.graph.complete_graph(4, 2)
     theta = 0.5 * np.random.default_rng(2).standard_normal(graph.n_theta)
     cliques = [(tuple(graph.scope(c).tolist()), graph.table(theta, c)) for c in range(graph.n_factors)]
     loose = intarsia.from_edges(2, [], n_variables=4)

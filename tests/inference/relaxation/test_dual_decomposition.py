@@ -70,7 +70,7 @@ def test_bounds_and_value(model):
 @pytest.mark.parametrize("n_states", [2, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_reaches_the_relaxation_where_it_is_fractional(n_states, seed):
-    graph = intarsia.complete_graph(8, n_states)
+    graph = intarsia.graph.complete_graph(8, n_states)
     theta = np.random.default_rng(seed).standard_normal(graph.n_theta)
     value = intarsia.infer(graph, theta, "lp_relaxation", "map").upper_bound
     best = intarsia.infer(graph, theta, "brute_force", "map").score

@@ -30,7 +30,7 @@ def test_equals_enumeration(model):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_frustrated_models(seed):
-    graph = intarsia.complete_graph(7, 3)
+    graph = intarsia.graph.complete_graph(7, 3)
     theta = np.random.default_rng(seed).standard_normal(graph.n_theta)
     result = intarsia.infer(graph, theta, "integer_program", "map")
     assert result.status is Status.EXACT

@@ -87,7 +87,7 @@ def test_the_same_labellings_and_a_bound_between(model):
 
 
 def test_every_factor_is_in_one_table_only():
-    graph = intarsia.complete_graph(5, 2)
+    graph = intarsia.graph.complete_graph(5, 2)
     theta = np.random.default_rng(1).standard_normal(graph.n_theta)
     joined, joint = join_cycles(graph, theta, 3)
     assert joined.max_scope == 3
@@ -97,7 +97,7 @@ def test_every_factor_is_in_one_table_only():
 
 
 def test_large_tables_are_not_made():
-    graph = intarsia.complete_graph(3, 30)
+    graph = intarsia.graph.complete_graph(3, 30)
     assert join_cycles(graph, graph.zeros(), 3)[0] is graph
 
 

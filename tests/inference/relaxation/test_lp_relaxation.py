@@ -25,7 +25,7 @@ def point_of(result):
 
 def frustrated(n_states=2, seed=0):
     """A random model with many loops, whose relaxation is not tight."""
-    graph = intarsia.complete_graph(9, n_states)
+    graph = intarsia.graph.complete_graph(9, n_states)
     theta = np.random.default_rng(seed).standard_normal(graph.n_theta)
     theta[: graph.variable_ptr[-1]] *= 0.1
     return graph, theta
@@ -85,7 +85,7 @@ def test_relaxation_of_a_forest_is_tight(model):
 
 def test_triangle_of_the_paper():
     """Kulesza2007: the relaxation takes one half everywhere where half the sum beats the largest coupling."""
-    graph = intarsia.complete_graph(3, 2)
+    graph = intarsia.graph.complete_graph(3, 2)
     for strengths in ([1.0, 1.0, 1.0], [0.8, 1.0, 1.2], [0.3, 0.4, 1.0]):
         # Scores count edges whose ends differ.
         theta = graph.pack(tables=[[[0.0, w], [w, 0.0]] for w in strengths])
@@ -100,7 +100,7 @@ def test_triangle_of_the_paper():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_marginals_of_single_factors_add_up(shared):
-    graph = intarsia.complete_graph(4, 3)
+    graph = intarsia.graph.complete_graph(4, 3)
     graph = intarsia.FactorGraph(
         graph.n_states, graph.scope_ptr, graph.scope_idx, np.zeros(6, int) if shared else None,
         np.ones(1 if shared else 6, int),

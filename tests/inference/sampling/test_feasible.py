@@ -63,7 +63,7 @@ def test_agrees_with_enumeration(model):
 
 def clique_colouring(n, k):
     """n variables, all different, with k colours: feasible exactly for n <= k."""
-    graph = intarsia.complete_graph(n, k)
+    graph = intarsia.graph.complete_graph(n, k)
     table = np.where(np.eye(k, dtype=bool), -np.inf, 0.0)
     return graph, graph.pack(tables=np.tile(table, (graph.n_factors, 1, 1)))
 

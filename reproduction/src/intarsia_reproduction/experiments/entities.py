@@ -124,7 +124,7 @@ def split_by_entity(entity: IntArray, seed: int) -> tuple[IntArray, IntArray]:
 def compare_methods(train: EntityRecords, test: EntityRecords, **features: Any) -> dict[str, float]:
     """F1 on `test` of all methods, learned on `train`; `features` are comparisons and blocking, the same for all."""
     # Without an epoch the weights are those where learning begins: the log odds, and -1 for pairs that are none.
-    greedy = EntityClusterer(learner=SampleRank(max_epochs=0), decoder="agglomeration", **features)
+    greedy = EntityClusterer(learner=SampleRank(max_iter=0), decoder="agglomeration", **features)
     contenders: dict[str, list[Any]] = {
         "ours": [EntityClusterer(**features)],
         "components": [ThresholdClusterer(metric=metric, **features) for metric in _METRICS],

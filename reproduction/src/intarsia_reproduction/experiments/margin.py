@@ -27,8 +27,8 @@ _N_FOLDS = 10
 # On chains the relaxation has no fractional vertices, so that `tree` gives its answers in less time.
 _WORDS: dict[str, tuple[str, Learner | None]] = {
     "likelihood": ("likelihood, exact", None),
-    "perceptron": ("averaged perceptron, relaxed = exact", StructuredPerceptron(max_epochs=15)),
-    "svm": ("SVM, relaxed = exact", StructuredSVM(ridge=1e-3, tol=0.05, max_epochs=30)),
+    "perceptron": ("averaged perceptron, relaxed = exact", StructuredPerceptron(max_iter=15)),
+    "svm": ("SVM, relaxed = exact", StructuredSVM(ridge=1e-3, tol=0.05, max_iter=30)),
 }
 _SNAKES: dict[str, tuple[str, str, Learner]] = {
     "likelihood": (
@@ -41,8 +41,8 @@ _SNAKES: dict[str, tuple[str, str, Learner]] = {
         "tree_reweighted",
         RiskMinimizer(loss="clique_logistic", ridge=1e-3),
     ),
-    "perceptron": ("averaged perceptron, relaxed", "lp_relaxation", StructuredPerceptron(max_epochs=10)),
-    "svm": ("SVM, relaxed", "lp_relaxation", StructuredSVM(ridge=1e-3, tol=0.05, max_epochs=15)),
+    "perceptron": ("averaged perceptron, relaxed", "lp_relaxation", StructuredPerceptron(max_iter=10)),
+    "svm": ("SVM, relaxed", "lp_relaxation", StructuredSVM(ridge=1e-3, tol=0.05, max_iter=15)),
 }
 
 
@@ -120,7 +120,7 @@ def _run_words(learner: Learner | None, quick: bool, words: Any, folds: tuple[in
         errors[TEST].append(_word_error(crf, given, test))
         status, n = crf.status_.name, n + sum(len(given.letters[i]) for i in test)
     values = {name: float(np.mean(found)) for name, found in errors.items()}
-    settings = {"learner": repr(learner or MaximumLikelihood(l2=1.0)), "folds": list(folds), "status": status}
+    settings = {"learner": repr(learner or MaximumLikelihood(l2=2.0)), "folds": list(folds), "status": status}
     return Finding(values, n, settings=settings)
 
 
@@ -128,7 +128,7 @@ def _fit_words(learner: Learner | None, given: LetterWords, chosen: NDArray[np.i
     y = [given.letters[i].astype(np.int64) for i in chosen]
     if learner is None:
         X = [given.pixels[i].astype(np.float64) for i in chosen]
-        return ChainCRF(learner=MaximumLikelihood(l2=1.0), classes=np.arange(26), ends=False).fit(X, y)
+        return ChainCRF(learner=MaximumLikelihood(l2=2.0), classes=np.arange(26), ends=False).fit(X, y)
     crf = GraphCRF(learner=learner, inference="tree", classes=np.arange(26))
     return crf.fit([_chain(given, i) for i in chosen], y)
 

@@ -343,7 +343,7 @@ def learn_weights(passages: Sequence[Passage], n_passes: int) -> FloatArray:
     """Weights of SampleRank with its own settings after some passes over passages with the truth."""
     model = ClusterModel(absent=False)
     worlds = [ClusterWorld(one.pairs, model, truth=one.entity) for one in passages]
-    return SampleRank(max_epochs=n_passes).fit_worlds(worlds).point
+    return SampleRank(max_iter=n_passes).fit_worlds(worlds).point
 
 
 def _learned(n_passes: int, passages: Passages, _: Path) -> Finding:

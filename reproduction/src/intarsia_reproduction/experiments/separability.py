@@ -243,7 +243,7 @@ def _label(method: InferenceMethod) -> Finding:
 
 def _perceptron_path(method: InferenceMethod, n_passes: int = 20) -> FloatArray:
     """Weights after every step, in the paper's units: it counts one node of each type, and there are two."""
-    learner = StructuredPerceptron(average=False, shuffle=False, path="steps", max_epochs=n_passes)
+    learner = StructuredPerceptron(average=False, shuffle=False, path="steps", max_iter=n_passes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CompatibilityWarning)
         found = learner.minimize(diamond_examples(_STRONG), method)

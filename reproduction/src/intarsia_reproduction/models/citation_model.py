@@ -28,7 +28,7 @@ from intarsia_reproduction.datasets.tagged_text import TaggedSequences
 from intarsia_reproduction.models.reference_features import reference_features
 
 # All chosen on the development set, one half of which learned strengths and the other judged them.
-RIDGE = 0.5
+RIDGE = 1.0
 WIDTH = 1.0  # of the smoothed corner of the hinges, in segments
 LEAST_COUNT = 40  # of either kind of segment in the training set
 LEAST_RATIO = 1.0  # of expected to true violations
@@ -38,7 +38,7 @@ LEAST_VIOLATION = 1e-3
 MOST_STEPS = 40
 INFERENCE = BetheMirrorDescent(step=1.0 / 3.0, max_iter=MOST_STEPS, tol=1e-2)
 STEPS_IN_LEARNING = 8
-LEARNING = DoublyStochastic(max_epochs=60, optimizer=SGD(step=50.0, momentum=0.9, batch_size=100_000, decay=0.02))
+LEARNING = DoublyStochastic(max_iter=60, optimizer=SGD(step_size=50.0, momentum=0.9, batch_size=100_000, decay=0.02))
 
 _WITHIN_EDITOR = "@editor"
 
@@ -140,16 +140,16 @@ def learn_strengths(base: ChainCRF, preferences: list[MeasuredEnergy], developme
 
 def with_strengths(base: ChainCRF, preferences: list[MeasuredEnergy], psi: FloatArray, any_: References) -> ChainCRF:
     """A chain under strengths that are known."""
-    return _with_energies(base, MeasuredEnergies(preferences, psi=psi), DoublyStochastic(max_epochs=0), any_)
+    return _with_energies(base, MeasuredEnergies(preferences, psi=psi), DoublyStochastic(max_iter=0), any_)
 
 
 def _with_energies(base: ChainCRF, energies: MeasuredEnergies, learner: Any, part: References) -> ChainCRF:
     inference = clone(INFERENCE).set_params(max_iter=STEPS_IN_LEARNING)
     made: ChainCRF = copy.copy(base).set_params(
-        energies=energies, psi=ConstantPsi(positive="clip"), inference=inference, energy_learner=learner
+        energies=energies, psi=ConstantPsi(positive="clip"), projection=inference, energy_learner=learner
     )
     known = part.with_labels(set(base.classes_.tolist()))
-    return limit_steps(made.fit(known.features, known.labels, fix_theta=True), MOST_STEPS)
+    return limit_steps(made.fit(known.features, known.labels, freeze_weights=True), MOST_STEPS)
 
 
 # ---------------------------------------------------------------- what inference costs

@@ -179,7 +179,7 @@ def check_chain_method(method: InferenceMethod) -> DescentProjection:
     """Return a method that works for many sequences at once, or raise."""
     if not isinstance(method, DescentProjection):
         raise NotSupportedError(
-            f"inference={type(method).__name__} does not take many sequences at once. These do: BetheRDA, "
+            f"projection={type(method).__name__} does not take many sequences at once. These do: BetheRDA, "
             f"BetheMirrorDescent."
         )
     if method.energy is not None or method.temperature not in (None, 1, 1.0):

@@ -6,13 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.energies import Energy
 from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.method import InferenceMethod, Iteration
 from intarsia.inference.projection.bethe_oracle import MarginalOracle, Point
 from intarsia.inference.projection.bethe_projection import BetheProjection, Search, SteppedSearch
+from intarsia.inference.registry import METHODS
 
 
 class BetheAccelerated(BetheProjection):
@@ -78,6 +81,8 @@ class BetheAccelerated(BetheProjection):
 
     name: ClassVar[str] = "bethe_accelerated"
     summary: ClassVar[str] = "strong smooth convex global preferences: error falls as 1/t^2 or faster"
+
+    _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
 
     def __init__(
         self,

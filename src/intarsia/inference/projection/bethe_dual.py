@@ -8,14 +8,17 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 from scipy.sparse.linalg import lsqr
 
+from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.energies import Energy
 from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import NotSupportedError, TimeLimitError
 from intarsia.inference.method import InferenceMethod, Iteration
 from intarsia.inference.projection.bethe_oracle import MarginalOracle, Point
 from intarsia.inference.projection.bethe_projection import BetheProjection, Search
+from intarsia.inference.registry import METHODS
 
 # Multipliers beyond this mean that a hard constraint cannot be met by any distribution.
 _FAR = 1e8
@@ -79,6 +82,8 @@ class BetheDual(BetheProjection):
 
     name: ClassVar[str] = "bethe_dual"
     summary: ClassVar[str] = "global preferences on measurements: exact at kinks, hard constraints, a duality gap"
+
+    _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
 
     def __init__(
         self,

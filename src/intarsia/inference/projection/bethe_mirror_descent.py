@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from intarsia._core.registry import Parts
 from intarsia._core.validation import check_number
 from intarsia.energies import Energy
 from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.inference.method import InferenceMethod
 from intarsia.inference.projection.bethe_descent import DescentProjection
+from intarsia.inference.registry import METHODS
 
 
 class BetheMirrorDescent(DescentProjection):
@@ -70,6 +73,8 @@ class BetheMirrorDescent(DescentProjection):
     name: ClassVar[str] = "bethe_mirror_descent"
     summary: ClassVar[str] = "global preferences, convex or not: descends at every step and finds its own steps"
     uses_lipschitz: ClassVar[bool] = True
+
+    _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
 
     def __init__(
         self,

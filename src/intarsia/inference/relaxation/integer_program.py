@@ -39,7 +39,7 @@ class IntegerProgram(InferenceMethod):
     Examples
     --------
     >>> import intarsia
-    >>> graph = intarsia.complete_graph(3, 2)
+    >>> graph = intarsia.graph.complete_graph(3, 2)
     >>> theta = graph.pack(variables=[[0, 0], [0, 0], [0, 0.5]], tables=[[[0, 1], [1, 0]]] * 3)
     >>> result = intarsia.infer(graph, theta, "integer_program", task="map")
     >>> result.score, result.upper_bound, result.status.name

@@ -50,7 +50,7 @@ class LPRelaxation(InferenceMethod):
     Three variables that all want to differ have no such labelling with two states; one half everywhere pretends to:
 
     >>> import intarsia
-    >>> graph = intarsia.complete_graph(3, 2)
+    >>> graph = intarsia.graph.complete_graph(3, 2)
     >>> theta = graph.pack(tables=[[[0, 1], [1, 0]]] * 3)
     >>> result = intarsia.infer(graph, theta, "lp_relaxation", task="map")
     >>> result.upper_bound, result.score, result.integral

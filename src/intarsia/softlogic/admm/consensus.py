@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import warn_caller
+from intarsia._core.registry import Registry
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
@@ -239,3 +240,8 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
             f"to {result.max_violation:.2g}, tol={self.tol:g}. Consider changing {setting} or tol.",
             ConvergenceWarning,
         )
+
+
+HINGE_INFERENCE: Registry[ConsensusADMM] = Registry(
+    "inference", "intarsia.softlogic.admm", {"consensus_admm": "consensus:ConsensusADMM"}, ConsensusADMM
+)

@@ -17,24 +17,12 @@ from intarsia._files.saved_model import (
     finite_array,
     index_array,
 )
-from intarsia._files.settings_json import Maker, only
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.admm.consensus import ConsensusADMM
 from intarsia.softlogic.grounding.tables import AtomRows
 from intarsia.softlogic.language.rules import read_rule
 from intarsia.softlogic.language.syntax import Rule
 from intarsia.softlogic.learning.learner import LearnedWeights
-from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
-from intarsia.softlogic.learning.registry import resolve_hinge_learner
-from intarsia.softlogic.learning.surrogates import SURROGATES
 from intarsia.softlogic.program import ROLES, Evaluation, Program
-
-MAKERS: dict[str, Maker] = {
-    "learner": resolve_hinge_learner,
-    "inference": only(ConsensusADMM),
-    "optimizer": only(ProjectedSubgradient),
-    **dict.fromkeys(("surrogate", "latent", "labelled"), SURROGATES.resolve),
-}
 
 
 def soft_logic_to_file(program: Program, learned: LearnedWeights | None) -> Content:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._core.registry import Registry
 from intarsia._core.validation import FloatArray, check_number
 
 
@@ -117,3 +118,8 @@ class WeightSteps:
     def mean(self) -> FloatArray:
         """Mean of the weights after each step; the start, if there was none."""
         return self._total / self.n_steps if self.n_steps else self.weights.copy()
+
+
+WEIGHT_OPTIMIZERS: Registry[ProjectedSubgradient] = Registry(
+    "optimizer", "intarsia.softlogic.learning", {"projected_subgradient": "ProjectedSubgradient"}, ProjectedSubgradient
+)

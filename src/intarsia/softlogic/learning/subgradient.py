@@ -11,16 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.progress import fit_progress
+from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.softlogic.admm.consensus import ConsensusADMM
+from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
 from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
 from intarsia.softlogic.learning.paired_problem import PairedProblem
-from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient, WeightSteps
+from intarsia.softlogic.learning.projected_subgradient import WEIGHT_OPTIMIZERS, ProjectedSubgradient, WeightSteps
 from intarsia.softlogic.learning.side_run import SideRun
-from intarsia.softlogic.learning.surrogates import EntropySurrogate
+from intarsia.softlogic.learning.surrogates import SURROGATES, EntropySurrogate
 
 _MOVED = 1e-2
 
@@ -105,6 +106,8 @@ class SubgradientLearner(HingeLearner):
     verbose : bool
         Show progress on stderr, only on a terminal.
     """
+
+    _parts: ClassVar[Parts] = {"optimizer": WEIGHT_OPTIMIZERS, "inference": HINGE_INFERENCE, "surrogate": SURROGATES}
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from intarsia._core.registry import Registry
+from intarsia._core.registry import Parts, Registry
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
@@ -200,6 +200,8 @@ class SurrogateByRole(EntropySurrogate):
     name: ClassVar[str] = "by_role"
     summary: ClassVar[str] = "a pair for latent variables, a prior for labelled ones, or any other two"
 
+    _parts: ClassVar[Parts]  # filled in below, where the registry is
+
     def __init__(
         self,
         *,
@@ -229,3 +231,4 @@ SURROGATES: Registry[EntropySurrogate] = Registry(
     },
     EntropySurrogate,  # type: ignore[type-abstract]
 )
+SurrogateByRole._parts = {"latent": SURROGATES, "labelled": SURROGATES}
