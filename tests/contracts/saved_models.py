@@ -129,7 +129,7 @@ def predictions(model: Any) -> Any:
     if kind == "SoftLogic":
         others = model.program.without_data().observe("Likes", [("tom", "go"), ("kim", "go")])
         others.target("Knows", [("tom", "kim"), ("kim", "tom")]).latent("Kind", ["kim", "tom"])
-        return plain([model.predict(), model.predict("Knows", program=others), list(model.rules_)])
+        return plain([model.predict(), model.predict(others, predicate="Knows"), list(model.rules_)])
     return plain([model.predict(RECORDS), model.predict(OTHER_RECORDS)])
 
 

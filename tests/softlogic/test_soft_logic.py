@@ -60,7 +60,7 @@ def test_frames_in_frames_out(frame):
     program = likes_and_knows()
     program.observe("Likes", frame({"who": ["ann", "bob"], "what": ["chess", "chess"], "how": [1.0, 0.5]}))
     program.target("Knows", frame({"a": ["ann", "bob"], "b": ["bob", "ann"]}))
-    table = SoftLogic(program, inference=ConsensusADMM(tol=1e-8)).predict("Knows")
+    table = SoftLogic(program, inference=ConsensusADMM(tol=1e-8)).predict(predicate="Knows")
     assert isinstance(table, frame)
     assert list(table.columns) == ["argument1", "argument2", "value"]
     assert list(table["argument1"]) == ["ann", "bob"]
@@ -395,7 +395,7 @@ def test_learning_from_another_program_with_the_same_rules():
     model = SoftLogic(friends(), missing="zero").fit(friends(truth=0.0))
     assert model.weights_[0] < 1.0  # there, those who like the same do not know each other
     other = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
-    with pytest.raises(InvalidInputError, match="the rules to learn from are not those of the model"):
+    with pytest.raises(InvalidInputError, match="the rules of X are not those of the model"):
         SoftLogic(friends()).fit(other)
 
 

@@ -239,7 +239,7 @@ def _inferred(
     _check_data(data)
     with warnings_on_stderr():
         loaded = read_psl(path, data=data)
-        found = SoftLogic(loaded, inference=ConsensusADMM(**settings), missing=missing).infer(time_limit)
+        found = SoftLogic(loaded, inference=ConsensusADMM(**settings), missing=missing).infer(time_limit=time_limit)
     for line in [*loaded.notes, *found.grounding.notes()]:
         note(line)
     if not found.result.converged and found.result.note:

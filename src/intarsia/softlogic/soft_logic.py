@@ -39,8 +39,8 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     learner : str or HingeLearner
         How `fit` learns: "paired_dual" where atoms are latent, else also "pseudo_likelihood", ...; see
         `hinge_learner_names`.
-    inference : ConsensusADMM, optional
-        How the minimum is found; by default with its defaults.
+    inference : str or ConsensusADMM
+        How the minimum is found.
     missing : {"error", "zero"}
         What an atom of an open predicate is that a rule needs and that is neither observed nor target; see `ground`.
 
@@ -83,8 +83,10 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     ...     SoftLogic(program).save(f"{folder}/knows.npz")
     ...     model = SoftLogic.load(f"{folder}/knows.npz")
     >>> others = model.program.without_data().observe("Likes", [("eve", "go")]).target("Knows", [("eve", "tom")])
-    >>> round(model.infer(program=others).value("Knows", "eve", "tom"), 3)
+    >>> round(model.infer(others).value("Knows", "eve", "tom"), 3)
     0.0
+    >>> model.predict(others)["Knows"]["argument2"]
+    ['tom']
 
     Ann and Bob do know each other, which breaks the second rule; learning leaves it little weight:
 
@@ -99,7 +101,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         program: Program,
         *,
         learner: str | HingeLearner = "paired_dual",
-        inference: ConsensusADMM | None = None,
+        inference: str | ConsensusADMM = "consensus_admm",
         missing: str = "error",
     ) -> None:
         self.program = program
@@ -130,7 +132,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         SoftLogic
             Itself. `infer` and `predict` use the learned weights from now on.
         """
-        program = self._with_same_rules(X, "the rules to learn from")
+        program = self._with_same_rules(X)
         grounding = self._ground(program)
         labels = np.where(grounding.atoms.is_latent, np.nan, grounding.atoms.truth)
         if labels.size == 0 or np.isnan(labels).all():
@@ -155,57 +157,79 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         self.history_ = learned.history
         self.rules_ = [_reweighted(rule, w) for rule, w in zip(rules, self.weights_, strict=True)]
 
-    def _with_same_rules(self, given: Program | None, what: str) -> Program:
-        """The program to work on: the model's own, or one given."""
-        if given is None:
-            return self.program
-        if _check_program(given).dialect != self.program.dialect:
+    def _with_same_rules(self, X: Program | None) -> Program:
+        """Return the program to work on: the model's, or X if it has the rules of the model."""
+        program = _check_program(self.program)
+        if X is None:
+            return program
+        if not isinstance(X, Program):
             raise InvalidInputError(
-                f"{what} are read with dialect={given.dialect!r}, those of the model with "
-                f"dialect={self.program.dialect!r}. Build the program with the dialect of the model."
+                f"X must be a Program, got {type(X).__name__}. Build one with the rules of the model, such as "
+                f"model.program.without_data() with other data, or leave X out for the data of the model."
             )
-        if [_body(rule) for rule in _check_program(given).rules] != [_body(rule) for rule in self.program.rules]:
+        if X.dialect != program.dialect:
             raise InvalidInputError(
-                f"{what} are not those of the model. Give a program with the same rules in the same order, such as "
-                f"model.program.without_data() with other data; their weights may differ."
+                f"the rules of X are read with dialect={X.dialect!r}, those of the model with "
+                f"dialect={program.dialect!r}. Build the program with the dialect of the model."
             )
-        return given
+        if [_body(rule) for rule in X.rules] != [_body(rule) for rule in program.rules]:
+            raise InvalidInputError(
+                "the rules of X are not those of the model. Give a program with the same rules in the same order, such "
+                "as model.program.without_data() with other data; their weights may differ."
+            )
+        return X
 
     def _ground(self, program: Program) -> Grounding:
         return ground(_check_program(program), self.missing)
 
     @entry_point
-    def infer(self, time_limit: float | None = None, *, program: Program | None = None) -> InferredAtoms:
+    def infer(self, X: Program | None = None, *, time_limit: float | None = None) -> InferredAtoms:
         """Ground the program and find the values of its targets and latent atoms.
 
         Parameters
         ----------
-        time_limit : float, optional
-            Seconds for the minimisation.
-        program : Program, optional
+        X : Program, optional
             A program with the same rules and other data, such as `model.program.without_data()` to which they were
             added; by default the model's own. The weights are those of the model.
+        time_limit : float, optional
+            Seconds for the minimisation.
+
+        Returns
+        -------
+        InferredAtoms
+            Values, scores, explanations, and how the run ended.
         """
-        chosen = self._with_same_rules(program, "the rules of the program given")
-        grounding = self._ground(chosen)
-        if hasattr(self, "weights_") or chosen is not self.program:
-            own = [1.0 if rule.weight is None else rule.weight for rule in self.program.rules]
-            weights = getattr(self, "weights_", np.array(own))
+        program = self._with_same_rules(X)
+        grounding = self._ground(program)
+        if hasattr(self, "weights_") or program is not self.program:
+            written = [1.0 if rule.weight is None else rule.weight for rule in self.program.rules]
+            weights = getattr(self, "weights_", np.array(written))
             weights = np.where(np.isinf(weights), 1.0, weights)  # hard rules have no terms
             grounding = replace(grounding, mrf=grounding.mrf.with_weights(weights))
-        inference = ConsensusADMM() if self.inference is None else self.inference
-        result = inference.solve(grounding.mrf, time_limit=time_limit)
-        return InferredAtoms(grounding, result, tuple(chosen.evaluations), chosen.backend, chosen)
+        result = self._part("inference").solve(grounding.mrf, time_limit=time_limit)
+        return InferredAtoms(grounding, result, tuple(program.evaluations), program.backend, program)
 
     @entry_point
-    def predict(self, predicate: str | None = None, *, program: Program | None = None) -> Any:
-        """Tables of atoms with their values: of one predicate, or a dict of all that have targets or latent atoms.
+    def predict(self, X: Program | None = None, *, predicate: str | None = None) -> Any:
+        """Return the tables of inferred atoms; `infer` has the full result.
 
-        Data frames of the kind in which data came, or dicts of columns; see `InferredAtoms.table`. For other data than
-        the model's own, give a `program` as to `infer`.
+        Parameters
+        ----------
+        X : Program, optional
+            A program with the same rules and other data, as for `infer`; by default the model's own.
+        predicate : str, optional
+            Return the table of this predicate alone.
+
+        Returns
+        -------
+        dict of tables, or a table
+            A table for each predicate that has targets or latent atoms: data frames of the kind in which data came,
+            or dicts of columns; see `InferredAtoms.table`.
         """
-        found = self.infer(program=program)
-        return found.tables() if predicate is None else found.table(predicate)
+        if predicate is not None:
+            self._with_same_rules(X).find_predicate(predicate)
+        inferred = self.infer(X)
+        return inferred.tables() if predicate is None else inferred.table(predicate)
 
     # ---------------------------------------------------------------- files
 

@@ -46,13 +46,13 @@ def test_other_data_with_the_weights_of_the_model(tmp_path):
     model = saved(SoftLogic(with_data(bare()), missing="zero"), tmp_path)
     # Weights of the program given do not count: with 7 in place of 2 it would be 7/8.
     others = with_data(bare([RULE.replace("2:", "7:"), PRIOR]), "tom", "kim")
-    assert model.infer(program=others).value("Knows", "tom", "kim") == pytest.approx(2 / 3, abs=1e-3)
-    table = model.predict("Knows", program=others)
+    assert model.infer(others).value("Knows", "tom", "kim") == pytest.approx(2 / 3, abs=1e-3)
+    table = model.predict(others, predicate="Knows")
     assert table["argument1"] == ["tom", "kim"]
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.infer: the rules of the program given are not those"):
-        model.infer(program=with_data(bare([PRIOR, RULE])))
-    with pytest.raises(InvalidInputError, match="program must be a Program, got str"):
-        model.predict(program="rules")
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.infer: the rules of X are not those"):
+        model.infer(with_data(bare([PRIOR, RULE])))
+    with pytest.raises(InvalidInputError, match=r"SoftLogic\.predict: X must be a Program, got str"):
+        model.predict("rules")
 
 
 def test_learned_from_data_that_are_not_saved(tmp_path):
@@ -67,9 +67,7 @@ def test_learned_from_data_that_are_not_saved(tmp_path):
     assert back.program.n_atoms("observed") == 0
     others = with_data(back.program.without_data(), "tom", "kim")
     expected = with_data(model.program.without_data(), "tom", "kim")
-    assert back.predict(program=others)["Knows"]["value"] == pytest.approx(
-        model.predict(program=expected)["Knows"]["value"], abs=0.0
-    )
+    assert back.predict(others)["Knows"]["value"] == pytest.approx(model.predict(expected)["Knows"]["value"], abs=0.0)
 
 
 def test_names_frames_options_and_evaluations_come_back(tmp_path):
@@ -87,7 +85,7 @@ def test_names_frames_options_and_evaluations_come_back(tmp_path):
     assert repr(back) == repr(program)
     program.backend = frames_of = intarsia.softlogic.grounding.tables.backend_of(frames.DataFrame({"a": [1]}))
     assert saved(SoftLogic(program), tmp_path).program.backend is frames_of
-    assert isinstance(saved(SoftLogic(program), tmp_path).predict("Knows"), frames.DataFrame)
+    assert isinstance(saved(SoftLogic(program), tmp_path).predict(predicate="Knows"), frames.DataFrame)
 
 
 def test_rules_whose_weight_is_not_that_of_their_text(tmp_path):
@@ -123,4 +121,4 @@ def test_a_program_of_another_dialect_is_refused():
     model = SoftLogic(Program().predicate("P", 1).rule("1: !P(X)").target("P", ["a"]))
     other = Program(dialect="psl").predicate("P", 1).rule("1: !P(X)").target("P", ["a"])
     with pytest.raises(InvalidInputError, match="are read with dialect='psl', those of the model with dialect='plain'"):
-        model.infer(program=other)
+        model.infer(other)

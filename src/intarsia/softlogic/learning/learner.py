@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from intarsia._core.html import ShownResult
+from intarsia._core.registry import NamedParts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
@@ -62,7 +63,7 @@ class LearnedWeights(ShownResult):
     history: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
-class HingeLearner(BaseEstimator, ABC):  # type: ignore[misc]
+class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the learners of weights, the values of `SoftLogic(learner=...)`."""
 
     name: ClassVar[str]

@@ -14,7 +14,7 @@ from intarsia._core.progress import fit_progress
 from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
 from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
@@ -94,10 +94,10 @@ class SubgradientLearner(HingeLearner):
     ----------
     l2 : float
         Precision of a Gaussian prior on the weights: `l2 / 2 |w|^2` is added to the objective of the model.
-    optimizer : ProjectedSubgradient, optional
+    optimizer : str or ProjectedSubgradient
         How the weights move and when to stop.
-    inference : ConsensusADMM, optional
-        Settings of inference.
+    inference : str or ConsensusADMM, optional
+        How both problems are solved.
     evaluate : bool
         Whether the history gets the objective (and the score) at the weights kept, computed after learning by
         inference to convergence.
@@ -113,8 +113,8 @@ class SubgradientLearner(HingeLearner):
         self,
         *,
         l2: float,
-        optimizer: ProjectedSubgradient | None,
-        inference: ConsensusADMM | None,
+        optimizer: str | ProjectedSubgradient,
+        inference: str | ConsensusADMM | None,
         evaluate: bool,
         time_limit: float | None,
         verbose: bool,
@@ -132,6 +132,10 @@ class SubgradientLearner(HingeLearner):
 
     def _default_inference(self) -> ConsensusADMM:
         return ConsensusADMM()
+
+    def _inference(self) -> ConsensusADMM:
+        method: ConsensusADMM = self._default_inference() if self.inference is None else self._part("inference")
+        return method
 
     def _entropy(self) -> EntropySurrogate | None:
         """What stands for the entropy; nothing by default."""
@@ -160,8 +164,8 @@ class SubgradientLearner(HingeLearner):
             weights, moves = start_weights(model, start), learned_mask(model, learned)
         if problem.latent.size:
             weights = self._shaken(weights, moves)
-        method = self._default_inference() if self.inference is None else self.inference
-        rule = ProjectedSubgradient() if self.optimizer is None else self.optimizer
+        method = self._inference()
+        rule = self._part("optimizer")
         free, clamped = SideRun(problem, problem.free, method), SideRun(problem, problem.clamped, method)
         steps = rule.begin(weights, problem.counts, moves)
         record = _Record(weights)
@@ -186,10 +190,9 @@ class SubgradientLearner(HingeLearner):
         check_number(self.l2, f"{here}: l2", low=0.0, high=np.inf, open_high=True)
         if self.time_limit is not None:
             check_number(self.time_limit, f"{here}: time_limit", low=0.0)
-        for name, kind in (("optimizer", ProjectedSubgradient), ("inference", ConsensusADMM)):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, kind):
-                raise InvalidInputError(f"{here}: {name} must be {kind.__name__}, got {type(given).__name__}.")
+        with errors_in(here):
+            self._part("optimizer").check_settings()
+            self._inference()
 
     def _search(
         self,
@@ -334,8 +337,8 @@ class HingePerceptron(SubgradientLearner):
         self,
         *,
         l2: float = 0.0,
-        optimizer: ProjectedSubgradient | None = None,
-        inference: ConsensusADMM | None = None,
+        optimizer: str | ProjectedSubgradient = "projected_subgradient",
+        inference: str | ConsensusADMM | None = None,
         evaluate: bool = False,
         time_limit: float | None = None,
         verbose: bool = False,
