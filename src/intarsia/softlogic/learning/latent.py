@@ -101,7 +101,23 @@ class PrimalSubgradient(LatentLearner):
         return free.problem.gradient(weights, clamped.solve(weights), free.solve(weights), float(self.l2))
 
 
-class PointEM(LatentLearner):
+class AlternatingLearner(LatentLearner):
+    """Base of the learners that fix the latent variables at their best between `n_inner_iter` updates of the weights."""
+
+    n_inner_iter: int
+
+    def check_settings(self) -> None:
+        """Raise for settings that are invalid."""
+        super().check_settings()
+        check_number(self.n_inner_iter, f"{type(self).__name__}: n_inner_iter", low=1, integer=True)
+
+    def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
+        if turn % int(self.n_inner_iter) == 0:
+            clamped.solve(weights)
+        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.l2))
+
+
+class PointEM(AlternatingLearner):
     r"""Latent variables fixed at their best, then several steps of the weights as if they were observed; and again.
 
     Expectation maximisation in which a point stands for the distribution (Bach2015, section 2.3): with z' fixed, the
@@ -163,18 +179,8 @@ class PointEM(LatentLearner):
         )
         self.n_inner_iter = n_inner_iter
 
-    def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
-        super().check_settings()
-        check_number(self.n_inner_iter, "PointEM: n_inner_iter", low=1, integer=True)
 
-    def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
-        if turn % int(self.n_inner_iter) == 0:
-            clamped.solve(weights)
-        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.l2))
-
-
-class LatentSVM(LatentLearner):
+class LatentSVM(AlternatingLearner):
     r"""Labels must beat all other states by their loss: :math:`h = \Delta(\hat y, y)` in the free problem only.
 
     .. math:: \min_w \tfrac{\lambda}{2} |w|^2 + \min_{z'} w \cdot \phi(\hat y, z')
@@ -245,15 +251,5 @@ class LatentSVM(LatentLearner):
         self.loss_weight = loss_weight
         self.n_inner_iter = n_inner_iter
 
-    def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
-        super().check_settings()
-        check_number(self.n_inner_iter, "LatentSVM: n_inner_iter", low=1, integer=True)
-
     def _entropy(self) -> EntropySurrogate | None:
         return LabelLoss(weight=self.loss_weight)
-
-    def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
-        if turn % int(self.n_inner_iter) == 0:
-            clamped.solve(weights)
-        return free.problem.gradient(weights, clamped.features, free.solve(weights), float(self.l2))

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.html import ShownResult
 from intarsia._core.registry import NamedParts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.learning.paired_problem import PairedProblem
+from intarsia.softlogic.learning.surrogates import EntropySurrogate
 
 Score = Callable[[FloatArray], float]
 
@@ -73,7 +76,6 @@ class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
     takes_latent: ClassVar[bool] = True
     """Whether variables may be without a label."""
 
-    @abstractmethod
     def fit(
         self,
         model: HingeLossMRF,
@@ -101,6 +103,33 @@ class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         title : str
             What progress is shown under.
         """
+        here = type(self).__name__
+        self.check_settings()
+        problem = PairedProblem.of(model, labels, self._entropy())
+        self._check_labels(problem.labels)
+        with errors_in(here):
+            weights, moves = start_weights(model, start), learned_mask(model, learned)
+        return self._learn(model, problem, weights, moves, score, title or here)
+
+    @abstractmethod
+    def check_settings(self) -> None:
+        """Raise for settings that are invalid."""
+
+    @abstractmethod
+    def _learn(
+        self,
+        model: HingeLossMRF,
+        problem: PairedProblem,
+        weights: FloatArray,
+        moves: NDArray[np.bool_],
+        score: Score | None,
+        title: str,
+    ) -> LearnedWeights:
+        """Learn from checked data: `weights` to begin at, of which those in `moves` are learned."""
+
+    def _entropy(self) -> EntropySurrogate | None:
+        """Surrogate of the entropy; none by default."""
+        return None
 
     def _check_labels(self, labels: FloatArray) -> None:
         if labels.size and np.isnan(labels).all():

@@ -6,16 +6,15 @@ import time
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
-from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 
 _CHUNK = 1 << 18  # pairs of a term and a variable whose values are held at once
@@ -86,26 +85,23 @@ class HingePseudoLikelihood(HingeLearner):
         self.n_nodes = n_nodes
         self.verbose = verbose
 
-    def fit(
-        self,
-        model: HingeLossMRF,
-        labels: ArrayLike,
-        *,
-        start: ArrayLike | None = None,
-        learned: ArrayLike | None = None,
-        score: Score | None = None,
-        title: str = "",
-    ) -> LearnedWeights:
-        """Learn a weight for each group; see the base class."""
+    def check_settings(self) -> None:
+        """Raise for settings that are invalid."""
         here = type(self).__name__
         check_number(self.l2, f"{here}: l2", low=0.0, high=np.inf, open_high=True)
         check_number(self.max_iter, f"{here}: max_iter", low=1, integer=True)
         check_number(self.tol, f"{here}: tol", low=0.0, open_low=True)
         check_number(self.n_nodes, f"{here}: n_nodes", low=2, integer=True)
-        problem = PairedProblem.of(model, labels)
-        self._check_labels(problem.labels)
-        with errors_in(here):
-            weights, moves = start_weights(model, start), learned_mask(model, learned)
+
+    def _learn(
+        self,
+        model: HingeLossMRF,
+        problem: PairedProblem,
+        weights: FloatArray,
+        moves: NDArray[np.bool_],
+        score: Score | None,
+        title: str,
+    ) -> LearnedWeights:
         conditionals = Conditionals(model, problem.labels, int(self.n_nodes))
         bounds = [(0.0, None) if free else (w, w) for w, free in zip(weights, moves, strict=True)]
         begun, now, status = time.perf_counter(), weights, Status.MAX_ITER
@@ -116,7 +112,7 @@ class HingePseudoLikelihood(HingeLearner):
             scale = 1.0 / conditionals.n_variables
             return scale * (value + 0.5 * self.l2 * float(w @ w)), scale * (gradient + self.l2 * w)
 
-        with fit_progress(title or here, bool(self.verbose)) as report:
+        with fit_progress(title, bool(self.verbose)) as report:
 
             def keep(w: FloatArray) -> None:
                 nonlocal now

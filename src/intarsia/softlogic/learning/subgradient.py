@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.progress import fit_progress
@@ -17,11 +17,11 @@ from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
-from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 from intarsia.softlogic.learning.projected_subgradient import WEIGHT_OPTIMIZERS, ProjectedSubgradient, WeightSteps
 from intarsia.softlogic.learning.side_run import SideRun
-from intarsia.softlogic.learning.surrogates import SURROGATES, EntropySurrogate
+from intarsia.softlogic.learning.surrogates import SURROGATES
 
 _MOVED = 1e-2
 
@@ -137,31 +137,19 @@ class SubgradientLearner(HingeLearner):
         method: ConsensusADMM = self._default_inference() if self.inference is None else self._part("inference")
         return method
 
-    def _entropy(self) -> EntropySurrogate | None:
-        """What stands for the entropy; nothing by default."""
-        return None
-
     def _shaken(self, weights: FloatArray, learned: NDArray[np.bool_]) -> FloatArray:
         """Where to begin when there are latent variables; as given by default."""
         return weights
 
-    def fit(
+    def _learn(
         self,
         model: HingeLossMRF,
-        labels: ArrayLike,
-        *,
-        start: ArrayLike | None = None,
-        learned: ArrayLike | None = None,
-        score: Score | None = None,
-        title: str = "",
+        problem: PairedProblem,
+        weights: FloatArray,
+        moves: NDArray[np.bool_],
+        score: Score | None,
+        title: str,
     ) -> LearnedWeights:
-        """Learn a weight for each group; see the base class."""
-        here = type(self).__name__
-        self.check_settings()
-        problem = PairedProblem.of(model, labels, self._entropy())
-        self._check_labels(problem.labels)
-        with errors_in(here):
-            weights, moves = start_weights(model, start), learned_mask(model, learned)
         if problem.latent.size:
             weights = self._shaken(weights, moves)
         method = self._inference()
@@ -169,7 +157,7 @@ class SubgradientLearner(HingeLearner):
         free, clamped = SideRun(problem, problem.free, method), SideRun(problem, problem.clamped, method)
         steps = rule.begin(weights, problem.counts, moves)
         record = _Record(weights)
-        status = self._search(free, clamped, steps, rule, record, title or here)
+        status = self._search(free, clamped, steps, rule, record, title)
         record.add(steps, free, clamped, last=True)
         found = steps.mean if rule.average else steps.weights
         history = record.history()
@@ -178,7 +166,7 @@ class SubgradientLearner(HingeLearner):
         if steps.n_steps and status is not Status.INTERRUPTED:
             untouched = SideRun(problem, problem.clamped, method)
             untouched.solve(np.zeros(problem.n_weights))
-            with errors_in(here):
+            with errors_in(type(self).__name__):
                 warn_if_unmoved(clamped.point, untouched.point)
                 _warn_if_stopped(free, clamped)
         n_admm_iter = free.n_iter + clamped.n_iter
