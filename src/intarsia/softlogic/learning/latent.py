@@ -102,7 +102,7 @@ class PrimalSubgradient(LatentLearner):
 
 
 class AlternatingLearner(LatentLearner):
-    """Base of the learners that fix the latent variables at their best between `n_inner_iter` updates of the weights."""
+    """Base of the learners that estimate the latent variables once for `n_inner_iter` updates of the weights."""
 
     n_inner_iter: int
 
@@ -167,16 +167,10 @@ class PointEM(AlternatingLearner):
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            surrogate=surrogate,
-            l2=l2,
-            optimizer=optimizer,
-            inference=inference,
-            symmetry_breaking=symmetry_breaking,
-            random_state=random_state,
-            evaluate=evaluate,
-            time_limit=time_limit,
+            surrogate=surrogate, l2=l2, optimizer=optimizer, inference=inference,
+            symmetry_breaking=symmetry_breaking, random_state=random_state, evaluate=evaluate, time_limit=time_limit,
             verbose=verbose,
-        )
+        )  # fmt: skip
         self.n_inner_iter = n_inner_iter
 
 
@@ -239,15 +233,9 @@ class LatentSVM(AlternatingLearner):
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            l2=l2,
-            optimizer=optimizer,
-            inference=inference,
-            symmetry_breaking=symmetry_breaking,
-            random_state=random_state,
-            evaluate=evaluate,
-            time_limit=time_limit,
-            verbose=verbose,
-        )
+            l2=l2, optimizer=optimizer, inference=inference, symmetry_breaking=symmetry_breaking,
+            random_state=random_state, evaluate=evaluate, time_limit=time_limit, verbose=verbose,
+        )  # fmt: skip
         self.loss_weight = loss_weight
         self.n_inner_iter = n_inner_iter
 

@@ -89,16 +89,10 @@ class PairedDual(LatentLearner):
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            surrogate=surrogate,
-            l2=l2,
-            optimizer=optimizer,
-            inference=inference,
-            symmetry_breaking=symmetry_breaking,
-            random_state=random_state,
-            evaluate=evaluate,
-            time_limit=time_limit,
+            surrogate=surrogate, l2=l2, optimizer=optimizer, inference=inference,
+            symmetry_breaking=symmetry_breaking, random_state=random_state, evaluate=evaluate, time_limit=time_limit,
             verbose=verbose,
-        )
+        )  # fmt: skip
         self.n_inner_iter = n_inner_iter
         self.warm_up = warm_up
         self.gradient_at = gradient_at
