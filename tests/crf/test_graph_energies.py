@@ -30,7 +30,7 @@ from intarsia.learning.energy_learner import DoubleLoop, DoublyStochastic
 
 LABELS = ["low", "mid", "high"]
 CYCLE, TREE = [[0, 1], [1, 2], [2, 0], [2, 3]], [[0, 1], [1, 2], [1, 3]]
-EXACT = RiskMinimizer(loss="likelihood", ridge=0.05)
+EXACT = RiskMinimizer(loss="likelihood", l2=1.2)
 CLOSE = BetheMirrorDescent(max_iter=300, tol=1e-9)
 ONE_HIGH = MeasuredEnergy(Count("high"), SmoothedHinge(1.0), psi=2.0)
 ENERGIES = [

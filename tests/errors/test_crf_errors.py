@@ -13,7 +13,7 @@ from intarsia import LBFGS, Factors, GraphCRF, GraphInstance, GridCRF, RiskMinim
 from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedError
 from intarsia.learning.risk import Risk
 
-LEARNER = RiskMinimizer(gradient=TruncatedGradient(n_iter=2), optimizer=LBFGS(tol=1e-2), ridge=0.1)
+LEARNER = RiskMinimizer(gradient=TruncatedGradient(n_iter=2), optimizer=LBFGS(tol=1e-2), l2=1.0)
 TYPES = {"word": np.ones((3, 2)), "topic": np.ones((1, 1))}
 
 

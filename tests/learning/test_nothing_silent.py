@@ -13,7 +13,7 @@ from intarsia import BetheRDA, ChainCRF, DoublyStochastic, GraphCRF, GridCRF, Ri
 from intarsia.energies import Count, MeasuredEnergy, Squared, at_most_one
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 
-QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
+QUICK = RiskMinimizer(l2=1.0, gradient=TruncatedGradient(n_iter=2))
 X = [[["sun"], ["rain", "wet"], ["rain"]], [["rain"], ["sun"]], [["sun"], ["sun"], ["rain"]]] * 3
 Y = [["good", "bad", "bad"], ["bad", "good"], ["good", "good", "bad"]] * 3
 

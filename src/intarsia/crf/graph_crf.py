@@ -111,7 +111,7 @@ class GraphCRF(CRF):
     >>> from intarsia.learning import RiskMinimizer
     >>> X = [([[1.0], [-1.0], [0.1]], [[0, 2]]), ([[-1.0], [1.0], [0.1]], [[0, 2]])] * 5
     >>> y = [["yes", "no", "yes"], ["no", "yes", "no"]] * 5
-    >>> crf = GraphCRF(learner=RiskMinimizer(ridge=0.01), symmetric=True).fit(X, y)
+    >>> crf = GraphCRF(learner=RiskMinimizer(l2=0.3), symmetric=True).fit(X, y)
     >>> crf.predict(X)[1].tolist()                             # the friend of a "no", although its feature is positive
     ['no', 'yes', 'no']
     >>> crf.factor_weights_["edge"].shape
