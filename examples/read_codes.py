@@ -37,7 +37,7 @@ def main(picture: str = "codes.png") -> float:
     X, y = strings(codes, 150, 0, 1200, rng)
     X_new, y_new = strings(codes, 100, 1200, 1797, rng)  # written by other people
 
-    crf = ChainCRF(l2=1.0, classes=np.arange(10)).fit(X, y)
+    crf = ChainCRF(l2=2.0, classes=np.arange(10)).fit(X, y)
     plain = crf.predict(X_new)
     crf.set_params(
         energies=[DistanceToSet(codes.tolist(), psi=3.0)],

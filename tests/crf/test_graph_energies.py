@@ -67,7 +67,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     psi = LinearPsi() if psi == "linear" else crf._resolvers()["psi"]("constant")
     features = psi_features(psi, maps)
     return GraphSurrogateRisk(
-        examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.1, psi_ridge=0.2
+        examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.2, psi_ridge=0.4
     )
 
 

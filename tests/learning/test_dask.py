@@ -114,7 +114,7 @@ def test_grid_crf(cluster):
 
 def test_chain_crf(cluster):
     X, y = sequences(40)  # more than one chunk, so that there is something to share
-    settings = {"learner": intarsia.MaximumLikelihood(optimizer=intarsia.LBFGS(max_iter=50, tol=1e-3)), "l2": 0.1}
+    settings = {"learner": intarsia.MaximumLikelihood(optimizer=intarsia.LBFGS(max_iter=50, tol=1e-3)), "l2": 0.2}
     here = intarsia.ChainCRF(**settings).fit(X, y)
     with parallel_config("dask"):
         there = intarsia.ChainCRF(**settings).fit(X, y)

@@ -40,8 +40,8 @@ FAR = DoublyStochastic(max_iter=3, optimizer=Adam(step_size=1.0))  # a step that
 @pytest.mark.parametrize("learner", [FAR, DoubleLoop(max_iter=3)], ids=["doubly_stochastic", "double_loop"])
 def test_weights_are_frozen_by_default(learner):
     X, y = name_data(40)
-    plain = ChainCRF(l2=0.1).fit(X, y)
-    crf = ChainCRF(l2=0.1, energies=[at_most_one("TITLE")], energy_learner=learner).fit(X, y)
+    plain = ChainCRF(l2=0.2).fit(X, y)
+    crf = ChainCRF(l2=0.2, energies=[at_most_one("TITLE")], energy_learner=learner).fit(X, y)
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
     assert risk_per_position(crf, X, y) <= risk_per_position(plain, X, y) + 1e-12
     again = crf.fit(*name_data(40, seed=1))  # frozen while strengths are learned, but fitted to the new data
@@ -60,8 +60,8 @@ def test_weights_of_graphs_are_frozen_by_default():
 
 def test_learning_together_keeps_the_best_point_and_warns():
     X, y = name_data(40)
-    plain = ChainCRF(l2=0.1).fit(X, y)
-    crf = ChainCRF(l2=0.1, energies=[at_most_one("TITLE")], energy_learner=FAR)
+    plain = ChainCRF(l2=0.2).fit(X, y)
+    crf = ChainCRF(l2=0.2, energies=[at_most_one("TITLE")], energy_learner=FAR)
     with pytest.warns(ConvergenceWarning, match=r"ended with a risk of .* above .* The best point is kept"):
         crf.fit(X, y, freeze_weights=False)
     assert crf.energy_history_["risk"].max() > 2.0 * plain.risk_  # the steps did lead away
@@ -69,7 +69,7 @@ def test_learning_together_keeps_the_best_point_and_warns():
     parts, prepared = resolve_energies(crf), prepare_fit(crf, X, y, None, None, None, None)
     energies = bind_energies(crf, prepared.classes, 3)
     mass = prepared.examples.mass
-    risk = SurrogateRisk(prepared.examples, energies, parts.psi, parts.method, ridge=0.1 / mass)
+    risk = SurrogateRisk(prepared.examples, energies, parts.psi, parts.method, ridge=0.2 / mass)
     begun = risk(risk.join(plain.weights_, np.zeros((energies.n_psi, 1))))[0]
     assert begun == pytest.approx(plain.risk_, rel=1e-9)  # without strengths it is the objective of the plain chain
     assert risk(risk.join(crf.weights_, crf.energies_.weights))[0] <= begun + 1e-12
@@ -79,7 +79,7 @@ def test_an_energy_that_contradicts_the_labels_ends_at_strength_0():
     X, y = name_data(40)
     never = MeasuredEnergy(Count("TITLE"), SmoothedHinge(0.0), psi=50.0)
     barely = DoublyStochastic(max_iter=1, optimizer=Adam(step_size=1e-6))  # too short a step to get there
-    crf = ChainCRF(l2=0.1, energies=[never], energy_learner=barely).fit(X, y)
+    crf = ChainCRF(l2=0.2, energies=[never], energy_learner=barely).fit(X, y)
     np.testing.assert_array_equal(crf.strengths(X), 0.0)
 
 
@@ -87,9 +87,9 @@ def test_energies_as_in_the_readme_do_no_harm_on_citations(data):
     train = load_umass_citations(data).train
     X, y = [features_of(words) for words in train.words], train.tags
     learn, held = (X[:80], y[:80]), (X[80:160], y[80:160])
-    plain = ChainCRF(l2=0.1).fit(*learn)
+    plain = ChainCRF(l2=0.2).fit(*learn)
     fields = sorted({tag[2:] for tags in learn[1] for tag in tags if "/" not in tag and tag.startswith("B-")})[:3]
-    crf = ChainCRF(l2=0.1, energies=[at_most_one(name) for name in fields]).fit(*learn)
+    crf = ChainCRF(l2=0.2, energies=[at_most_one(name) for name in fields]).fit(*learn)
     assert risk_per_position(crf, *learn) <= risk_per_position(plain, *learn) + 1e-12
     before, after = (segment_scores(held[1], model.predict(held[0])).f1 for model in (plain, crf))
     n_segments = sum(tag.startswith("B-") for tags in held[1] for tag in tags)

@@ -28,7 +28,7 @@ def sentences(n, length=None):
 
 def risk_of(X, y, ridge, weights="auto", **more):
     examples = prepare_fit(ChainCRF(weights=weights), X, y, more.get("edges"), None, None, None).examples
-    return ChainRisk(examples, ridge)
+    return ChainRisk(examples, 2.0 * ridge)
 
 
 class Whole(SummedObjective):

@@ -81,7 +81,7 @@ def test_value_and_gradient(case, seed):
     rng = np.random.default_rng(seed)
     how = CASES[case]
     examples = make_examples(rng, [3, 1, 2, 4], 3, 3, **how)
-    risk = ChainRisk(examples, ridge=0.3)
+    risk = ChainRisk(examples, ridge=0.6)
     weights = rng.normal(size=risk.n_weights)
     value, gradient = risk(weights)
     assert value == pytest.approx(

@@ -64,7 +64,7 @@ def make_risk(kind="segments", psi=None, fixed=False, method=None, **settings):
     energies = ChainEnergies(ENERGIES[kind], NAMES, 4)
     risk = SurrogateRisk(
         examples, energies, psi or ConstantPsi(), method or BetheRDA(max_iter=5), fixed=weights if fixed else None,
-        ridge=0.1, psi_ridge=0.2,
+        ridge=0.2, psi_ridge=0.4,
     )  # fmt: skip
     start = risk.start(weights)
     moved = 0.2 * np.random.default_rng(3).normal(size=start.size - risk.n_weights)
@@ -137,6 +137,16 @@ def test_fixed_weights_are_no_part_of_the_point():
     same, psi_gradient = alone.with_slopes(psi_point)(psi_point)
     np.testing.assert_allclose(psi_gradient, gradient[-2:], atol=1e-12)
     assert same == pytest.approx(value - 0.1 * point[:-2] @ point[:-2], abs=1e-12)
+
+
+def test_penalties_are_half_the_squares():
+    """Of all weights w, and of those of psi without the constant feature."""
+    risk, point = make_risk("segments", LinearPsi())
+    penalised = risk.with_slopes(point)(point)[0]
+    risk.ridge = risk.psi_ridge = 0.0
+    weights, psi_weights = risk.split(point)
+    squares = 0.2 * weights @ weights + 0.4 * (psi_weights[:, 1:] ** 2).sum()
+    assert penalised - risk.with_slopes(point)(point)[0] == pytest.approx(squares / 2, rel=1e-9)
 
 
 def test_parts_add_up_to_the_whole():

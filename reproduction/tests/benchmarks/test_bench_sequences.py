@@ -86,7 +86,7 @@ def test_the_objective_is_enumeration(chunks):
 
 def test_what_we_minimise_is_that_objective(chunks):
     layout = chunks.examples.layout
-    risk = training.MaximumLikelihood(l2=training.C2).risk(chunks.examples)
+    risk = training.MaximumLikelihood(l2=2.0 * training.C2).risk(chunks.examples)
     weights = np.random.default_rng(2).standard_normal(layout.n_weights)
     objective = chunks.objective(layout.state_matrix(weights), layout.unpack(weights).transitions)
     assert objective == pytest.approx(risk(weights)[0] * chunks.examples.mass, rel=1e-12)

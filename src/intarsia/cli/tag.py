@@ -35,7 +35,9 @@ def train_command(
         str, typer.Option(help="maximum_likelihood, averaged_perceptron, passive_aggressive or arow.")
     ] = "maximum_likelihood",
     l1: Annotated[float | None, typer.Option(help="Weight of the absolute values, CRFsuite's c1.")] = None,
-    l2: Annotated[float | None, typer.Option(help="Weight of the squares, CRFsuite's c2.")] = None,
+    l2: Annotated[
+        float | None, typer.Option(help="Precision of a Gaussian prior: l2/2 times the squares; CRFsuite's c2 is l2/2.")
+    ] = None,
     max_iter: Annotated[int | None, typer.Option(help="Most iterations, or passes over the data.")] = None,
     scheme: Annotated[
         str | None, typer.Option(help="bio or bioes: forbid pairs of tags that it excludes.", show_default=False)
@@ -52,7 +54,7 @@ def train_command(
 ) -> None:
     """Train a tagger on a file of tagged sequences and save it.
 
-    Example: `intarsia tag train train.txt --model chunker.npz --scheme bio --l2 0.5`
+    Example: `intarsia tag train train.txt --model chunker.npz --scheme bio --l2 1.0`
     """
     from intarsia.sequences.chain_crf import ChainCRF
     from intarsia.sequences.chain_learner import resolve_chain_learner

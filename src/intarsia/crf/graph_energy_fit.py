@@ -117,8 +117,8 @@ def fit_graph_energies(
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
             fixed=weights if freeze_weights else None,
-            ridge=0.5 * float(settings.get("l2", 0.0)) / mass,
-            psi_ridge=0.5 * float(parts.learner.l2) / mass,
+            ridge=float(settings.get("l2", 0.0)) / mass,
+            psi_ridge=float(parts.learner.l2) / mass,
             n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
         first = risk.join(weights, psi_weights)

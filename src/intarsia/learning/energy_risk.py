@@ -41,7 +41,7 @@ class EnergyRisk(SummedObjective):
     mass : float
         By which sums are divided.
     ridge, psi_ridge : float
-        Penalties on the weights, and on those of all features of psi but the first, relative to the risk.
+        Penalties r/2 |w|^2 on the weights, and on those of all features of psi but the first, relative to the risk.
     n_jobs : int, optional
         Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
     """
@@ -141,11 +141,11 @@ class EnergyRisk(SummedObjective):
         by_psi = np.concatenate(parts)
         mass = self.mass or 1.0  # a batch may happen to have no labels
         by_weight = self.psi.pull_back(psi_weights, self.features, by_psi / mass)
-        by_weight[:, 1:] += 2.0 * self.psi_ridge * psi_weights[:, 1:]
-        gradient[: self.n_weights] = gradient[: self.n_weights] / mass + 2.0 * self.ridge * weights
+        by_weight[:, 1:] += self.psi_ridge * psi_weights[:, 1:]
+        gradient[: self.n_weights] = gradient[: self.n_weights] / mass + self.ridge * weights
         gradient[self.n_weights :] = by_weight.reshape(-1)
-        penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
-        return total / mass + penalty, gradient
+        squares = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
+        return total / mass + 0.5 * squares, gradient
 
     def strengths(self, psi_weights: FloatArray, first: int, last: int) -> FloatArray:
         """Strengths (last - first, n_psi) of some of the examples."""

@@ -51,9 +51,10 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     ----------
     learner : str or ChainLearner
         How weights are found: "maximum_likelihood", "averaged_perceptron", "passive_aggressive", "arow", or an object
-        with settings, such as `MaximumLikelihood(l2=0.1, optimizer=Adam())`.
+        with settings, such as `MaximumLikelihood(l2=0.2, optimizer=Adam())`.
     l1, l2 : float, optional
-        Where given, instead of those of the learner: CRFsuite's c1 and c2.
+        Where given, instead of those of the learner: `l1 |w|_1 + l2/2 |w|^2` beside the loss summed over positions.
+        CRFsuite's c1 is l1, its c2 is l2 / 2.
     classes : array, optional
         All labels there are; by default those in y, sorted.
     class_weight : None, "balanced" or dict, optional
@@ -120,7 +121,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     --------
     >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
     >>> y = [["good", "bad", "bad"], ["bad", "good"]]
-    >>> crf = ChainCRF(l2=0.1).fit(X, y)
+    >>> crf = ChainCRF(l2=0.2).fit(X, y)
     >>> [labels.tolist() for labels in crf.predict(X)]
     [['good', 'bad', 'bad'], ['bad', 'good']]
     >>> crf.predict([[["sun"], ["fog"]]], allowed=[["bad", None]])[0].tolist()[0]

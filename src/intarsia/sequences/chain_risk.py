@@ -29,7 +29,7 @@ GROUP_WORTH = 3
 class ChainRisk(SummedObjective):
     r"""The regularised negative log-likelihood of sequences: called with weights, it gives value and gradient.
 
-    .. math:: R(w) = \frac1N \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + r \lVert w \rVert^2
+    .. math:: R(w) = \frac1N \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + \frac r2 \lVert w \rVert^2
 
     with :math:`A_s` the labels that are known or allowed, :math:`Z_s(w; A_s)` the partition function over them alone,
     and N the weighted number of labelled positions.
@@ -90,7 +90,7 @@ class ChainRisk(SummedObjective):
     @property
     def convexity(self) -> float:
         """That of the ridge, where all labels are known and the likelihood is concave."""
-        return 2.0 * self.ridge if all(self._known) else 0.0
+        return self.ridge if all(self._known) else 0.0
 
     def subset(self, indices: ArrayLike) -> ChainRisk:
         """The risk of some of the sequences, over their own mass and with the same ridge."""
@@ -109,7 +109,9 @@ class ChainRisk(SummedObjective):
         matrix = sparse.csr_array((rows.data, place, rows.indptr), shape=(rows.shape[0], columns.size))
         layout, slots = examples.layout.of_features(columns.astype(np.int64))
         fewer = replace(examples, data=replace(examples.data, matrix=matrix), layout=layout)
-        return Part(ChainRisk(fewer, 0.0, self.n_jobs), slots, self.ridge)
+        return Part(
+            ChainRisk(fewer, 0.0, self.n_jobs), slots, 0.5 * self.ridge
+        )  # `Part` takes the factor of the full square
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Risk and its gradient at these weights; infinite where they are beyond all reason."""
@@ -125,10 +127,10 @@ class ChainRisk(SummedObjective):
             value += part_value
             gradient += part_gradient
         mass = self.mass or 1.0  # a batch may happen to have no labels
-        value = (value - float(weights @ self._observed)) / mass + self.ridge * float(weights @ weights)
+        value = (value - float(weights @ self._observed)) / mass + 0.5 * self.ridge * float(weights @ weights)
         gradient -= self._observed
         gradient /= mass
-        gradient += 2.0 * self.ridge * weights
+        gradient += self.ridge * weights
         return value, gradient
 
     @cached_property

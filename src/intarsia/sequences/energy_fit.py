@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class SurrogateRisk(EnergyRisk):
     r"""The negative surrogate log-likelihood per labelled position (Vilnis2015 Eq. 12), and its gradient.
 
-    .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + r \lVert w \rVert^2,
+    .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + \frac r2 \lVert w \rVert^2,
 
     where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \sum_j \psi_j g_{sj}`, :math:`A_s` the labels
     that are known or allowed, and :math:`g_{sj}` the slope of preference j under which inference left the sequence: at
@@ -57,7 +57,8 @@ class SurrogateRisk(EnergyRisk):
     fixed : float array, optional
         Weights w that are not learned.
     ridge, psi_ridge : float
-        Penalties on w, and on the weights of all features of psi but the first, relative to the risk per position.
+        Penalties r/2 |w|^2 on w, and on the weights of all features of psi but the first, relative to the risk per
+        position.
     n_jobs : int, optional
         Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
     """

@@ -31,18 +31,20 @@ class MaximumLikelihood(NamedParts, ChainLearner):
 
     The minimum of
 
-    .. math:: \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + l_2 \lVert w \rVert^2 + l_1 \sum_i |w_i|,
+    .. math:: \sum_s a_s \bigl(\log Z_s(w) - \log Z_s(w; A_s)\bigr) + \frac{l_2}2 \lVert w \rVert^2 + l_1 \sum_i |w_i|,
 
     :math:`A_s` being what is known of the labels: one labelling, or all that agree with label sets and hidden labels.
-    Convex where all labels are known. `l1` and `l2` are CRFsuite's `c1` and `c2` and penalise all weights, as there:
-    the minimum is the same where the weights are (there `feature.possible_states` and `feature.possible_transitions`
-    on, here `weights="all"` and `ends=False`). The optimiser sees this sum divided by the weighted number of labelled
-    positions, so that its tolerance and steps need not be chosen anew for more data; `ChainCRF.risk_` is that quotient.
+    Convex where all labels are known. CRFsuite's `c1` is `l1`, its `c2` is `l2 / 2`, and all weights are penalised,
+    as there: the minimum is the same where the weights are (there `feature.possible_states` and
+    `feature.possible_transitions` on, here `weights="all"` and `ends=False`). The optimiser sees this sum divided by the
+    weighted number of labelled positions, so that its tolerance and steps need not change with the amount of data;
+    `ChainCRF.risk_` is that quotient.
 
     Parameters
     ----------
     l2 : float
-        :math:`l_2`. With `partial_fit` it is counted once for each call.
+        :math:`l_2`, the precision of a Gaussian prior; the default of 1 equals CRFsuite's `c2=0.5`. With `partial_fit`
+        it is counted once for each call.
     l1 : float
         :math:`l_1`; above 0 many weights are exactly 0. Needs "lbfgs", and is then done by `OWLQN` with its settings.
     optimizer : str or Optimizer
@@ -64,7 +66,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     Examples
     --------
     >>> from intarsia.sequences.chain_crf import ChainCRF
-    >>> crf = ChainCRF(learner=MaximumLikelihood(l2=0.1)).fit([[["sun"], ["rain"]]], [["good", "bad"]])
+    >>> crf = ChainCRF(learner=MaximumLikelihood(l2=0.2)).fit([[["sun"], ["rain"]]], [["good", "bad"]])
     >>> crf.predict([[["sun"], ["rain"]]])[0].tolist(), crf.status_.name
     (['good', 'bad'], 'CONVERGED')
     """

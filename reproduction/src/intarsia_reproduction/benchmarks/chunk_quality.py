@@ -15,7 +15,7 @@ from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.datasets.tagged_text import load_conll2000
 from intarsia_reproduction.experiments.chunking import chunk_features
 
-RIDGE = 0.7  # that of `reproduce chunking`, chosen on training sentences; CRFsuite's c2
+C2 = 0.7  # that of `reproduce chunking`, chosen on training sentences; CRFsuite's c2
 # Where CRFsuite ends: norm of the gradient relative to that of the weights; and iterations at most.
 _EPSILON, _MOST = 5e-4, 1000
 
@@ -51,7 +51,7 @@ def chunk_row(sentences: Sentences) -> Row:
     predicts no tags that do not follow each other.
     """
     start = time.perf_counter()
-    crf = ChainCRF(learner=MaximumLikelihood(l2=RIDGE), scheme="bio").fit(sentences.X, sentences.y)
+    crf = ChainCRF(learner=MaximumLikelihood(l2=2.0 * C2), scheme="bio").fit(sentences.X, sentences.y)
     ours = time.perf_counter() - start
     seconds, more = None, dict[str, Any]()
     peer = find_peer("crfsuite")
@@ -79,7 +79,7 @@ def _theirs(peer: Peer, crf: ChainCRF, sentences: Sentences) -> tuple[float, Row
     rows = sparse.csr_array(matrix)
     labels = np.searchsorted(crf.classes_, np.concatenate([np.asarray(tags) for tags in sentences.y]))
     loaded = peer.load(row_ptr=rows.indptr, columns=rows.indices, ptr=ptr, labels=labels, every_pair=False)
-    found = peer.ask("train", c2=RIDGE, max_iterations=_MOST, epsilon=_EPSILON)
+    found = peer.ask("train", c2=C2, max_iterations=_MOST, epsilon=_EPSILON)
     matrix, ptr = crf.vectorizer_.transform_stacked(sentences.test_X)  # features that are new are no use to either
     rows = sparse.csr_array(matrix)
     peer.hand("tag", row_ptr=rows.indptr, columns=rows.indices, ptr=ptr)

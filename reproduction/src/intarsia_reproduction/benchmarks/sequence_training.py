@@ -61,7 +61,7 @@ class TrainingTask:
 
     def fit(self, max_iter: int, tol: float, n_jobs: int = 1) -> Minimum:
         """Fit from 0."""
-        learner = MaximumLikelihood(l2=C2, n_jobs=n_jobs, optimizer=LBFGS(max_iter=max_iter, tol=tol))
+        learner = MaximumLikelihood(l2=2.0 * C2, n_jobs=n_jobs, optimizer=LBFGS(max_iter=max_iter, tol=tol))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # so many iterations are asked for
             return learner.minimize(self.examples, np.zeros(self.examples.layout.n_weights))

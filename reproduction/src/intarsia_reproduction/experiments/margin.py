@@ -124,7 +124,7 @@ def _run_words(learner: Learner | None, quick: bool, words: Any, folds: tuple[in
         errors[TEST].append(_word_error(crf, given, test))
         status, n = crf.status_.name, n + sum(len(given.letters[i]) for i in test)
     values = {name: float(np.mean(found)) for name, found in errors.items()}
-    settings = {"learner": repr(learner or MaximumLikelihood(l2=1.0)), "folds": list(folds), "status": status}
+    settings = {"learner": repr(learner or MaximumLikelihood(l2=2.0)), "folds": list(folds), "status": status}
     return Finding(values, n, settings=settings)
 
 
@@ -132,7 +132,7 @@ def _fit_words(learner: Learner | None, given: LetterWords, chosen: NDArray[np.i
     y = [given.letters[i].astype(np.int64) for i in chosen]
     if learner is None:
         X = [given.pixels[i].astype(np.float64) for i in chosen]
-        return ChainCRF(learner=MaximumLikelihood(l2=1.0), classes=np.arange(26), ends=False).fit(X, y)
+        return ChainCRF(learner=MaximumLikelihood(l2=2.0), classes=np.arange(26), ends=False).fit(X, y)
     crf = GraphCRF(learner=_penalised(learner, y), inference="tree", classes=np.arange(26))
     return crf.fit([_chain(given, i) for i in chosen], y)
 

@@ -28,7 +28,7 @@ from intarsia_reproduction.datasets.tagged_text import TaggedSequences
 from intarsia_reproduction.models.reference_features import reference_features
 
 # All chosen on the development set, one half of which learned strengths and the other judged them.
-RIDGE = 0.5
+RIDGE = 1.0
 WIDTH = 1.0  # of the smoothed corner of the hinges, in segments
 LEAST_COUNT = 40  # of either kind of segment in the training set
 LEAST_RATIO = 1.0  # of expected to true violations
