@@ -302,6 +302,26 @@ def test_partial_fit_refuses_and_keeps(problem):
         clone(crf).set_params(random_state="a", learner=quick(optimizer="adam")).partial_fit(X, y, classes=[0, 1])
 
 
+def test_one_fit_builds_one_risk_per_stage(problem, monkeypatch):
+    """Checks need no risk: one of the independent model, one of the model, and one of what is held out."""
+    crf, X, y = problem
+    built, whole = [], Risk.__init__
+
+    def counted(risk, *args, **kwargs):
+        built.append(risk)
+        whole(risk, *args, **kwargs)
+
+    monkeypatch.setattr(Risk, "__init__", counted)
+    clone(crf).fit(X, y)
+    assert len(built) == 2
+    built.clear()
+    clone(crf).fit(X[:2], y[:2], validation=(X[2:], y[2:]))
+    assert len(built) == 3
+    built.clear()
+    clone(crf).set_params(learner__validation_fraction=0.5).fit(X, y)
+    assert len(built) == 3
+
+
 def test_validation_is_judged(problem):
     crf, X, y = problem
     fitted = clone(crf).fit(X[:2], y[:2], validation=(X[2:], y[2:]))

@@ -2,8 +2,8 @@
 
 The objective per labelled variable is `ridge / 2 |w|^2 + sum_i c_i max_z [l_i(z) - w . psi_i(z)]` with `ridge` the
 penalty l2 over the number of labelled variables, `psi_i(z)` the features of the truth less those of z, and `l_i(z)` the
-cost of z plus what fixed scores say for it. Its dual has a distribution over answers for each example; mean features and
-mean costs under these are all that is kept, and `w = sum_i c_i E[psi_i] / ridge`, with the value
+cost of z plus what fixed scores say for it. Its dual has a distribution over answers for each example; mean features
+and mean costs under these are all that is kept, and `w = sum_i c_i E[psi_i] / ridge`, with the value
 `sum_i c_i E[l_i] - ridge / 2 |w|^2`.
 """
 
