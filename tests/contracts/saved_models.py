@@ -27,7 +27,7 @@ from intarsia.softlogic import ConsensusADMM, EntropyPair, PairedDual, Projected
 
 RNG = np.random.default_rng(0)
 IMAGES = [RNG.normal(size=(3, 4, 2)), RNG.normal(size=(2, 2, 2))]
-QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
+QUICK = RiskMinimizer(l2=1.0, gradient=TruncatedGradient(n_iter=2))
 WORDS = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]
 COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
 GRAPHS = [

@@ -29,7 +29,7 @@ def make(kind):
         learner = RiskMinimizer(
             loss=SurrogateEM(free=TreeReweighted(tol=1e-3), clamped="mean_field"),
             schedule=Incremental(n_start=1, max_iter=3),
-            ridge=0.5,
+            l2=5.0,
         )
         return GridCRF(inference=TreeReweighted(tol=1e-3), learner=learner).fit(IMAGES, LABELS), IMAGES
     if kind == "types":

@@ -137,7 +137,7 @@ def test_strengths_of_energies(cluster):
     y = [rng.permutation(["one", "none", "none", "none"]) for _ in X]
     settings = {
         "inference": "tree",
-        "learner": intarsia.RiskMinimizer(loss="likelihood", ridge=0.1),
+        "learner": intarsia.RiskMinimizer(loss="likelihood", l2=1.6),
         "energies": MeasuredEnergy(Count("one"), Squared(1.0), psi=0.3),
         "energy_learner": intarsia.learning.DoubleLoop(max_iter=2, n_inner_iter=2),
     }

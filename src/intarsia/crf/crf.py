@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,17 @@ from intarsia.models.template_scores import Templates, TemplateScores
 NOISE = 0.1
 
 Self = TypeVar("Self", bound="CRF")
+
+
+class Prepared(NamedTuple):
+    """What one fit learns from: data and labels as they were read, and examples made from them."""
+
+    data: Data
+    truth: Truth
+    templates: Templates
+    examples: list[Example]
+    known: Templates | None
+    """Form of the weights to go on from, in a warm start."""
 
 
 class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: ignore[misc]
@@ -97,13 +108,23 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         templates = self._templates(data, truth, known)
         return make_examples(data, truth, templates, None, self.class_weight)
 
-    def _fit(self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
-        learner = self._resolve_learner()
-        known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
+    def _prepare(self, X: Any, y: Any, more: Any, sample_weight: Any, known: Templates | None) -> Prepared:
+        """Read data and labels, in the form of `known` where weights are kept."""
         data = self._read(X, more, known)
         truth = self._truth(data, y, self.classes, known)
         templates = self._templates(data, truth, known)
-        examples = make_examples(data, truth, templates, sample_weight, self.class_weight)
+        return Prepared(
+            data, truth, templates, make_examples(data, truth, templates, sample_weight, self.class_weight), known
+        )
+
+    def _fit(self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
+        self._check_decode()
+        known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
+        return self._fit_prepared(self._prepare(X, y, more, sample_weight, known), validation, start)
+
+    def _fit_prepared(self: Self, prepared: Prepared, validation: Any, start: Any) -> Self:
+        learner = self._resolve_learner()
+        data, truth, templates, examples, known = prepared
         learner.check_examples(examples, self.inference)  # what does not fit is told before any work
         held_out = None
         if validation is not None:

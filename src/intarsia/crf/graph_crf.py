@@ -14,7 +14,7 @@ from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
 from intarsia.crf.crf import CRF
-from intarsia.crf.crf_data import Data, make_examples
+from intarsia.crf.crf_data import Data
 from intarsia.crf.graph_data import TypedGraph, TypeTable, find_types, read_graphs
 from intarsia.crf.graph_energies import FittedGraphEnergies, names_of, project_scores
 from intarsia.crf.graph_energy_fit import (
@@ -115,7 +115,7 @@ class GraphCRF(CRF):
     >>> from intarsia.learning import RiskMinimizer
     >>> X = [([[1.0], [-1.0], [0.1]], [[0, 2]]), ([[-1.0], [1.0], [0.1]], [[0, 2]])] * 5
     >>> y = [["yes", "no", "yes"], ["no", "yes", "no"]] * 5
-    >>> crf = GraphCRF(learner=RiskMinimizer(ridge=0.01), symmetric=True).fit(X, y)
+    >>> crf = GraphCRF(learner=RiskMinimizer(l2=0.3), symmetric=True).fit(X, y)
     >>> crf.predict(X)[1].tolist()                             # the friend of a "no", although its feature is positive
     ['no', 'yes', 'no']
     >>> crf.factor_weights_["edge"].shape
@@ -215,21 +215,19 @@ class GraphCRF(CRF):
             return self
         known = self.templates_ if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         before = self.energies_ if self.warm_start and known is not None else None
-        # Before the weights, so that what is wrong with energies is told at once.
-        data = self._read(X, None, known)
-        truth = self._truth(data, y, self.classes, known)
-        maps = data.score_maps(self._templates(data, truth, known))
-        energies = bind_graph_energies(self, parts, maps, truth.classes)
+        # Everything is read and checked before the weights are fitted.
+        prepared = self._prepare(X, y, None, sample_weight, known)
+        examples, classes = prepared.examples, prepared.truth.classes
+        maps: list[Any] = [one.scores for one in examples]
+        energies = bind_graph_energies(self, parts, maps, classes)
+        if development is not None:
+            examples = self._held_out(development, prepared.templates, prepared.truth, "development")
         if known is None or not freeze_weights:
-            self._fit(X, y, None, sample_weight, validation, start)
-        if development is None:
-            examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight)
-        else:
-            examples = self._held_out(development, self.templates_, truth, "development")
+            self._fit_prepared(prepared, validation, start)
         settings = self._resolve_learner().get_params(deep=False)
         frozen = freeze_weights is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before
+            self, parts, energies, examples, classes, self.weights_, settings, frozen, before
         )
         self._note_settings()
         return self

@@ -24,7 +24,7 @@ from intarsia.learning.examples import Example
 class GraphSurrogateRisk(EnergyRisk):
     r"""The negative surrogate log-likelihood per labelled variable (Vilnis2015 Eq. 12) of graphs, and its gradient.
 
-    .. math:: R(w, \psi) = -\frac1N \sum_g a_g \log Q(A_g; \mu_g) + r \lVert w \rVert^2,
+    .. math:: R(w, \psi) = -\frac1N \sum_g a_g \log Q(A_g; \mu_g) + \frac r2 \lVert w \rVert^2,
 
     where Q is the model with the scores :math:`\theta_g(w) - \sum_j \psi_j g_{gj}`, :math:`A_g` the labels that are
     known or allowed, and :math:`g_{gj}` the slope of preference j at the marginals that inference found. log Q is a

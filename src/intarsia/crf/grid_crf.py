@@ -85,7 +85,7 @@ class GridCRF(CRF):
     >>> rng = np.random.default_rng(0)
     >>> y = [np.repeat([[0, 1]], 4, axis=0).repeat(3, axis=1)] * 4
     >>> X = [labels[:, :, None] - 0.5 + rng.normal(size=(4, 6, 1)) for labels in y]
-    >>> crf = GridCRF(learner=RiskMinimizer(ridge=0.01)).fit(X, y)
+    >>> crf = GridCRF(learner=RiskMinimizer(l2=1.0)).fit(X, y)
     >>> crf.predict(X)[0].shape, bool(crf.score(X, y) > 0.8)
     ((4, 6), True)
     """

@@ -191,7 +191,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
     average : bool
         Whether means of the rounds' points are compared, the late ones weighing more, or the points themselves.
     l2 : float
-        Penalty l2/2 |w|^2 on the weights of the features of psi(x), but not on the constant one.
+        Penalty `l2 / 2 |w|^2`, beside the summed loss, on the weights of the features of psi(x) except the constant.
 
     References
     ----------
@@ -282,7 +282,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     average : bool
         Whether means of the points met are compared, the late ones weighing more, or the points themselves.
     l2 : float
-        Penalty l2/2 |w|^2 on the weights of the features of psi(x), but not on the constant one.
+        Penalty `l2 / 2 |w|^2`, beside the summed loss, on the weights of the features of psi(x) except the constant.
     random_state : int
         Seed of the batches.
 

@@ -41,12 +41,13 @@ from intarsia.losses.registry import LOSSES
 
 
 class RiskMinimizer(NamedParts, Learner):
-    r"""Weights that minimise the average loss of the inference's answers, plus a ridge.
+    r"""Weights that minimise the summed loss of the inference's answers, plus an L2 penalty.
 
-    .. math:: R(w) = \frac1N \sum_e a_e L(\mu(\theta_e(w)), y_e) + \frac\lambda2 \lVert w \rVert^2,
+    .. math:: R(w) = \frac1N \Big[ \sum_e a_e L(\mu(\theta_e(w)), y_e) + \frac{l_2}{2} \lVert w \rVert^2 \Big],
 
     with :math:`a_e` the examples' weights (1 by default) and N the weighted number of labelled variables in all of
-    them, so that the ridge is relative to the risk per variable and need not be chosen anew for more data.
+    them. The division by N does not move the minimum; it makes the reported risk one per variable. So `l2` is the
+    precision of a Gaussian prior on the weights: with more data the same `l2` counts for less.
 
     Parameters
     ----------
@@ -58,8 +59,9 @@ class RiskMinimizer(NamedParts, Learner):
         with a likelihood or EM is the truncated one, of exactly that many sweeps.
     optimizer : str or Optimizer
         How the minimum is searched.
-    ridge : float
-        :math:`\lambda`.
+    l2 : float
+        Penalty: `l2 / 2` times the squared length of the weights, beside the loss summed over labelled variables. With
+        `partial_fit` it stands beside the sum over the examples of each call.
     precondition : bool
         Whether second moments of the features shape the steps of a line search (`FeatureCurvature`). The minimum is
         the same and is reached in several times fewer iterations where features are of different size or go together.
@@ -67,7 +69,7 @@ class RiskMinimizer(NamedParts, Learner):
         Learn from few examples first.
     validation_fraction : float
         Share of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also takes
-        examples for it. The weights with the lowest risk on them (without the ridge), after any iteration, are then
+        examples for it. The weights with the lowest risk on them (without the penalty), after any iteration, are then
         the result. A search ended by `patience` is STALLED, which is what happened to the validation risk, but without
         a warning, since it was asked for; it has not reached its tolerance, so it is not CONVERGED.
     patience : int
@@ -95,7 +97,7 @@ class RiskMinimizer(NamedParts, Learner):
     >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
     >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
-    >>> found = RiskMinimizer(ridge=0.1).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
+    >>> found = RiskMinimizer(l2=0.4).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
     >>> found.status.name, bool(found.value < found.history["risk"][0])
     ('CONVERGED', True)
     """
@@ -111,7 +113,7 @@ class RiskMinimizer(NamedParts, Learner):
         loss: str | Loss = "clique_logistic",
         gradient: str | GradientRule = "auto",
         optimizer: str | Optimizer = "lbfgs",
-        ridge: float = 1e-3,
+        l2: float = 1.0,
         precondition: bool = True,
         schedule: str | Incremental | None = None,
         validation_fraction: float = 0.0,
@@ -124,7 +126,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.loss = loss
         self.gradient = gradient
         self.optimizer = optimizer
-        self.ridge = ridge
+        self.l2 = l2
         self.precondition = precondition
         self.schedule = schedule
         self.validation_fraction = validation_fraction
@@ -136,7 +138,23 @@ class RiskMinimizer(NamedParts, Learner):
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings, inference and examples do not fit."""
-        self.risk(examples, inference)
+        check_number(self.l2, "RiskMinimizer: l2", low=0.0, high=np.inf, open_high=True)
+        check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
+        check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
+        check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
+        check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
+        check_labelled(examples)
+        loss, method = resolve_loss(self.loss), resolve_method(inference, {})
+        for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
+            check_pair(loss, one.form.graph, one.labels)
+        method.check_settings()
+        optimizer = resolve_optimizer(self.optimizer)
+        optimizer.check_settings()
+        optimizer.check_fits(loss)
+        if self.schedule is not None:
+            SCHEDULES.resolve(self.schedule).check_settings()
+        rule = self._rule(loss)
+        check_fits(examples, loss, method, rule)
 
     def check_validation(
         self, examples: Sequence[Example], inference: str | InferenceMethod, validation: Sequence[Example] | None
@@ -144,7 +162,8 @@ class RiskMinimizer(NamedParts, Learner):
         """Raise where these cannot tell when to stop; with None, those that would be held out."""
         train, held_out = self._hold_out(examples, validation)
         if held_out:
-            check_validation(held_out, self.risk(train, inference))
+            self.check_examples(train, inference)
+            check_validation(held_out, resolve_loss(self.loss), train[0].scores.n_weights)
 
     def minimize(
         self,
@@ -184,7 +203,7 @@ class RiskMinimizer(NamedParts, Learner):
         """
         self.check_examples(examples, inference)
         train, held_out = self._hold_out(examples, validation)
-        risk = self.risk(train, inference)
+        risk = self.risk(train, inference) if len(train) < len(examples) else self._risk(train, inference)
         weights = check_start(start, risk.n_weights)
         optimizer = resolve_optimizer(self.optimizer)
         stopping = None
@@ -291,29 +310,18 @@ class RiskMinimizer(NamedParts, Learner):
         NotSupportedError
             If loss, inference and gradient rule do not fit.
         """
-        check_number(self.ridge, "RiskMinimizer: ridge", low=0.0)
-        check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
-        check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
-        check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
-        check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
-        check_labelled(examples)
-        loss, method = resolve_loss(self.loss), resolve_method(inference, {})
-        for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
-            check_pair(loss, one.form.graph, one.labels)
-        method.check_settings()
-        optimizer = resolve_optimizer(self.optimizer)
-        optimizer.check_settings()
-        optimizer.check_fits(loss)
-        if self.schedule is not None:
-            SCHEDULES.resolve(self.schedule).check_settings()
-        rule = self._rule(loss)
-        check_fits(examples, loss, method, rule)
+        self.check_examples(examples, inference)
+        return self._risk(examples, inference)
+
+    def _risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
+        """Regularised risk of examples that are checked already."""
+        loss = resolve_loss(self.loss)
         return Risk(
             examples,
             loss,
-            rule,
-            method,
-            float(self.ridge),
+            self._rule(loss),
+            resolve_method(inference, {}),
+            float(self.l2) / sum(one.mass for one in examples),
             self.n_jobs,
             int(self.random_state),
             preconditioned=bool(self.precondition),
@@ -337,7 +345,7 @@ class RiskMinimizer(NamedParts, Learner):
         return hold_out(examples, self.validation_fraction, self._rng())
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
-        check_validation(held_out, risk)
+        check_validation(held_out, risk.loss, risk.n_weights)
         return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, int(self.random_state))
 
     def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
@@ -349,7 +357,7 @@ class RiskMinimizer(NamedParts, Learner):
             "gradient": describe(risk.rule),
             "inference": describe(risk.inference),
             "optimizer": describe(optimizer, "max_iter", "tol"),
-            "ridge": describe(float(self.ridge)),
+            "l2": describe(float(self.l2)),
             "precondition": describe(bool(self.precondition)),
             "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule), "max_iter"),
             "random_state": describe(int(self.random_state)),
