@@ -26,10 +26,10 @@ from .clusters import EntityClusterer as EntityClusterer
 from .clusters import ThresholdClusterer as ThresholdClusterer
 from .collective import CollectiveChain as CollectiveChain
 from .collective import CollectiveResult as CollectiveResult
-from .collective import Exact as Exact
-from .collective import Gaussian as Gaussian
+from .collective import ExactNoise as ExactNoise
+from .collective import GaussianNoise as GaussianNoise
 from .collective import Moves as Moves
-from .collective import Poisson as Poisson
+from .collective import PoissonNoise as PoissonNoise
 from .collective import all_moves as all_moves
 from .collective import infer_flows as infer_flows
 from .collective import make_moves as make_moves

@@ -13,7 +13,7 @@ from intarsia import (
     ConsensusADMM,
     EntityClusterer,
     Factors,
-    Gaussian,
+    GaussianNoise,
     GraphCRF,
     GraphInstance,
     GridCRF,
@@ -79,7 +79,7 @@ def _soft_logic() -> SoftLogic:
 
 def _walkers() -> CollectiveChain:
     moves = make_moves(np.ones((4, 4)), {"right": np.roll(np.eye(4), 1, axis=1)})
-    return CollectiveChain(moves, noise=Gaussian(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
+    return CollectiveChain(moves, noise=GaussianNoise(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
 
 
 def _entities() -> EntityClusterer:

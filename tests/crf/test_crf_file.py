@@ -13,7 +13,7 @@ import intarsia
 from intarsia import (
     ChainCRF,
     CollectiveChain,
-    Gaussian,
+    GaussianNoise,
     GraphCRF,
     GridCRF,
     Incremental,
@@ -47,7 +47,7 @@ def make(kind):
         return GraphCRF(learner=QUICK, classes=classes, symmetric=["follows"]).fit(X, y), X
     right = np.roll(np.eye(4), 1, axis=1)
     moves = make_moves(np.ones((4, 4)), {"right": right})
-    return CollectiveChain(moves, noise=Gaussian(2.0), seasons=["a", "a", "b"]).fit(COUNTS), COUNTS
+    return CollectiveChain(moves, noise=GaussianNoise(2.0), seasons=["a", "a", "b"]).fit(COUNTS), COUNTS
 
 
 KINDS = ("grid", "perceptron", "nested", "types", "walkers")
