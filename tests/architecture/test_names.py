@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import importlib.util
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
@@ -65,6 +67,23 @@ def test_one_word_opens_everything(name):
         (path,) = (SOURCE / "inference").rglob(f"{name}.py")
         source = path.read_text(encoding="utf-8")
         assert "_kernels" in source or name in KERNEL_OF
+
+
+def test_a_public_class_name_means_one_class():
+    """Across the front door and the `__all__` of every package, one name never stands for two classes."""
+    packages = [intarsia] + [
+        importlib.import_module(package.name)
+        for package in pkgutil.walk_packages(intarsia.__path__, "intarsia.")
+        if package.ispkg
+    ]
+    classes: dict[str, set[type]] = {}
+    for package in packages:
+        for name in getattr(package, "__all__", ()):
+            value = getattr(package, name)
+            if inspect.isclass(value):
+                classes.setdefault(name, set()).add(value)
+    assert len(classes) > 100
+    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("name", PUBLIC)

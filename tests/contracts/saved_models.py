@@ -19,7 +19,7 @@ from intarsia import (
     SoftLogic,
 )
 from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge, ThresholdClusterer
-from intarsia.collective import Gaussian, make_moves
+from intarsia.collective import make_moves
 from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import TruncatedGradient
@@ -77,7 +77,7 @@ def _soft_logic() -> SoftLogic:
 
 def _walkers() -> CollectiveChain:
     moves = make_moves(np.ones((4, 4)), {"right": np.roll(np.eye(4), 1, axis=1)})
-    return CollectiveChain(moves, noise=Gaussian(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
+    return CollectiveChain(moves, noise=GaussianNoise(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
 
 
 def _entities() -> EntityClusterer:

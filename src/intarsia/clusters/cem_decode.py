@@ -28,7 +28,7 @@ class CEMDecode(Decoder):
     ----------
     proposer : JumpProposer, optional
         `AdaptiveSplitMerge` by default, whose parameters are kept until it learns again.
-    max_jumps : int
+    max_iter : int
         Most steps.
     patience : int
         Steps in turn without a gain after which it ends.
@@ -54,12 +54,12 @@ class CEMDecode(Decoder):
         self,
         *,
         proposer: JumpProposer | None = None,
-        max_jumps: int = 1000,
+        max_iter: int = 1000,
         patience: int = 10,
         tol: float = EQUAL_SCORE,
     ) -> None:
         self.proposer = proposer
-        self.max_jumps = max_jumps
+        self.max_iter = max_iter
         self.patience = patience
         self.tol = tol
 
@@ -80,7 +80,7 @@ class CEMDecode(Decoder):
             What is to be raised: the score, or the performance against the truth.
         """
         proposer: JumpProposer = AdaptiveSplitMerge() if self.proposer is None else self.proposer
-        check_number(self.max_jumps, "CEMDecode: max_jumps", low=0, integer=True)
+        check_number(self.max_iter, "CEMDecode: max_iter", low=0, integer=True)
         check_number(self.patience, "CEMDecode: patience", low=1, integer=True)
         check_number(self.tol, "CEMDecode: tol", low=0.0, high=np.inf, open_high=True)
 
@@ -88,7 +88,7 @@ class CEMDecode(Decoder):
         if by != "performance":
             score = np.zeros(world.n_weights) if weights is None else weights
         idle = 0
-        for _ in range(int(self.max_jumps)):
+        for _ in range(int(self.max_iter)):
             move, value = proposer.propose(world, rng, score, weights)
             gains = value > float(self.tol)
             if move is not None and gains:

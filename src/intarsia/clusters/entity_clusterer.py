@@ -79,7 +79,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     edge_ids, edge_scores : pair of str, list of str, optional
         Columns of `edges`; by default as Splink and others call them.
     l2 : float
-        Of the logistic regression.
+        Precision of the prior of the logistic regression: `l2 / 2 |w|^2` beside its summed loss.
     decoder : str or Decoder, optional
         How `predict` searches: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with settings; by
         default a climb of 20 proposals for each record, along candidate pairs.
@@ -160,24 +160,22 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     @entry_point
     @transaction
-    def fit(self, records: Any, clusters: Any, *, edges: Any = None) -> EntityClusterer:
+    def fit(self, X: Any, y: Any, *, edges: Any = None) -> EntityClusterer:
         """Learn from records whose entities are known.
 
         Parameters
         ----------
-        records : data frame, dict of columns, or list of dicts
+        X : table, dict of columns, or list of dicts
             A row for each record; with `edges` a list of ids will do.
-        clusters : sequence, or name of a column
+        y : sequence, or name of a column
             Entity of each record; None and -1 where it is not known.
         edges : table, optional
             Scored pairs, by ids, instead of comparisons.
         """
         self._check_settings()
-        column = clusters if isinstance(clusters, str) else None
-        if edges is None or column is not None:
-            records = read_table(records)
-        if column is not None:
-            clusters = records.column(column)
+        column = y if isinstance(y, str) else None
+        records = read_table(X) if edges is None or column is not None else X
+        clusters = y if column is None else records.column(column)
         if edges is None:
             self.comparisons_ = self._declared(records, column)
             codes = cluster_codes(clusters, records.n_rows)
@@ -208,32 +206,32 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     @entry_point
     def predict(
-        self, records: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
+        self, X: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
     ) -> IntArray:
         """Number of the entity of each record, in the order of the input, from 0 by first occurrence.
 
         Parameters
         ----------
-        records, edges
+        X, edges
             As in `fit`.
         must_link, cannot_link : lists of pairs of ids
             What is known to be, and not to be, the same entity.
         """
-        found, parts = self._run(decode_batch, records, edges, must_link, cannot_link)
+        found, parts = self._run(decode_batch, X, edges, must_link, cannot_link)
         labels = np.empty(found.n_records, dtype=np.int64)
         for batch, entity in parts:
             labels[batch.records] = batch.records[entity]  # so that numbers of different batches do not meet
         return first_numbers(labels[found.record_of])
 
     @entry_point
-    def fit_predict(self, records: Any, clusters: Any, *, edges: Any = None) -> IntArray:
+    def fit_predict(self, X: Any, y: Any, *, edges: Any = None) -> IntArray:
         """`fit`, then `predict` of the same records: entities also for those whose cluster is not known."""
-        return self.fit(records, clusters, edges=edges).predict(records, edges=edges)
+        return self.fit(X, y, edges=edges).predict(X, edges=edges)
 
     @entry_point
     def predict_pairs(
         self,
-        records: Any,
+        X: Any,
         *,
         edges: Any = None,
         must_link: Sequence[Any] = (),
@@ -249,7 +247,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
         Parameters
         ----------
-        records, edges, must_link, cannot_link
+        X, edges, must_link, cannot_link
             As in `predict`.
         n_samples : int
             Clusterings sampled of each component; probabilities are multiples of its inverse.
@@ -275,7 +273,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         check_number(n_samples, "n_samples", low=1, integer=True)
         check_number(temperature, "temperature", low=0.0, open_low=True)
         work = partial(sample_batch, n_samples=int(n_samples), temperature=float(temperature))
-        found, parts = self._run(work, records, edges, must_link, cannot_link)
+        found, parts = self._run(work, X, edges, must_link, cannot_link)
         probability = np.zeros(len(found.pairs))
         for batch, share in parts:
             probability[batch.rows] = share
@@ -295,12 +293,11 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         }
 
     @entry_point
-    def score(self, records: Any, clusters: Any, *, edges: Any = None) -> float:
+    def score(self, X: Any, y: Any, *, edges: Any = None) -> float:
         """B-cubed F1 of the entities found; records whose cluster is not known are left out."""
-        if isinstance(clusters, str):
-            clusters = read_table(records).column(clusters)
+        records = read_table(X) if isinstance(y, str) else X
         predicted = self.predict(records, edges=edges)
-        truth = cluster_codes(clusters, len(predicted))
+        truth = cluster_codes(records.column(y) if isinstance(y, str) else y, len(predicted))
         return clustering_scores(truth, predicted).b_cubed.f1
 
     # ---------------------------------------------------------------- files

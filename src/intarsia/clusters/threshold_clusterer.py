@@ -22,6 +22,7 @@ from intarsia.clusters.entity_file import COLUMN_SETTINGS, matcher_from_file, ma
 from intarsia.clusters.matcher import cluster_codes, fit_matcher
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons
 from intarsia.clusters.tables import read_table
+from intarsia.metrics.clusterings import clustering_scores
 
 
 class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
@@ -68,10 +69,10 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
 
     @entry_point
     @transaction
-    def fit(self, records: Any, clusters: Any) -> ThresholdClusterer:
+    def fit(self, X: Any, y: Any) -> ThresholdClusterer:
         """Learn log odds and threshold from records whose entities are known (None and -1: not known)."""
-        table = read_table(records)
-        truth = cluster_codes(clusters, table.n_rows)
+        table = read_table(X)
+        truth = cluster_codes(y, table.n_rows)
         declared = guess_comparisons(table) if self.comparisons is None else self.comparisons
         self.comparisons_ = resolve_comparisons(declared)
         found = self._pairs_of(table)
@@ -81,12 +82,18 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
         return self
 
     @entry_point
-    def predict(self, records: Any) -> IntArray:
+    def predict(self, X: Any) -> IntArray:
         """Number of the component of each record, in the order of the input."""
         check_is_fitted(self, "threshold_")
-        found = self._pairs_of(records)
+        found = self._pairs_of(X)
         odds = self.matcher_.log_odds(found.values)
         return connected_components(found.n_records, found.pairs, odds, self.threshold_)
+
+    @entry_point
+    def score(self, X: Any, y: Any) -> float:
+        """B-cubed F1 of the components; records whose cluster is not known are left out."""
+        predicted = self.predict(X)
+        return clustering_scores(cluster_codes(y, len(predicted)), predicted).b_cubed.f1
 
     _learned = "threshold_"
     _settings_apart = COLUMN_SETTINGS
