@@ -94,15 +94,30 @@ def test_files_are_read_in_one_sitting(path):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, "a file holds one idea"
 
 
+def modules_after(code: str) -> set[str]:
+    """Modules that a new process has loaded after some code."""
+    script = f"import sys, json\n{code}\njson.dump(sorted(sys.modules), sys.stdout)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_does_not_load_another(family):
-    script = f"import sys, json, intarsia.{family}; json.dump(sorted(sys.modules), sys.stdout)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = {name.split(".")[1] for name in json.loads(done.stdout) if name.startswith("intarsia.")}
+    loaded = {name.split(".")[1] for name in modules_after(f"import intarsia.{family}") if name.startswith("intarsia.")}
     below = set(ORDER[ORDER.index("softlogic") + 1 :])
     assert not loaded & ((set(FAMILIES) | below) - {family})
     if family in ("collective", "softlogic"):
         assert not loaded & {"learning", "gradients", "losses"}
+
+
+def test_soft_logic_loads_what_rules_need():
+    loaded = modules_after("import intarsia.softlogic")
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("intarsia.")}
+    assert rooms <= {*ORDER[: ORDER.index("losses")], "metrics", "softlogic"} - {"models", "energies"}
+    assert "duckdb" not in loaded
+    assert not [name for name in loaded - modules_after("import sklearn.base") if name.startswith("sklearn.")]
+    program = "intarsia.Program().predicate('P', 1).rule('1: P(X) = 1').target('P', ['a'])"
+    assert "duckdb" in modules_after(f"import intarsia; intarsia.softlogic.ground({program})")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))

@@ -145,7 +145,7 @@ def test_cluster_train(people, tmp_path, capsys):
 
 def test_softlogic_infer(program, tmp_path):
     out, _ = interrupted(
-        "intarsia.softlogic.admm.admm_run:AdmmRun._record#1",
+        "intarsia.softlogic.admm.run:AdmmRun._record#1",
         "softlogic",
         "infer",
         program,

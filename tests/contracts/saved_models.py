@@ -19,7 +19,7 @@ from intarsia import (
     SoftLogic,
 )
 from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge, ThresholdClusterer
-from intarsia.collective import make_moves
+from intarsia.collective import GaussianNoise, make_moves
 from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import TruncatedGradient

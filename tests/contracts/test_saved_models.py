@@ -442,7 +442,7 @@ def test_loading_runs_no_inference(files, tmp_path, monkeypatch):
 
     monkeypatch.setattr("intarsia.collective.collective_chain.infer_flows", never)
     monkeypatch.setattr("intarsia.crf.crf.infer", never)
-    monkeypatch.setattr("intarsia.softlogic.admm.consensus_admm.ConsensusADMM.solve", never)
+    monkeypatch.setattr("intarsia.softlogic.admm.consensus.ConsensusADMM.solve", never)
     monkeypatch.setattr("intarsia.softlogic.soft_logic.ground", never)
     for kind in KINDS:
         model = intarsia.load(files[2] / f"{kind}.npz")

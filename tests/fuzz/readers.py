@@ -36,7 +36,7 @@ from intarsia.graph.uai_evidence import read_uai_evidence
 from intarsia.graph.uai_solution import read_uai_solution
 from intarsia.sequences import read_conll, read_crfsuite
 from intarsia.softlogic import read_psl, read_rule, read_rules
-from intarsia.softlogic.files.atom_files import read_atom_file
+from intarsia.softlogic.files.atoms import read_atom_file
 from intarsia.softlogic.grounding.tables import ConstantTable
 from intarsia.softlogic.language.rules import read_ground_atom
 from intarsia_reproduction.datasets import (

@@ -16,7 +16,7 @@ import intarsia
 from intarsia._core import worker_threads
 from intarsia.datasets import make_customers
 from intarsia.energies import Count, MeasuredEnergy, Squared
-from intarsia.softlogic.admm import admm_run
+from intarsia.softlogic.admm import run
 
 distributed = pytest.importorskip("distributed")
 
@@ -184,7 +184,7 @@ def test_collective_chain(cluster):
 
 
 def test_blocks_of_soft_logic(cluster, monkeypatch):
-    monkeypatch.setattr(admm_run, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(run, "_WORTH_SENDING", 0)
     model = side_by_side([random_mrf(seed) for seed in range(6)])
     here = intarsia.softlogic.ConsensusADMM().solve(model)
     with parallel_config("dask"):

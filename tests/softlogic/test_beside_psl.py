@@ -12,8 +12,8 @@ import pytest
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import Program, SoftLogic, ground, read_rules
-from intarsia.softlogic.grounding.grounding_sums import coefficient_values
-from intarsia.softlogic.language.rule_forms import rule_key, split_filters
+from intarsia.softlogic.grounding.sums import coefficient_values
+from intarsia.softlogic.language.forms import rule_key, split_filters
 from intarsia.softlogic.language.syntax import ArithmeticRule, Comparison, Constant, LogicalRule, SumVariable
 from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 

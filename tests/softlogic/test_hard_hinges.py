@@ -18,9 +18,9 @@ from intarsia._kernels.hinge_checks import BOUND
 from intarsia.inference import Status
 from intarsia.inference.method import Clock
 from intarsia.softlogic import ConsensusADMM
-from intarsia.softlogic.admm.admm_run import AdmmRun, BlockRules
-from intarsia.softlogic.admm.admm_state import fresh_state
-from intarsia.softlogic.admm.newton_steps import NewtonSteps
+from intarsia.softlogic.admm.newton import NewtonSteps
+from intarsia.softlogic.admm.run import AdmmRun, BlockRules
+from intarsia.softlogic.admm.state import fresh_state
 
 TOLS = (1e-3, 1e-5, 1e-6, 1e-8)
 # Seeds on which a run was called converged off the optimum, did not converge, had a bound above the optimum by a

@@ -14,7 +14,7 @@ from intarsia.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from intarsia.softlogic.explain import Explanation, TermPull
     from intarsia.softlogic.inferred import InferredAtoms
-    from intarsia.softlogic.learning.hinge_learner import HingeLearner
+    from intarsia.softlogic.learning.learner import HingeLearner
 
 _MOST_ATOMS = 20  # shown of a predicate
 
@@ -148,7 +148,7 @@ def learn_command(
     """
     import time
 
-    from intarsia.softlogic.files.psl_files import read_psl, write_learned
+    from intarsia.softlogic.files.psl import read_psl, write_learned
     from intarsia.softlogic.soft_logic import SoftLogic
 
     begun = time.perf_counter()
@@ -229,8 +229,8 @@ def _inferred(
     path: Path, data: Path | None, missing: str, setting: list[str] | None, time_limit: float | None
 ) -> InferredAtoms:
     from intarsia._core.validation import check_choice
-    from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
-    from intarsia.softlogic.files.psl_files import read_psl
+    from intarsia.softlogic.admm.consensus import ConsensusADMM
+    from intarsia.softlogic.files.psl import read_psl
     from intarsia.softlogic.soft_logic import SoftLogic
 
     settings = parse_settings(setting or [])

@@ -1,33 +1,33 @@
 """Soft logic: rules, their grounding, hinge-loss Markov random fields, inference and learning."""
 
-from intarsia.softlogic.admm.admm_state import AdmmState
-from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
+from intarsia.softlogic.admm.consensus import ConsensusADMM
+from intarsia.softlogic.admm.state import AdmmState
 from intarsia.softlogic.evaluation import evaluate, evaluator_names
 from intarsia.softlogic.explain import Explanation, explain
-from intarsia.softlogic.files.psl_files import read_psl
+from intarsia.softlogic.files.psl import read_psl
 from intarsia.softlogic.grounding.atoms import AtomTable
-from intarsia.softlogic.grounding.grounding import Grounding, RuleReport, ground
+from intarsia.softlogic.grounding.ground import Grounding, RuleReport, ground
 from intarsia.softlogic.hinge.conditioning import ConditionedMRF, condition
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
-from intarsia.softlogic.hinge.hinge_result import HingeResult
 from intarsia.softlogic.hinge.linear_rows import LinearRows
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.hinge.result import HingeResult
 from intarsia.softlogic.inferred import InferredAtoms
 from intarsia.softlogic.language.rules import read_rule, read_rules
-from intarsia.softlogic.learning.entropy_surrogate import (
+from intarsia.softlogic.learning.latent import LatentSVM, PointEM, PrimalSubgradient
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights
+from intarsia.softlogic.learning.paired_dual import PairedDual
+from intarsia.softlogic.learning.paired_problem import PairedProblem
+from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
+from intarsia.softlogic.learning.pseudo_likelihood import HingePseudoLikelihood
+from intarsia.softlogic.learning.registry import hinge_learner_class, hinge_learner_names, resolve_hinge_learner
+from intarsia.softlogic.learning.subgradient import HingePerceptron, evaluate_history
+from intarsia.softlogic.learning.surrogates import (
     EntropyPair,
     EntropySurrogate,
     LabelLoss,
     QuadraticPrior,
     SurrogateByRole,
 )
-from intarsia.softlogic.learning.hinge_learner import HingeLearner, LearnedWeights
-from intarsia.softlogic.learning.latent_learners import LatentSVM, PointEM, PrimalSubgradient
-from intarsia.softlogic.learning.paired_dual import PairedDual
-from intarsia.softlogic.learning.paired_problem import PairedProblem
-from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
-from intarsia.softlogic.learning.pseudo_likelihood import HingePseudoLikelihood
-from intarsia.softlogic.learning.registry import hinge_learner_class, hinge_learner_names, resolve_hinge_learner
-from intarsia.softlogic.learning.subgradient_learner import HingePerceptron, evaluate_history
 from intarsia.softlogic.program import Evaluation, Predicate, Program
 from intarsia.softlogic.soft_logic import SoftLogic
 

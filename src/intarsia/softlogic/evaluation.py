@@ -188,7 +188,7 @@ def evaluate(evaluations: Iterable[Evaluation], atoms: AtomTable, x: FloatArray)
     Examples
     --------
     >>> from intarsia.softlogic.program import Program
-    >>> from intarsia.softlogic.grounding.grounding import ground
+    >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).target("P", ["a", "b"]).truth("P", [("a", 1), ("b", 0)])
     >>> scores = evaluate([Evaluation("P", "ContinuousEvaluator")], ground(program).atoms, np.array([0.5, 0.0]))
     >>> scores["P"]["ContinuousEvaluator"]

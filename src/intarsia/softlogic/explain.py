@@ -14,7 +14,7 @@ from intarsia._core.html import ShownResult
 from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.explain_groundings import GroundingSources, Source
-from intarsia.softlogic.grounding.grounding import Grounding
+from intarsia.softlogic.grounding.ground import Grounding
 from intarsia.softlogic.hinge.linear_rows import LinearRows
 from intarsia.softlogic.program import Program
 
@@ -117,7 +117,7 @@ class Explanation(ShownResult):
     A linear rule of weight 2 pulls up by 2 where it is broken, a squared one of weight 3 down by 2 x 3 x 0.25:
 
     >>> from intarsia.softlogic.program import Program
-    >>> from intarsia.softlogic.grounding.grounding import ground
+    >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("3: !P(X) ^2").target("P", ["a"])
     >>> found = explain(ground(program), [0.25], 0)
     >>> found.atom, found.value, [rule.pull for rule in found.rules], found.imbalance
@@ -201,7 +201,7 @@ def explain(
     A squared rule of weight 2 pulls up by 2 x 2 x (1 - 0.6), one of weight 1 down by 2 x 0.6.
 
     >>> from intarsia.softlogic.program import Program
-    >>> from intarsia.softlogic.grounding.grounding import ground
+    >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
     >>> found = explain(ground(program), [0.6], 0, program=program)
     >>> [(rule.rule, round(rule.pull, 4)) for rule in found.rules]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import FloatArray
-from intarsia.softlogic.grounding.grounding import Grounding
-from intarsia.softlogic.grounding.grounding_joins import has_sums, pattern_of
-from intarsia.softlogic.grounding.grounding_query import GroundingDatabase, JoinQuery, Terms
-from intarsia.softlogic.grounding.grounding_sums import RuleSums
+from intarsia.softlogic.grounding.ground import Grounding
+from intarsia.softlogic.grounding.joins import has_sums, pattern_of
+from intarsia.softlogic.grounding.query import GroundingDatabase, JoinQuery, Terms
+from intarsia.softlogic.grounding.sums import RuleSums
 from intarsia.softlogic.hinge.linear_rows import LinearRows
 from intarsia.softlogic.language.syntax import (
     ArithmeticRule,
@@ -69,7 +69,7 @@ class GroundingSources:
 
     Examples
     --------
-    >>> from intarsia.softlogic.grounding.grounding import ground
+    >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("Friend", 2).predicate("Nice", 1).rule("1: Friend(A, B) -> Nice(B)")
     >>> program = program.observe("Friend", [("ann", "bob", 0.8)]).target("Nice", ["bob"])
     >>> grounding = ground(program)

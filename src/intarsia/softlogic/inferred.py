@@ -17,7 +17,7 @@ from intarsia._files.atomic_file import replaced_file
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.evaluation import evaluate
 from intarsia.softlogic.explain import Explanation, explain
-from intarsia.softlogic.grounding.grounding import Grounding
+from intarsia.softlogic.grounding.ground import Grounding
 from intarsia.softlogic.program import Evaluation, Program
 
 

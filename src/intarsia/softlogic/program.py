@@ -13,7 +13,7 @@ from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.validation import check_choice, check_number
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, backend_of, read_table
-from intarsia.softlogic.language.rule_forms import rule_key, split_filters
+from intarsia.softlogic.language.forms import rule_key, split_filters
 from intarsia.softlogic.language.rules import read_rule, read_rules
 from intarsia.softlogic.language.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
 

@@ -15,12 +15,12 @@ from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.admm.consensus_admm import HINGE_INFERENCE, ConsensusADMM
-from intarsia.softlogic.files.soft_logic_file import soft_logic_from_file, soft_logic_to_file
-from intarsia.softlogic.grounding.grounding import Grounding, ground
+from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
+from intarsia.softlogic.files.model import soft_logic_from_file, soft_logic_to_file
+from intarsia.softlogic.grounding.ground import Grounding, ground
 from intarsia.softlogic.inferred import InferredAtoms
 from intarsia.softlogic.language.syntax import Rule
-from intarsia.softlogic.learning.hinge_learner import HingeLearner, LearnedWeights
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights
 from intarsia.softlogic.learning.registry import HINGE_LEARNERS, resolve_hinge_learner
 from intarsia.softlogic.program import Program
 

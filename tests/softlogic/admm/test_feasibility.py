@@ -7,8 +7,8 @@ from scipy.optimize import linprog, minimize
 from intarsia._kernels.hinge_checks import polish_block
 from intarsia.inference.method import Clock
 from intarsia.softlogic import HingeLossMRF, LinearRows
-from intarsia.softlogic.admm.admm_plan import plan_admm
 from intarsia.softlogic.admm.feasibility import BlockConstraints
+from intarsia.softlogic.admm.plan import plan_admm
 
 
 def constrained(seed, n=6, n_equalities=2, n_inequalities=3):

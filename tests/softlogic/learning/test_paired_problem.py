@@ -9,8 +9,8 @@ from tests.oracles.paired_objective import exact_objective
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import HingeLossMRF, LinearRows
-from intarsia.softlogic.learning.entropy_surrogate import EntropyPair, LabelLoss, QuadraticPrior, SurrogateByRole
 from intarsia.softlogic.learning.paired_problem import PairedProblem
+from intarsia.softlogic.learning.surrogates import EntropyPair, LabelLoss, QuadraticPrior, SurrogateByRole
 
 NAN = np.nan
 

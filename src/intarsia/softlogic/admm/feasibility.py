@@ -12,9 +12,9 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.hinge_admm import EQUALITY
 from intarsia.inference.method import Clock
 from intarsia.inference.relaxation.highs import Program, solve_program
-from intarsia.softlogic.admm.admm_plan import AdmmPlan
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.admm.plan import AdmmPlan
 from intarsia.softlogic.hinge.linear_rows import Index32
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 _NAMED = 5  # constraints that a message names
 _SURE = 1e-9  # a smaller contradiction is taken for rounding

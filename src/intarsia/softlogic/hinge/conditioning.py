@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, frozen, read_only
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
 from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 _BROKEN = 1e-6
 

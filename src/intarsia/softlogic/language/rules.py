@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.language.psl_arithmetic import PslArithmeticReader
-from intarsia.softlogic.language.rule_reader import END
+from intarsia.softlogic.language.arithmetic import PslArithmeticReader
+from intarsia.softlogic.language.reader import END
 from intarsia.softlogic.language.syntax import (
     DIALECTS,
     ArithmeticRule,

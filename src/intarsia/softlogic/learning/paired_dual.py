@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._core.validation import FloatArray, check_choice, check_number
-from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
-from intarsia.softlogic.learning.entropy_surrogate import EntropySurrogate
-from intarsia.softlogic.learning.latent_learners import LatentLearner
+from intarsia.softlogic.admm.consensus import ConsensusADMM
+from intarsia.softlogic.learning.latent import LatentLearner
 from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
 from intarsia.softlogic.learning.side_run import SideRun
+from intarsia.softlogic.learning.surrogates import EntropySurrogate
 
 _PLACES = ("copies", "consensus")
 
@@ -59,8 +59,8 @@ class PairedDual(LatentLearner):
     The label keeps the rule, so that its weight rises from 1 to where 0.05 w = 1 / (w + 2)^2
     (`PrimalSubgradient` has the same example).
 
-    >>> from intarsia.softlogic.learning.entropy_surrogate import EntropyPair
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.learning.surrogates import EntropyPair
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
     >>> optimizer = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=200, average=False)

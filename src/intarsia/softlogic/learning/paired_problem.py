@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from intarsia._core.validation import FloatArray, IntArray, frozen, read_only
 from intarsia._kernels.hinge_sums import sum_hinges
 from intarsia.softlogic.hinge.conditioning import check_values, condition
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
 from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
-from intarsia.softlogic.learning.entropy_surrogate import EntropySurrogate, SurrogateTerms
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.learning.surrogates import EntropySurrogate, SurrogateTerms
 
 
 @dataclass(frozen=True, eq=False, repr=False)

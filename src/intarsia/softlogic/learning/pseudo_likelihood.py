@@ -14,8 +14,8 @@ from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
-from intarsia.softlogic.learning.hinge_learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 
 _CHUNK = 1 << 18  # pairs of a term and a variable whose values are held at once

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from intarsia._core.registry import Registry
-from intarsia.softlogic.learning.hinge_learner import HingeLearner
+from intarsia.softlogic.learning.learner import HingeLearner
 
 HINGE_LEARNERS: Registry[HingeLearner] = Registry(
     "learner",
     "intarsia.softlogic.learning",
     {
         "paired_dual": "PairedDual",
-        "primal_subgradient": "latent_learners:PrimalSubgradient",
-        "em": "latent_learners:PointEM",
-        "latent_svm": "latent_learners:LatentSVM",
+        "primal_subgradient": "latent:PrimalSubgradient",
+        "em": "latent:PointEM",
+        "latent_svm": "latent:LatentSVM",
         "pseudo_likelihood": "HingePseudoLikelihood",
-        "perceptron": "subgradient_learner:HingePerceptron",
+        "perceptron": "subgradient:HingePerceptron",
     },
     HingeLearner,  # type: ignore[type-abstract]
 )

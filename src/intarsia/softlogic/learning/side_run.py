@@ -11,10 +11,10 @@ from intarsia._core.validation import FloatArray, read_only
 from intarsia._kernels.hinge_admm import INEQUALITY, advance_plainly, sum_local_hinges, weigh_rows
 from intarsia._kernels.hinge_sums import sum_hinges
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.softlogic.admm.admm_plan import AdmmPlan
-from intarsia.softlogic.admm.admm_state import MIDDLE, AdmmState
-from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.admm.consensus import ConsensusADMM
+from intarsia.softlogic.admm.plan import AdmmPlan
+from intarsia.softlogic.admm.state import MIDDLE, AdmmState
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 from intarsia.softlogic.learning.paired_problem import PairedProblem, Side
 
 
@@ -37,7 +37,7 @@ class GroupSteps:
     --------
     x and 1 - x pull with the same weight; each moves its own copy by a quarter.
 
-    >>> from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
+    >>> from intarsia.softlogic.admm.consensus import ConsensusADMM
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> model = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0.0, 1.0]), 1.0, 1, term_group=[0, 1])
     >>> state = ConsensusADMM(step_size=4.0).start(model)

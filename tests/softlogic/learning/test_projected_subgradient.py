@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
-from intarsia.softlogic.learning.subgradient_learner import break_symmetry, warn_if_unmoved
+from intarsia.softlogic.learning.subgradient import break_symmetry, warn_if_unmoved
 
 ALL = np.ones(2, dtype=bool)
 

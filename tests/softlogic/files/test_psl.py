@@ -16,9 +16,9 @@ from intarsia.exceptions import (
     NotSupportedError,
 )
 from intarsia.softlogic import ground, read_psl
-from intarsia.softlogic.files.atom_files import read_atom_file
-from intarsia.softlogic.files.lenient_json import read_lenient_json
-from intarsia.softlogic.files.psl_files import write_learned
+from intarsia.softlogic.files.atoms import read_atom_file
+from intarsia.softlogic.files.documents import read_lenient_json
+from intarsia.softlogic.files.psl import write_learned
 from intarsia.softlogic.grounding.tables import ConstantTable
 
 MODEL = """{

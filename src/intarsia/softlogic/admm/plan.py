@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, LINEAR, SQUARED, weigh_rows
 from intarsia._kernels.hinge_order import permute_rows, search_blocks, sort_by_length, transpose_rows
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
 from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 
 @dataclass(frozen=True, eq=False, repr=False)

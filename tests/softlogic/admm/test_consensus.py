@@ -206,7 +206,7 @@ def test_blocks_are_solved_apart_and_threads_change_nothing():
 
 
 def test_a_large_block_by_threads_gives_the_same_numbers(monkeypatch):
-    monkeypatch.setattr("intarsia.softlogic.admm.admm_run._LARGE", 100)
+    monkeypatch.setattr("intarsia.softlogic.admm.run._LARGE", 100)
     for powers in ((1,), (1, 2)):
         model = random_mrf(16, n=60, n_terms=240, n_equalities=4, n_inequalities=4, powers=powers, density=0.05)
         one, two = (ConsensusADMM(n_jobs=k).solve(model) for k in (1, 2))

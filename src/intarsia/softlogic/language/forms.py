@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.language.rule_reader import RuleText
+from intarsia.softlogic.language.reader import RuleText
 from intarsia.softlogic.language.syntax import ArithmeticRule, Atom, Comparison, Condition, Literal, LogicalRule, Rule
 
 # A filter that is written out as alternatives multiplies its rule this many times at most.

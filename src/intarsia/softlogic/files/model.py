@@ -21,7 +21,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.grounding.tables import AtomRows
 from intarsia.softlogic.language.rules import read_rule
 from intarsia.softlogic.language.syntax import Rule
-from intarsia.softlogic.learning.hinge_learner import LearnedWeights
+from intarsia.softlogic.learning.learner import LearnedWeights
 from intarsia.softlogic.program import ROLES, Evaluation, Program
 
 

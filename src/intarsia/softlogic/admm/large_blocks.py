@@ -13,8 +13,8 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.hinge_admm import advance_rows, advance_variables, look_ahead
 from intarsia._kernels.hinge_checks import measure_rows, polish_block
-from intarsia.softlogic.admm.admm_plan import AdmmPlan
-from intarsia.softlogic.admm.admm_state import AdmmState
+from intarsia.softlogic.admm.plan import AdmmPlan
+from intarsia.softlogic.admm.state import AdmmState
 
 R = TypeVar("R")
 

@@ -15,7 +15,7 @@ from intarsia._core.html import ShownResult
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 Score = Callable[[FloatArray], float]
 

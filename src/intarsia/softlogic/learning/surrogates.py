@@ -224,10 +224,10 @@ SURROGATES: Registry[EntropySurrogate] = Registry(
     "surrogate",
     "intarsia.softlogic.learning",
     {
-        "entropy_pair": "entropy_surrogate:EntropyPair",
-        "quadratic_prior": "entropy_surrogate:QuadraticPrior",
-        "label_loss": "entropy_surrogate:LabelLoss",
-        "by_role": "entropy_surrogate:SurrogateByRole",
+        "entropy_pair": "surrogates:EntropyPair",
+        "quadratic_prior": "surrogates:QuadraticPrior",
+        "label_loss": "surrogates:LabelLoss",
+        "by_role": "surrogates:SurrogateByRole",
     },
     EntropySurrogate,  # type: ignore[type-abstract]
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +39,8 @@ class GroundingDatabase:
     """
 
     def __init__(self, program: Program) -> None:
+        import duckdb  # only grounding needs it
+
         self.program = program
         self.atoms, observed = number_atoms(program)
         self.n_variables = len(self.atoms)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.grounding.ground_rows import GroundRows, fold_known
-from intarsia.softlogic.grounding.grounding_joins import GroundingCounts
-from intarsia.softlogic.grounding.grounding_query import GroundingDatabase, JoinQuery, Terms
+from intarsia.softlogic.grounding.joins import GroundingCounts
+from intarsia.softlogic.grounding.query import GroundingDatabase, JoinQuery, Terms
+from intarsia.softlogic.grounding.rows import GroundRows, fold_known
 from intarsia.softlogic.language.syntax import (
     ArithmeticRule,
     Atom,

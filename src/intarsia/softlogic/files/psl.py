@@ -12,9 +12,9 @@ from typing import Any
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError
 from intarsia.softlogic.evaluation import EVALUATOR_OPTIONS
-from intarsia.softlogic.files.atom_files import read_atom_file, typed_names
-from intarsia.softlogic.files.psl_documents import PHASES, read_document, read_text, typed
-from intarsia.softlogic.files.psl_options import evaluation_options, flag, notes_on_options, relaxed
+from intarsia.softlogic.files.atoms import read_atom_file, typed_names
+from intarsia.softlogic.files.documents import PHASES, read_document, read_text, typed
+from intarsia.softlogic.files.options import evaluation_options, flag, notes_on_options, relaxed
 from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, rows_of_columns
 from intarsia.softlogic.language.rules import read_rules
 from intarsia.softlogic.program import LATENT, OBSERVED, TARGET, TRUTH, Evaluation, Program

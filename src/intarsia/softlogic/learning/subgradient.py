@@ -15,13 +15,13 @@ from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.softlogic.admm.consensus_admm import HINGE_INFERENCE, ConsensusADMM
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
-from intarsia.softlogic.learning.entropy_surrogate import SURROGATES, EntropySurrogate
-from intarsia.softlogic.learning.hinge_learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
+from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score, learned_mask, start_weights
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 from intarsia.softlogic.learning.projected_subgradient import WEIGHT_OPTIMIZERS, ProjectedSubgradient, WeightSteps
 from intarsia.softlogic.learning.side_run import SideRun
+from intarsia.softlogic.learning.surrogates import SURROGATES, EntropySurrogate
 
 _MOVED = 1e-2
 
@@ -276,7 +276,7 @@ def evaluate_history(
     --------
     A rule that the label 1 keeps: the more it weighs, the lower the objective.
 
-    >>> from intarsia.softlogic.learning.entropy_surrogate import EntropyPair
+    >>> from intarsia.softlogic.learning.surrogates import EntropyPair
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)     # max(0, 1 - y)^2
     >>> problem = PairedProblem.of(rule, [1.0], EntropyPair(weight=1.0))
@@ -317,7 +317,7 @@ class HingePerceptron(SubgradientLearner):
     Two rules quarrel about y, one towards 1 and one towards 0; the label 1 breaks the second, which loses weight
     until it no longer matters.
 
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rules = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [-1.0, 1.0], [1.0, 0.0]), 1.0, 2)
     >>> optimizer = ProjectedSubgradient(step_size=1.0, adagrad=False, average=False)

@@ -15,11 +15,11 @@ from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.method import Clock
-from intarsia.softlogic.admm.admm_plan import plan_admm
-from intarsia.softlogic.admm.admm_run import AdmmRun, BlockRules
-from intarsia.softlogic.admm.admm_state import AdmmState, carried_state, fresh_state
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
-from intarsia.softlogic.hinge.hinge_result import HingeResult
+from intarsia.softlogic.admm.plan import plan_admm
+from intarsia.softlogic.admm.run import AdmmRun, BlockRules
+from intarsia.softlogic.admm.state import AdmmState, carried_state, fresh_state
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.hinge.result import HingeResult
 
 
 class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
@@ -66,7 +66,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
     --------
     Two friends like to agree; one likes to smoke, for the other smoking is ruled out to more than a half:
 
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> terms = LinearRows([0, 1, 3, 5], [0, 0, 1, 0, 1], [-1.0, 1.0, -1.0, -1.0, 1.0], [1.0, 0.0, 0.0])
     >>> model = HingeLossMRF(2, terms, [1.0, 1.0, 1.0], 2, inequalities=LinearRows([0, 1], [1], [1.0], [-0.5]))
@@ -156,7 +156,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+        >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
         >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
         >>> mrf = HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1)
         >>> solver = ConsensusADMM(step_size=4.0, over_relaxation=1.0)
@@ -180,7 +180,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+        >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
         >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
         >>> mrf = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], [1.0, -1.0], [0.0, 1.0]), 1.0, 1)
         >>> solver = ConsensusADMM(step_size=4.0, over_relaxation=1.0)
@@ -243,5 +243,5 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
 
 
 HINGE_INFERENCE: Registry[ConsensusADMM] = Registry(
-    "inference", "intarsia.softlogic.admm", {"consensus_admm": "ConsensusADMM"}, ConsensusADMM
+    "inference", "intarsia.softlogic.admm", {"consensus_admm": "consensus:ConsensusADMM"}, ConsensusADMM
 )

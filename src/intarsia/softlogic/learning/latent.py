@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, as_generator, check_number
-from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
-from intarsia.softlogic.learning.entropy_surrogate import SURROGATES, EntropySurrogate, LabelLoss
+from intarsia.softlogic.admm.consensus import ConsensusADMM
 from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
 from intarsia.softlogic.learning.side_run import SideRun
-from intarsia.softlogic.learning.subgradient_learner import SubgradientLearner, break_symmetry
+from intarsia.softlogic.learning.subgradient import SubgradientLearner, break_symmetry
+from intarsia.softlogic.learning.surrogates import SURROGATES, EntropySurrogate, LabelLoss
 
 
 class LatentLearner(SubgradientLearner):
@@ -83,8 +83,8 @@ class PrimalSubgradient(LatentLearner):
     The label keeps the rule max(0, 1 - y)^2, so that its weight rises from 1. At w the free y is
     (w + 1) / (w + 2), and the objective's slope 0.05 w - 1 / (w + 2)^2 is 0 at w = 1.57.
 
-    >>> from intarsia.softlogic.learning.entropy_surrogate import EntropyPair
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.learning.surrogates import EntropyPair
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
@@ -123,8 +123,8 @@ class PointEM(LatentLearner):
     --------
     Nothing is latent here, so that it does as `PrimalSubgradient` does.
 
-    >>> from intarsia.softlogic.learning.entropy_surrogate import EntropyPair
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.learning.surrogates import EntropyPair
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
     >>> optimizer = ProjectedSubgradient(step_size=5.0, adagrad=False, max_iter=50, average=False)
@@ -207,7 +207,7 @@ class LatentSVM(LatentLearner):
     Label 1 and the rule max(0, 1 - y): any weight above c = 1 keeps y at 1 although the loss pulls it to 0. Steps of
     0.4 lead from 0.1 to 1.3, and no further.
 
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 0.1, 1)
     >>> optimizer = ProjectedSubgradient(step_size=0.4, adagrad=False, max_iter=10, average=False)

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import splu
 
 from intarsia._core.validation import FloatArray
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, SQUARED
-from intarsia.softlogic.admm.admm_plan import AdmmPlan
+from intarsia.softlogic.admm.plan import AdmmPlan
 
 _MOST_NEWTON = 50  # Newton steps for one problem
 _STILL = 1e-13  # smaller changes of x are rounding

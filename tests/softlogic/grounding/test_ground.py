@@ -14,8 +14,8 @@ from tests.oracles.naive_grounding import FREE, Data, rows_of
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import LinearRows, Program, ground, read_psl, read_rule
-from intarsia.softlogic.grounding import grounding_joins, grounding_sums
-from intarsia.softlogic.grounding.ground_rows import distinct
+from intarsia.softlogic.grounding import joins, sums
+from intarsia.softlogic.grounding.rows import distinct
 from intarsia_reproduction.benchmarks.measurement import in_fresh_process
 
 CONSTANTS = ("a", "b", "2", "10")
@@ -144,8 +144,8 @@ def test_pieces_do_not_change_what_is_found(monkeypatch):
     atoms = {("Q", (x, y)): FREE for x in CONSTANTS for y in CONSTANTS} | {("R", ("a", y)): 1.0 for y in CONSTANTS}
     rules = [t for t in TEMPLATES if "S(" not in t and "P(" not in t]
     whole = ground(program_of(atoms, rules))
-    monkeypatch.setattr(grounding_joins, "PIECE", 2)
-    monkeypatch.setattr(grounding_sums, "_GROUPS_AT_A_TIME", 2)
+    monkeypatch.setattr(joins, "PIECE", 2)
+    monkeypatch.setattr(sums, "_GROUPS_AT_A_TIME", 2)
     pieces = ground(program_of(atoms, rules))
     assert whole.mrf.n_terms > 10
     for ours, theirs in zip(rows_by_rule(pieces), rows_by_rule(whole), strict=True):
@@ -394,7 +394,7 @@ def test_long_joins_do_not_draw_on_stdout():
     found = in_fresh_process(
         "import json\n"
         "from intarsia.softlogic import Program\n"
-        "from intarsia.softlogic.grounding.grounding_query import GroundingDatabase\n"
+        "from intarsia.softlogic.grounding.query import GroundingDatabase\n"
         "with GroundingDatabase(Program()) as database:\n"
         "    bar = database.fetch(\"SELECT current_setting('enable_progress_bar') AS bar\")['bar']\n"
         "print(json.dumps({'bar': bool(bar[0])}))"

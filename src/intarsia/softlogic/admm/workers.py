@@ -14,10 +14,10 @@ import numpy as np
 from intarsia._core.validation import FloatArray
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._kernels.hinge_checks import RUNNING
-from intarsia.softlogic.admm.admm_state import AdmmState
+from intarsia.softlogic.admm.state import AdmmState
 
 if TYPE_CHECKING:
-    from intarsia.softlogic.admm.admm_run import AdmmRun
+    from intarsia.softlogic.admm.run import AdmmRun
 
 # Seconds after which a worker reports, so that progress is seen and a time limit is kept.
 _TURN = 10.0

@@ -10,8 +10,8 @@ import numpy as np
 from intarsia._core.validation import FloatArray
 from intarsia._kernels.hinge_admm import local_rows
 from intarsia._kernels.hinge_steps import consensus_blocks, usual_steps
-from intarsia.softlogic.admm.admm_plan import AdmmPlan, plan_admm
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.admm.plan import AdmmPlan, plan_admm
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 MIDDLE = 0.5  # where variables start, and where those stay that no row mentions
 
@@ -39,8 +39,8 @@ class AdmmState:
 
     Examples
     --------
-    >>> from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.admm.consensus import ConsensusADMM
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> model = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)     # (1 - x)^2
     >>> solver = ConsensusADMM(step_size=2.0, over_relaxation=1.0)

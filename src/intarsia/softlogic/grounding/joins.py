@@ -10,8 +10,8 @@ import numpy as np
 from intarsia._core.validation import FloatArray, read_only
 from intarsia._kernels.ground_rows import fold_groundings
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.grounding.ground_rows import ROUNDING, GroundRows, owned_rows
-from intarsia.softlogic.grounding.grounding_query import GroundingDatabase, JoinQuery
+from intarsia.softlogic.grounding.query import GroundingDatabase, JoinQuery
+from intarsia.softlogic.grounding.rows import ROUNDING, GroundRows, owned_rows
 from intarsia.softlogic.hinge.linear_rows import Index32
 from intarsia.softlogic.language.syntax import (
     ArithmeticRule,

@@ -34,13 +34,13 @@ from intarsia._kernels.hinge_checks import (
 )
 from intarsia._kernels.hinge_steps import restart_blocks
 from intarsia.inference.method import Clock
-from intarsia.softlogic.admm.admm_apart import run_apart
-from intarsia.softlogic.admm.admm_large import LargeBlock
-from intarsia.softlogic.admm.admm_state import MIDDLE, AdmmState
 from intarsia.softlogic.admm.feasibility import BlockConstraints, describe_constraints
-from intarsia.softlogic.admm.newton_steps import NewtonSteps
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
-from intarsia.softlogic.hinge.hinge_result import HingeResult
+from intarsia.softlogic.admm.large_blocks import LargeBlock
+from intarsia.softlogic.admm.newton import NewtonSteps
+from intarsia.softlogic.admm.state import MIDDLE, AdmmState
+from intarsia.softlogic.admm.workers import run_apart
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.hinge.result import HingeResult
 
 _LARGE = 200_000  # entries from which on threads share one block
 _CHECKS_PER_ROUND = 5  # where threads take blocks: so that starting them does not count

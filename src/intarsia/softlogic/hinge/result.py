@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from intarsia._core.html import ShownResult
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
-from intarsia.softlogic.admm.admm_state import AdmmState
+from intarsia.softlogic.admm.state import AdmmState
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,8 +48,8 @@ class HingeResult(ShownResult):
 
     Examples
     --------
-    >>> from intarsia.softlogic.admm.consensus_admm import ConsensusADMM
-    >>> from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+    >>> from intarsia.softlogic.admm.consensus import ConsensusADMM
+    >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> up, down = [-1.0], [1.0]                            # 3 max(0, 1 - x) + max(0, x)
     >>> model = HingeLossMRF(1, LinearRows([0, 1, 2], [0, 0], up + down, [1.0, 0.0]), [3.0, 1.0], 1)

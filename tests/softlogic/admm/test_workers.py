@@ -12,7 +12,7 @@ from intarsia._core import worker_threads
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.inference import Status
 from intarsia.softlogic import ConsensusADMM, HingeLossMRF, LinearRows
-from intarsia.softlogic.admm import admm_run
+from intarsia.softlogic.admm import run
 
 
 def side_by_side(models):
@@ -38,9 +38,9 @@ def elsewhere(monkeypatch):
 
     def begin():
         travels = Travels(monkeypatch)
-        monkeypatch.setattr(admm_run, "workers_are_apart", lambda: True)
-        monkeypatch.setattr(admm_run, "_WORTH_SENDING", 0)
-        monkeypatch.setattr(admm_run, "effective_n_jobs", lambda n_jobs: 2)
+        monkeypatch.setattr(run, "workers_are_apart", lambda: True)
+        monkeypatch.setattr(run, "_WORTH_SENDING", 0)
+        monkeypatch.setattr(run, "effective_n_jobs", lambda n_jobs: 2)
         return travels
 
     return begin

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import check_choice
 from intarsia.softlogic.grounding.atoms import AtomTable
-from intarsia.softlogic.grounding.ground_rows import (
+from intarsia.softlogic.grounding.joins import RuleJoin, has_sums
+from intarsia.softlogic.grounding.query import GroundingDatabase
+from intarsia.softlogic.grounding.rows import (
     GroundRows,
     RowCollector,
     distinct,
@@ -20,11 +22,9 @@ from intarsia.softlogic.grounding.ground_rows import (
     select,
     taken_as_satisfied,
 )
-from intarsia.softlogic.grounding.grounding_joins import RuleJoin, has_sums
-from intarsia.softlogic.grounding.grounding_query import GroundingDatabase
-from intarsia.softlogic.grounding.grounding_sums import RuleSums
-from intarsia.softlogic.hinge.hinge_mrf import HingeLossMRF
+from intarsia.softlogic.grounding.sums import RuleSums
 from intarsia.softlogic.hinge.linear_rows import LinearRows
+from intarsia.softlogic.hinge.mrf import HingeLossMRF
 from intarsia.softlogic.language.syntax import ArithmeticRule, Rule
 from intarsia.softlogic.program import Program
 
