@@ -9,7 +9,7 @@ from tests.oracles.enumeration import enumerate_model
 from tests.oracles.finite_differences import central_differences, relative_error
 from tests.oracles.global_energy import solve_smooth
 
-from intarsia import Adam, BetheMirrorDescent, JunctionTree, Tree, TreeReweighted
+from intarsia import BetheMirrorDescent, JunctionTree, Tree, TreeReweighted
 from intarsia.crf import Factors, GraphCRF, GraphInstance
 from intarsia.crf import graph_crf as graph_crf_module
 from intarsia.crf.graph_energies import names_of, psi_features
@@ -26,7 +26,7 @@ from intarsia.energies import (
     Transitions,
 )
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
-from intarsia.learning import RiskMinimizer
+from intarsia.learning import Adam, RiskMinimizer
 from intarsia.learning.energy_learner import DoubleLoop, DoublyStochastic
 
 LABELS = ["low", "mid", "high"]

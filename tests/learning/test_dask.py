@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from joblib import parallel_config
-from tests.softlogic.admm.test_admm_apart import side_by_side
+from tests.softlogic.admm.test_workers import side_by_side
 from tests.softlogic.random_hinges import random_mrf
 
 import intarsia
