@@ -15,7 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
-from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_n_jobs, check_sample_weight
+from intarsia._core.validation import (
+    FloatArray,
+    as_float_array,
+    as_generator,
+    check_choice,
+    check_n_jobs,
+    check_sample_weight,
+)
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.crf.crf_data import Data, Truth, as_truth, find_truth, make_examples, observed_truth
@@ -71,7 +78,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         class_weight: Any = None,
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -121,7 +128,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         return self._fit_prepared(self._prepare(X, y, more, sample_weight, known), validation, start)
 
     def _fit_prepared(self: Self, prepared: Prepared, validation: Any, start: Any) -> Self:
-        learner = self._resolve_learner()
+        learner = self._resolve_learner().with_seed()
         data, truth, templates, examples, known = prepared
         learner.check_examples(examples, self.inference)  # what does not fit is told before any work
         held_out = None
@@ -159,7 +166,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         return self
 
     def _partial_fit(self: Self, X: Any, y: Any, more: Any, classes: Any, sample_weight: Any) -> Self:
-        learner = self._resolve_learner()
+        learner = self._resolve_learner().with_seed()
         known = getattr(self, "templates_", None)
         data = self._read(X, more, known)
         given = self.classes if classes is None else classes
@@ -237,7 +244,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     def _noise(self, truth: Truth, templates: Templates) -> FloatArray:
         """Weights of 0, but small ones for the variables of types without any label."""
-        rng = np.random.default_rng(self.random_state or 0)
+        rng = as_generator(0 if self.random_state is None else self.random_state)
         weights = np.zeros(templates.n_weights)
         for kind, part in templates.unpack(weights)[0].items():  # views
             drawn = NOISE * rng.normal(size=part.shape)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
@@ -78,7 +79,9 @@ class GraphCRF(CRF):
         latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and types.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner; a seed is drawn from a Generator for each fit.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner.
 
     Attributes
@@ -145,7 +148,7 @@ class GraphCRF(CRF):
         energy_learner: str | EnergyLearner | None = "doubly_stochastic",
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:

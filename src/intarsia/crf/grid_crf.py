@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
@@ -53,7 +54,9 @@ class GridCRF(CRF):
         latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and features.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner; a seed is drawn from a Generator for each fit.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner.
 
     Attributes
@@ -100,7 +103,7 @@ class GridCRF(CRF):
         class_weight: Any = None,
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
