@@ -255,6 +255,25 @@ class GraphCRF(CRF):
         return self._predict(X, None)
 
     @entry_point
+    def predict_kbest(self, X: Sequence[Any], k: int) -> list[list[tuple[Any, float]]]:
+        """Return the k best labellings of each graph with their log-probabilities, the best first; fewer if there are.
+
+        Needs an exact `inference`, such as "junction_tree". With energies, the model is the tilted one.
+        """
+        return self._predict_kbest(X, None, k)
+
+    @entry_point
+    def sample(
+        self, X: Sequence[Any], n_samples: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> list[Any]:
+        """Return labellings of each graph, drawn by their probabilities: (n_samples, n) arrays, by type like `predict`.
+
+        Draws are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" gives a chain of
+        dependent ones. With energies, the model is the tilted one.
+        """
+        return self._sample(X, None, n_samples, random_state)
+
+    @entry_point
     def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
         """Fraction of the observed variables, over all types and graphs, whose label is predicted.
 
@@ -274,13 +293,13 @@ class GraphCRF(CRF):
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any]) -> list[Any]:
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], seeds: Sequence[Any] | None = None) -> list[Any]:
         """With energies, answers are those of the tilted models, by the present `inference` and `projection`."""
         if self._model_settings is not None:
             self._model_settings.check(self)
         fitted = self.energies_
         if fitted is None:
-            return super()._parallel(one, maps)
+            return super()._parallel(one, maps, seeds)
         if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
             parts = resolve_graph_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
@@ -288,7 +307,7 @@ class GraphCRF(CRF):
         tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
         found = super()._parallel(project_scores, tilted)
         warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
-        return super()._parallel(one, [scores for scores, _ in found])
+        return super()._parallel(one, [scores for scores, _ in found], seeds)
 
     _makers: ClassVar[dict[str, Any]] = {
         **MAKERS,

@@ -180,6 +180,32 @@ class GridCRF(CRF):
         return self._predict(X, edge_features)
 
     @entry_point
+    def predict_kbest(
+        self, X: Sequence[Any], k: int, edge_features: Sequence[Any] | None = None
+    ) -> list[list[tuple[Any, float]]]:
+        """Return the k best labellings of each image with their log-probabilities, the best first; fewer if there are.
+
+        Needs an exact `inference`, such as "junction_tree", so the images must be narrow.
+        """
+        return self._predict_kbest(X, edge_features, k)
+
+    @entry_point
+    def sample(
+        self,
+        X: Sequence[Any],
+        n_samples: int = 1,
+        random_state: int | np.random.Generator | None = None,
+        *,
+        edge_features: Sequence[Any] | None = None,
+    ) -> list[Any]:
+        """Return labellings of each image, (n_samples, H, W) arrays, drawn by their probabilities.
+
+        Draws are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" gives a chain of
+        dependent ones.
+        """
+        return self._sample(X, edge_features, n_samples, random_state)
+
+    @entry_point
     def score(
         self,
         X: Sequence[Any],
