@@ -16,6 +16,7 @@ from intarsia.crf.graph_energies import names_of, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk
 from intarsia.energies import (
     Absolute,
+    ConstantPsi,
     Count,
     DistanceToSet,
     Hinge,
@@ -65,7 +66,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     examples = crf.examples(X, y)
     maps = [one.scores for one in examples]
     bound = [sum(energies[1:], energies[0]).bind(m.graph, names_of(m, {"node": crf.classes_})) for m in maps]
-    psi = LinearPsi() if psi == "linear" else crf._resolvers()["psi"]("constant")
+    psi = LinearPsi() if psi == "linear" else ConstantPsi()
     features = psi_features(psi, maps)
     return GraphSurrogateRisk(
         examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.2, psi_ridge=0.4

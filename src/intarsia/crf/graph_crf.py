@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
@@ -82,7 +83,9 @@ class GraphCRF(CRF):
         latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and types.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner; a seed is drawn from a Generator for each fit.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner.
 
     Attributes
@@ -149,7 +152,7 @@ class GraphCRF(CRF):
         energy_learner: str | EnergyLearner | None = "doubly_stochastic",
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -256,6 +259,25 @@ class GraphCRF(CRF):
         return self._predict(X, None)
 
     @entry_point
+    def predict_kbest(self, X: Sequence[Any], k: int) -> list[list[tuple[Any, float]]]:
+        """Return the k best labellings of each graph with their log-probabilities, the best first; fewer if there are.
+
+        Needs an exact `inference`, such as "junction_tree". With energies, the model is the tilted one.
+        """
+        return self._predict_kbest(X, None, k)
+
+    @entry_point
+    def sample(
+        self, X: Sequence[Any], n_samples: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> list[Any]:
+        """Return labellings of each graph, drawn by their probabilities: (n_samples, n) arrays, by type like `predict`.
+
+        Draws are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" gives a chain of
+        dependent ones. With energies, the model is the tilted one.
+        """
+        return self._sample(X, None, n_samples, random_state)
+
+    @entry_point
     def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
         """Fraction of the observed variables, over all types and graphs, whose label is predicted.
 
@@ -275,13 +297,13 @@ class GraphCRF(CRF):
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any]) -> list[Any]:
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], seeds: Sequence[Any] | None = None) -> list[Any]:
         """With energies, answers are those of the tilted models, by the present `inference` and `projection`."""
         if self._model_settings is not None:
             self._model_settings.check(self)
         fitted = self.energies_
         if fitted is None:
-            return super()._parallel(one, maps)
+            return super()._parallel(one, maps, seeds)
         if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
             parts = resolve_graph_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
@@ -289,7 +311,7 @@ class GraphCRF(CRF):
         tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
         found = super()._parallel(project_scores, tilted)
         warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
-        return super()._parallel(one, [scores for scores, _ in found])
+        return super()._parallel(one, [scores for scores, _ in found], seeds)
 
     _parts: ClassVar[Parts] = {
         **CRF._parts,

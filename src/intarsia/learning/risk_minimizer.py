@@ -12,7 +12,7 @@ from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
-from intarsia._core.validation import FloatArray, check_n_jobs, check_number
+from intarsia._core.validation import FloatArray, as_generator, as_seed, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.registry import GRADIENTS
@@ -80,9 +80,9 @@ class RiskMinimizer(NamedParts, Learner):
         `patience`, `n_jobs` and `verbose` may differ, so that a fit can be prolonged.
     n_jobs : int, optional
         Threads over the examples, as in joblib; the result does not depend on it.
-    random_state : int
-        Seed of batches, of what is held out, and of losses that draw samples. Draws of losses are the same at every
-        evaluation, so that the search sees one function.
+    random_state : int, Generator or None
+        Seed of batches, of what is held out, and of losses that draw samples; one is drawn from a Generator for each
+        fit. Draws of losses are the same at every evaluation, so that the search sees one function.
     verbose : bool
         Show iteration, risk, gradient and time left, on stderr and only on a terminal.
 
@@ -120,7 +120,7 @@ class RiskMinimizer(NamedParts, Learner):
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.loss = loss
@@ -139,7 +139,8 @@ class RiskMinimizer(NamedParts, Learner):
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings, inference and examples do not fit."""
         check_number(self.l2, "RiskMinimizer: l2", low=0.0, high=np.inf, open_high=True)
-        check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
+        with errors_in("RiskMinimizer"):
+            as_generator(self.random_state)
         check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
@@ -201,6 +202,9 @@ class RiskMinimizer(NamedParts, Learner):
         ConvergenceWarning
             When the last stage ended before its tolerance; not after Ctrl-C or early stopping.
         """
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.minimize(examples, inference, start, validation=validation, title=title)
         self.check_examples(examples, inference)
         train, held_out = self._hold_out(examples, validation)
         risk = self.risk(train, inference) if len(train) < len(examples) else self._risk(train, inference)
@@ -218,7 +222,7 @@ class RiskMinimizer(NamedParts, Learner):
                 risk,
                 stages,
                 self._rng().permutation(len(risk)),
-                int(self.random_state),
+                as_seed(self.random_state),
                 stopping,
                 self._checkpoint([*train, *held_out], risk, len(held_out)),
                 report,
@@ -277,9 +281,12 @@ class RiskMinimizer(NamedParts, Learner):
         >>> bool(weights[1] > weights[0]), round(risk, 4)          # log 2 before the step
         (True, 0.6931)
         """
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.step(examples, inference, weights, state)
         risk = self.risk(examples, inference)
         return resolve_optimizer(self.optimizer).epoch(
-            risk, check_start(weights, risk.n_weights), state or {}, int(self.random_state)
+            risk, check_start(weights, risk.n_weights), state or {}, as_seed(self.random_state)
         )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
@@ -311,7 +318,7 @@ class RiskMinimizer(NamedParts, Learner):
             If loss, inference and gradient rule do not fit.
         """
         self.check_examples(examples, inference)
-        return self._risk(examples, inference)
+        return self.with_seed()._risk(examples, inference)
 
     def _risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
         """Regularised risk of examples that are checked already."""
@@ -323,7 +330,7 @@ class RiskMinimizer(NamedParts, Learner):
             resolve_method(inference, {}),
             float(self.l2) / sum(one.mass for one in examples),
             self.n_jobs,
-            int(self.random_state),
+            as_seed(self.random_state),
             preconditioned=bool(self.precondition),
         )
 
@@ -346,7 +353,7 @@ class RiskMinimizer(NamedParts, Learner):
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
         check_validation(held_out, risk.loss, risk.n_weights)
-        return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, int(self.random_state))
+        return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, as_seed(self.random_state))
 
     def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
         if self.checkpoint is None:
@@ -360,11 +367,11 @@ class RiskMinimizer(NamedParts, Learner):
             "l2": describe(float(self.l2)),
             "precondition": describe(bool(self.precondition)),
             "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule), "max_iter"),
-            "random_state": describe(int(self.random_state)),
+            "random_state": describe(as_seed(self.random_state)),
             "number of validation examples": describe(n_held_out),
             "number of weights": describe(risk.n_weights),
         }
         return Checkpoint(self.checkpoint, settings, data_sums(examples))
 
     def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(int(self.random_state))
+        return np.random.default_rng(as_seed(self.random_state))

@@ -215,7 +215,7 @@ class StructuredSVM(MarginLearner):
         Most passes over the examples.
     path : {"passes", "steps", "none"}
         Which weights `history["path"]` keeps: at the start and after each pass, after each step, or none.
-    random_state : int
+    random_state : int, Generator or None
         Seed of the orders.
     verbose : bool
         Show progress on stderr, only on a terminal.
@@ -272,7 +272,7 @@ class StructuredSVM(MarginLearner):
         tol: float = 1e-2,
         max_iter: int = 100,
         path: str = "passes",
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.l2 = l2
@@ -300,6 +300,9 @@ class StructuredSVM(MarginLearner):
         title: str = "",
     ) -> Minimum:
         """Weights of the lowest objective found, with the duality gap in the history."""
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.minimize(examples, inference, start, validation=validation, title=title)
         ready, method, first = self._prepare(examples, inference, start)
         if first.any():
             raise NotSupportedError(
