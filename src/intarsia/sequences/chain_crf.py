@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
@@ -86,7 +87,9 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         How strengths are learned: "doubly_stochastic", "double_loop", or an object with settings.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same features and labels.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner; `n_jobs` also for predictions. Results do not depend on it.
 
     Attributes
@@ -149,7 +152,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         projection: str | InferenceMethod | None = None,
         energy_learner: str | EnergyLearner = "doubly_stochastic",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -289,6 +292,14 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.history_ = {"risk": np.append(getattr(self, "history_", {}).get("risk", np.empty(0)), risk)}
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags: X is a list of sequences, y a list of labels for each."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.target_tags.required = True
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
+        return tags
 
     def _store(self, prepared: Prepared) -> None:
         self.vectorizer_, self.classes_ = prepared.vectorizer, prepared.classes
