@@ -13,7 +13,7 @@ from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
 from intarsia._core.status import Status
-from intarsia._core.transaction import transaction
+from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
@@ -23,9 +23,9 @@ from intarsia.inference.method import InferenceMethod
 from intarsia.inference.registry import resolve_method
 from intarsia.learning.energy_learner import EnergyLearner, check_strengths_alone, resolve_energy_learner
 from intarsia.learning.minimum import Minimum
+from intarsia.sequences.chain_data import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_file import MAKERS, chain_crf_from_file, chain_crf_to_file
 from intarsia.sequences.chain_learner import ChainLearner, resolve_chain_learner
-from intarsia.sequences.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
@@ -305,6 +305,11 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self.vectorizer_, self.classes_ = prepared.vectorizer, prepared.classes
         self.layout_, self.constraints_ = prepared.examples.layout, prepared.examples.constraints
         self._note_settings()
+
+    def _note_settings(self) -> None:
+        """Remember the settings that are part of the model, and those that can be changed for predictions."""
+        self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
+        self._projection_of_fit = SettingsOfFit(self, ("projection",))
 
     # ---------------------------------------------------------------- files
 

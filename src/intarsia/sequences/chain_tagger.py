@@ -26,7 +26,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.labelling import observed_states
 from intarsia.models.sequence_features import SequenceVectorizer
-from intarsia.sequences.chain_data import ChainData, ChainScores, make_truth, read_chain_labels
+from intarsia.sequences.chain_data import ChainData, ChainScores, make_truth, read_chain_labels, read_known
 from intarsia.sequences.chain_prediction import (
     Tilt,
     Work,
@@ -38,7 +38,6 @@ from intarsia.sequences.chain_prediction import (
     log_probabilities,
     several_best,
 )
-from intarsia.sequences.chain_preparation import read_known
 from intarsia.sequences.energy_fit import FittedEnergies, resolve_energies
 from intarsia.sequences.tag_schemes import Constraints
 
@@ -194,11 +193,6 @@ class ChainTagger(ABC):
             parts = resolve_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
         return fitted.tilt(data)
-
-    def _note_settings(self) -> None:
-        """Remember the settings that are part of the model, and those that can be changed for predictions."""
-        self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
-        self._projection_of_fit = SettingsOfFit(self, ("projection",))
 
     def _mask(self, allowed: Any, data: ChainData) -> NDArray[np.bool_]:
         given = allowed
