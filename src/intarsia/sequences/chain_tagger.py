@@ -74,6 +74,8 @@ class ChainTagger(ABC):
     def predict(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[NDArray[Any]]:
         """Labels of each sequence, as `decode` says.
 
+        The list turns into an array with one entry per sequence, so that `cross_val_predict` takes it.
+
         Parameters
         ----------
         X : list of sequences
