@@ -277,6 +277,13 @@ def jumps_needed(adapt, seed):
     return 300
 
 
+def test_what_is_no_cluster_world_is_refused():
+    with pytest.raises(InvalidInputError, match="choices_of: expected a ClusterWorld, got a dict"):
+        choices_of({})
+    with pytest.raises(InvalidInputError, match=r"CEMDecode\.jumps: expected a ClusterWorld, got a dict"):
+        next(CEMDecode().jumps({}, None, np.random.default_rng(0)))
+
+
 def test_adapting_needs_fewer_jumps():
     adaptive, uniform = (np.mean([jumps_needed(adapt, seed) for seed in range(2)]) for adapt in (True, False))
     assert adaptive < 0.75 * uniform

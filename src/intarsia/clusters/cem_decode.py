@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import EQUAL_SCORE
@@ -14,7 +15,7 @@ from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.decoding import Decoder
 from intarsia.clusters.partition import Move
 from intarsia.clusters.proposers import PROPOSERS, JumpProposer
-from intarsia.clusters.world import ClusterWorld
+from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 
 class CEMDecode(Decoder):
@@ -38,7 +39,7 @@ class CEMDecode(Decoder):
     Examples
     --------
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
-    >>> from intarsia.clusters.world import ClusterWorld
+    >>> from intarsia.clusters.world import ClusterWorld, check_cluster_world
     >>> from intarsia.clusters.decoding import decode
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], "cem_decode").labels.tolist()
@@ -79,6 +80,8 @@ class CEMDecode(Decoder):
         by : {"score", "performance"}
             What is to be raised: the score, or the performance against the truth.
         """
+        with errors_in("CEMDecode.jumps"):
+            check_cluster_world(world)
         proposer: JumpProposer = AdaptiveSplitMerge() if self.proposer is None else self.proposer
         check_number(self.max_iter, "CEMDecode: max_iter", low=0, integer=True)
         check_number(self.patience, "CEMDecode: patience", low=1, integer=True)

@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
-from intarsia._core.transaction import transaction
-from intarsia._core.validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
+from intarsia._core.transaction import SettingsOfFit, transaction
+from intarsia._core.validation import FloatArray, IntArray, as_generator, check_choice, check_n_jobs, check_number
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
+from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
@@ -43,6 +44,8 @@ from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")
+# Settings that decide which features the learned weights belong to.
+MODEL_SETTINGS = ("comparisons", "features", "model")
 
 
 class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
@@ -85,7 +88,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         default a climb of 20 proposals for each record, along candidate pairs.
     n_jobs : int, optional
         Threads over components; results do not depend on it.
-    random_state : int or None
+    random_state : int, Generator or None
         Seed of `predict` and `predict_pairs`.
     verbose : bool
         Show progress of the fit on a terminal.
@@ -121,6 +124,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     array([0, 1, 0])
     """
 
+    _model_settings: SettingsOfFit | None = None
+
     def __init__(
         self,
         comparisons: Declared | None = None,
@@ -137,7 +142,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         l2: float = 1.0,
         decoder: str | Decoder | None = None,
         n_jobs: int | None = None,
-        random_state: int | None = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.comparisons = comparisons
@@ -200,6 +205,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         self.weights_ = dict(zip(names, result.point.tolist(), strict=True))
         self.history_, self.status_, self.n_iter_ = result.history, result.status, result.n_iter
         self.notes_ = None
+        self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
         return self
 
     # ---------------------------------------------------------------- prediction
@@ -238,7 +244,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         cannot_link: Sequence[Any] = (),
         n_samples: int = 200,
         temperature: float = 1.0,
-    ) -> dict[str, list[Any]]:
+    ) -> Any:
         """Candidate pairs with the probability that both are one entity.
 
         Clusterings are sampled from `exp(score / temperature)` by Metropolis-Hastings, beginning with what `predict`
@@ -257,7 +263,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
         Returns
         -------
-        dict
+        table of the kind that X came in, or dict
             Columns `id1`, `id2` and `probability`, in the order of the rows. Of rows that are the same in all that is
             compared, only the first is paired with others, and the rest with it, with probability 1.
 
@@ -286,11 +292,12 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         )
         probability = np.concatenate([probability, np.ones(len(copies))])
         order = np.lexsort((ends[:, 1], ends[:, 0]))
-        return {
+        pairs = {
             "id1": [found.ids[row] for row in ends[order, 0]],
             "id2": [found.ids[row] for row in ends[order, 1]],
             "probability": probability[order].tolist(),
         }
+        return write_table(pairs, table_kind(X))
 
     @entry_point
     def score(self, X: Any, y: Any, *, edges: Any = None) -> float:
@@ -310,6 +317,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         entity_clusterer_from_file(self, about, arrays)
+        self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
 
     # ---------------------------------------------------------------- parts
 
@@ -375,6 +383,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         """Records, and each batch with its answer."""
         check_is_fitted(self, "weights_")
         self._check_settings()
+        if self._model_settings is not None:
+            self._model_settings.check(self)
         if edges is None and not self.comparisons_:
             raise InvalidInputError("the model was fitted to edges, so edges= is needed here too.")
         if edges is None or self.source_column is not None:
@@ -390,7 +400,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         links = read_links(found, must_link, cannot_link, sources)
         values, names = self._world_values(found), world_names(found.names, self.features)
         batches = split_into_batches(found, links, values[:, 0])
-        seeds = np.random.SeedSequence(self.random_state).spawn(len(batches))
+        streams = as_generator(self.random_state).spawn(len(batches))
         trained = TrainedWeights(
             np.array(list(self.weights_.values())),
             cluster_model(self.model, self.features),
@@ -398,7 +408,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
             default_decoder() if self.decoder is None else DECODERS.resolve(self.decoder),
         )
         calls = [
-            partial(work, batch, values[batch.rows], trained, seed) for batch, seed in zip(batches, seeds, strict=True)
+            partial(work, batch, values[batch.rows], trained, rng) for batch, rng in zip(batches, streams, strict=True)
         ]
         answers = run_by_workers(calls, self.n_jobs)
         return found, list(zip(batches, answers, strict=True))

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
-from intarsia._core.transaction import transaction
+from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import IntArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
 from intarsia.clusters.blocking import Blocking
@@ -54,6 +54,8 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
     array([0, 1, 0])
     """
 
+    _model_settings: SettingsOfFit | None = None
+
     def __init__(
         self,
         comparisons: Declared | None = None,
@@ -79,12 +81,15 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
         self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
         odds = self.matcher_.log_odds(found.values)
         self.threshold_ = best_threshold(found.n_records, found.pairs, odds, truth, self.metric)[0]
+        self._model_settings = SettingsOfFit(self, ("comparisons",))
         return self
 
     @entry_point
     def predict(self, X: Any) -> IntArray:
         """Number of the component of each record, in the order of the input."""
         check_is_fitted(self, "threshold_")
+        if self._model_settings is not None:
+            self._model_settings.check(self)
         found = self._pairs_of(X)
         odds = self.matcher_.log_odds(found.values)
         return connected_components(found.n_records, found.pairs, odds, self.threshold_)
@@ -106,6 +111,7 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
         if not matcher_from_file(self, about, arrays):
             raise ValueError("comparisons")
         self.threshold_ = np.inf if about["threshold"] is None else float(about["threshold"])
+        self._model_settings = SettingsOfFit(self, ("comparisons",))
 
     def _pairs_of(self, records: Any) -> RecordPairs:
         """Every row is a record, so that the threshold is chosen by what is counted."""

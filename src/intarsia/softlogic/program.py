@@ -11,8 +11,9 @@ from typing import Any
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.validation import check_choice, check_number
+from intarsia._files.tables import TableKind, table_kind
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, backend_of, read_table
+from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, read_table
 from intarsia.softlogic.language.forms import rule_key, split_filters
 from intarsia.softlogic.language.rules import read_rule, read_rules
 from intarsia.softlogic.language.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
@@ -121,7 +122,7 @@ class Program:
         self.evaluations: list[Evaluation] = []
         self.options: dict[str, Any] = {}
         self.notes: list[str] = []
-        self.backend: Any = None  # answers come back as tables of the kind that questions came in
+        self.backend: TableKind | None = None  # answers come back as tables of the kind that questions came in
         self._predicates: dict[str, Predicate] = {}
         self._rules: dict[Hashable, Rule] = {}
         self._data: dict[str, dict[str, list[AtomRows]]] = {}
@@ -329,7 +330,7 @@ class Program:
         method = {OBSERVED: "observe"}.get(role, role)
         rows = read_table(table, found.n_arguments, self.constants, f"Program.{method}({found.name})")
         if self.backend is None:
-            self.backend = backend_of(table)
+            self.backend = table_kind(table)
         return self.add_rows(predicate, role, rows)
 
     def _check_atom(self, atom: Atom, place: str) -> None:

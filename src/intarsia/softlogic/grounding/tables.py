@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.tables import TABLES, read_columns
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.linear_rows import Index32
 
@@ -178,9 +179,9 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: st
 
     Parameters
     ----------
-    table : data frame, dict of columns, array or list of rows
-        pandas, polars, PyArrow, ... whatever narwhals knows. The order of the columns counts, not their names. For a
-        predicate with one argument a list of names is enough.
+    table : table, dict of columns, array or list of rows
+        Whatever `read_columns` reads. The order of the columns counts, not their names. For a predicate with one
+        argument a list of names is enough.
     n_arguments : int
         Arguments of the predicate.
     constants : ConstantTable
@@ -212,12 +213,6 @@ def rows_of_columns(
     return AtomRows(arguments, _truth(values, arguments.shape, place, first_row, unit))
 
 
-def backend_of(table: Any) -> Any:
-    """The kind of data frame that a table is, or None if it is no data frame."""
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    return frame.implementation if isinstance(frame, nw.DataFrame) else None
-
-
 def row_keys(arguments: Index32, n_constants: int) -> IntArray:
     """One number for each row, equal where rows are equal.
 
@@ -239,37 +234,22 @@ def row_keys(arguments: Index32, n_constants: int) -> IntArray:
 
 
 def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        columns = [_column(series) for series in frame.iter_columns()]
-    elif isinstance(table, Mapping):
-        columns = list(table.values())
-        for name, column in table.items():
-            if isinstance(column, str) or not isinstance(column, Sized):
-                raise InvalidInputError(
-                    f"{place}: column {name!r} is {column!r:.40}, expected a list with an entry for every atom. Give "
-                    f"atoms with their truth as rows, [('ann', 'bob', 0.5), ...]."
-                )
-        if len({len(column) for column in columns}) > 1:
-            raise InvalidInputError(f"{place}: columns have different lengths. Give an entry in each for every atom.")
+    with errors_in(place):
+        named = read_columns(table)
+    if named is not None:
+        columns = list(named.values())
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         columns = list(table.T)
     elif isinstance(table, (list, tuple, np.ndarray)):
         return _columns_of_rows(table, n_arguments, place)
     else:
-        raise InvalidInputError(
-            f"{place}: expected a data frame, a dict of columns or a list of rows, got {type(table).__name__}."
-        )
+        raise InvalidInputError(f"{place}: expected {TABLES}, or a list of rows, got {type(table).__name__}.")
     if len(columns) not in (n_arguments, n_arguments + 1):
         raise InvalidInputError(
             f"{place}: the table has {len(columns)} columns; expected {n_arguments}, one for each argument, and "
             f"perhaps one more with truth values."
         )
     return columns
-
-
-def _column(series: nw.Series[Any]) -> Any:
-    return series.to_numpy() if series.dtype.is_numeric() and not series.is_null().any() else series.to_list()
 
 
 def _columns_of_rows(rows: Any, n_arguments: int, place: str) -> list[Any]:
