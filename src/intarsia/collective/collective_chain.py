@@ -252,6 +252,8 @@ class CollectiveChain(SavedModel, ShownEstimator, BaseEstimator):  # type: ignor
 
     # ---------------------------------------------------------------- files
 
+    _needs_labels = False
+    _takes_matrix = True
     _settings_apart = ("moves",)
     _makers: ClassVar[dict[str, Maker]] = {"noise": NOISES.resolve}
 

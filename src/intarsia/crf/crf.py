@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
+from intarsia._core.predictions import PredictionList
 from intarsia._core.registry import NamedParts
 from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_n_jobs, check_sample_weight
 from intarsia._core.worker_threads import run_by_workers
@@ -241,10 +242,10 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     def _predict(self, X: Any, more: Any) -> list[Any]:
         data, maps = self._known(X, more)
         classes = self._class_table()
-        return [
+        return PredictionList(
             layout.whole({kind: classes[kind][part].reshape(layout.shapes[kind]) for kind, part in parts.items()})
             for layout, parts in zip(data.layouts, self._decode(maps, data.layouts), strict=True)
-        ]
+        )
 
     def _score(self, X: Any, y: Any, more: Any, sample_weight: Any) -> float:
         data, maps = self._known(X, more)

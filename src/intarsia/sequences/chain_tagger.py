@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
+from intarsia._core.predictions import PredictionList
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
@@ -91,7 +92,7 @@ class ChainTagger(ABC):
         check_choice(self.decode, ("map", "marginals"), "decode")
         work: Work = best_labels if self.decode == "map" else likely_labels
         found, data = self._ask(work, X, edge_features, allowed)
-        return data.spread([self.classes_[states] for states in found], self.classes_[:0])
+        return PredictionList(data.spread([self.classes_[states] for states in found], self.classes_[:0]))
 
     @entry_point
     def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:

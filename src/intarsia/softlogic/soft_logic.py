@@ -208,6 +208,7 @@ class SoftLogic(SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc
 
     # ---------------------------------------------------------------- files
 
+    _needs_labels = False
     _learned = None  # weights as they are written do without a fit
     _settings_apart = ("program",)
     _makers = MAKERS
