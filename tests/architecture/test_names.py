@@ -86,7 +86,8 @@ def test_a_public_class_name_means_one_class():
     assert {name: found for name, found in classes.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+# A scorer is an object of scikit-learn around a function that has a docstring of its own.
+@pytest.mark.parametrize("name", [name for name in PUBLIC if not name.endswith("_scorer")])
 def test_public_names_have_docstrings_with_examples(name):
     value = PUBLIC[name]
     text = inspect.getdoc(value)

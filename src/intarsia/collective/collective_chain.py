@@ -249,6 +249,8 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     # ---------------------------------------------------------------- files
 
+    _needs_labels = False
+    _takes_matrix = True
     _settings_apart = ("moves",)
     _parts: ClassVar[Parts] = {"noise": NOISES, "inference": FLOW_METHODS}
 

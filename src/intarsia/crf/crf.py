@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
+from intarsia._core.predictions import PredictionList
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.validation import (
     FloatArray,
@@ -272,10 +273,10 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     def _predict(self, X: Any, more: Any) -> list[Any]:
         data, maps = self._known(X, more)
-        return [
+        return PredictionList(
             self._named(parts, layout)
             for layout, parts in zip(data.layouts, self._decode(maps, data.layouts), strict=True)
-        ]
+        )
 
     def _predict_kbest(self, X: Any, more: Any, k: int) -> list[list[tuple[Any, float]]]:
         data, maps = self._known(X, more)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
-from intarsia._core.per_example import PerExample
+from intarsia._core.predictions import PredictionList
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
@@ -93,7 +93,7 @@ class ChainTagger(ABC):
         decoder = self._decoder()
         data = self._read(X, edge_features)
         states = self._ask(decoder, data, allowed)
-        return PerExample(data.spread([self.classes_[path] for path in states], self.classes_[:0]))
+        return PredictionList(data.spread([self.classes_[path] for path in states], self.classes_[:0]))
 
     @entry_point
     def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
