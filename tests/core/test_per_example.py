@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-
 from intarsia._core.per_example import PerExample
 
 

@@ -51,6 +51,13 @@ class TableKind:
     def __post_init__(self) -> None:
         check_choice(self.name, nw.Implementation.__members__, "kind of table")
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TableKind:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process has no access to the connection."""
+        return TableKind, (self.name, self.lazy)
+
     def write(self, columns: Mapping[str, Any]) -> Any:
         """A table of this kind from columns."""
         if self.name == "DUCKDB":

@@ -205,6 +205,80 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: st
                            constants, place)  # fmt: skip
 
 
+def read_connected(
+    connection: Any, name: str, n_arguments: int, constants: ConstantTable, place: str
+) -> tuple[Any, AtomRows]:
+    """The relation of a table or view of a DuckDB connection, and its atoms.
+
+    DuckDB numbers the names: only different names come to Python, and rows as numbers.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("create table knows as select 'ann' as a, 'bob' as b, 0.5 as truth")
+    >>> read_connected(connection, "knows", 2, ConstantTable(), "Knows")[1].arguments.tolist()
+    [[0, 1]]
+    """
+    import duckdb
+
+    try:
+        relation = connection.table(name)
+        return relation, _connected_rows(relation, n_arguments, constants, place)
+    except duckdb.CatalogException as error:
+        reason = f"the connection has no table or view {name!r:.60}: {str(error).splitlines()[0]}"
+        raise InvalidInputError(f"{place}: {reason} Check the name, or give the table itself.") from None
+    except duckdb.Error as error:
+        raise InvalidInputError(f"{place}: DuckDB cannot read {name!r:.60}: {str(error).splitlines()[0]}") from None
+
+
+def _connected_rows(relation: Any, n_arguments: int, constants: ConstantTable, place: str) -> AtomRows:
+    _check_width(len(relation.columns), n_arguments, place)
+    columns = ['"' + column.replace('"', '""') + '"' for column in relation.columns]
+    for column, kind in zip(columns[:n_arguments], map(str, relation.types), strict=False):
+        if kind != "VARCHAR" and "INT" not in kind and not kind.startswith("ENUM"):
+            raise InvalidInputError(
+                f"{place}: column {column} is of type {kind}, expected texts or whole numbers. Cast it in a view."
+            )
+    numbered = relation.project(", ".join(["row_number() over () as place", *columns]))
+    names: dict[str, Any] = {}
+    for column in columns[:n_arguments]:
+        first = numbered.filter(f"{column} is not null").aggregate(f"{column}::varchar as name, min(place) as place")
+        names.update(dict.fromkeys(first.order("place").project("name").fetchnumpy()["name"].tolist()))
+    codes = {"name": np.array(list(names), dtype=object), "number": constants.numbers(list(names), place)}
+    return _coded_rows(numbered, codes, columns, n_arguments, place)
+
+
+def _coded_rows(numbered: Any, codes: dict[str, Any], columns: list[str], n_arguments: int, place: str) -> AtomRows:
+    """Atoms of a relation whose rows have a `place`, by the number of each name."""
+    fields = [f"c{k}.number as a{k}" for k in range(n_arguments)]
+    fields += [f"rows.{column} as truth" for column in columns[n_arguments:]]
+    joins = [
+        f"left join codes as c{k} on c{k}.name = rows.{column}::varchar"
+        for k, column in enumerate(columns[:n_arguments])
+    ]
+    query = f"select {', '.join(fields)} from rows {' '.join(joins)} order by rows.place"
+    found = numbered.query("rows", query).fetchnumpy()
+    arguments = np.empty((len(found["a0"]), n_arguments), dtype=np.int32)
+    for k in range(n_arguments):
+        column = found.pop(f"a{k}")
+        if np.ma.is_masked(column):
+            _as_name(None, int(np.argmax(np.ma.getmaskarray(column))), place)
+        arguments[:, k] = column
+    truth = found.get("truth")
+    if np.ma.isMaskedArray(truth):
+        truth = truth.filled(None if truth.dtype.kind == "O" else np.nan)
+    return AtomRows(arguments, _truth(truth, arguments.shape, place, 0, "row"))
+
+
+def _check_width(n_columns: int, n_arguments: int, place: str) -> None:
+    if n_columns not in (n_arguments, n_arguments + 1):
+        raise InvalidInputError(
+            f"{place}: the table has {n_columns} columns; expected {n_arguments}, one for each argument, and "
+            f"perhaps one more with truth values."
+        )
+
+
 def rows_of_columns(
     columns: Sequence[Any], values: Any, constants: ConstantTable, place: str, first_row: int = 0, unit: str = "row"
 ) -> AtomRows:
@@ -244,11 +318,7 @@ def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
         return _columns_of_rows(table, n_arguments, place)
     else:
         raise InvalidInputError(f"{place}: expected {TABLES}, or a list of rows, got {type(table).__name__}.")
-    if len(columns) not in (n_arguments, n_arguments + 1):
-        raise InvalidInputError(
-            f"{place}: the table has {len(columns)} columns; expected {n_arguments}, one for each argument, and "
-            f"perhaps one more with truth values."
-        )
+    _check_width(len(columns), n_arguments, place)
     return columns
 
 
