@@ -9,7 +9,7 @@ from intarsia import Adam, ChainCRF, DoubleLoop, DoublyStochastic, GraphCRF, Ris
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, at_most_one
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.metrics import segment_scores
-from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.chain_data import prepare_fit
 from intarsia.sequences.energy_fit import SurrogateRisk, bind_energies, resolve_energies
 from intarsia_reproduction.datasets import load_umass_citations
 

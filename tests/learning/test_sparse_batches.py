@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from intarsia import LBFGS, SGD, Adam, ChainCRF, MaximumLikelihood
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning.minimum import SummedObjective
-from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.chain_data import prepare_fit
 from intarsia.sequences.chain_risk import ChainRisk
 
 
