@@ -204,7 +204,7 @@ def fitting() -> None:
         }.items(),
         strict=True,
     ):
-        learner = intarsia.RiskMinimizer(ridge=1e-3, **settings)
+        learner = intarsia.RiskMinimizer(l2=1e-3 * sum(labels.size for labels in y), **settings)
         found = intarsia.GridCRF(learner=learner).fit(X, y).history_
         axes.plot(found["seconds"], found["risk"], color=colour, label=label)
     axes.set(xlabel="seconds", ylabel="risk", xlim=(0, None))

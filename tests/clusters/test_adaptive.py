@@ -269,12 +269,19 @@ def test_share_of_splits_is_learned():
 def jumps_needed(adapt, seed):
     world = document(seed=1)
     proposer = AdaptiveSplitMerge(adapt=adapt, max_iter=5)
-    for k, _ in enumerate(CEMDecode(proposer=proposer, patience=300, max_jumps=300).jumps(
+    for k, _ in enumerate(CEMDecode(proposer=proposer, patience=300, max_iter=300).jumps(
         world, None, np.random.default_rng(seed), by="performance"
     )):  # fmt: skip
         if world.performance() > 0.95:
             return k + 1
     return 300
+
+
+def test_what_is_no_cluster_world_is_refused():
+    with pytest.raises(InvalidInputError, match="choices_of: expected a ClusterWorld, got a dict"):
+        choices_of({})
+    with pytest.raises(InvalidInputError, match=r"CEMDecode\.jumps: expected a ClusterWorld, got a dict"):
+        next(CEMDecode().jumps({}, None, np.random.default_rng(0)))
 
 
 def test_adapting_needs_fewer_jumps():
@@ -305,9 +312,9 @@ def test_ranking_with_an_adaptive_proposer():
     [
         ({"beta": 1.5}, "beta must be a number in"),
         ({"n_samples": 0}, "n_samples must be a whole number"),
-        ({"top": 0.0}, "top must be a number"),
+        ({"elite_fraction": 0.0}, "elite_fraction must be a number"),
         ({"smoothing": 0.0}, "smoothing must be a number"),
-        ({"ridge": 0.0}, "ridge must be a number"),
+        ({"l2": 0.0}, "l2 must be a number"),
         ({"allocation": "smart"}, "allocation='smart' is not known"),
     ],
 )

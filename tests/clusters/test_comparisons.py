@@ -13,7 +13,7 @@ from intarsia.clusters.comparisons import (
     COMPARISONS,
     Date,
     Embedding,
-    Exact,
+    ExactMatch,
     JaroWinkler,
     Numeric,
     TokenOverlap,
@@ -122,7 +122,7 @@ def test_declared():
     found = compare_pairs(table, declared, np.array([0]), np.array([1]))
     assert found.tolist() == [[1, 0, 1, 0, 0, 0, 1]]
     with pytest.raises(InvalidInputError, match=r"^column='nam' is not known.*Did you mean 'name'"):
-        compare_pairs(table, [("nam", Exact())], np.array([0]), np.array([1]))
+        compare_pairs(table, [("nam", ExactMatch())], np.array([0]), np.array([1]))
     with pytest.raises(InvalidInputError, match=r"comparison='jaro' is not known.*Did you mean 'jaro_winkler'"):
         resolve_comparisons({"name": "jaro"})
     for nothing in (None, {}, ["name"]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -385,3 +387,37 @@ def test_damaged_files(fitted, tmp_path):
 def test_a_world_of_one_record_is_decoded(decoder):
     world = ClusterWorld(pair_features(1, [], np.empty((0, 1)), ["match"]), ClusterModel(absent=False))
     assert decode(world, [1.0], decoder).labels.tolist() == [0]
+
+
+PEOPLE = {"name": ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays"], "town": ["Rye", "Rye", "Ayr", "Ayr"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"comparisons": {"name": "exact"}}, {"features": "all"}, {"model": ClusterModel(absent=False)}],
+    ids=["comparisons", "features", "model"],
+)
+def test_settings_of_the_model_cannot_change_after_fit(change, tmp_path):
+    fitted = EntityClusterer({"name": "jaro_winkler"}, "all_pairs").fit(X=PEOPLE, y=[0, 0, 1, 1])
+    fitted.save(tmp_path / "model.npz")
+    (name,) = change
+    for model in (fitted, intarsia.load(tmp_path / "model.npz")):
+        before = model.predict(PEOPLE)
+        with pytest.raises(InvalidInputError, match=rf"EntityClusterer\.predict: {name} was changed after fit"):
+            clone_settings(model, change).predict(PEOPLE)
+        with pytest.raises(InvalidInputError, match=f"{name} was changed after fit"):
+            clone_settings(model, change).predict_pairs(PEOPLE)
+        np.testing.assert_array_equal(model.predict(PEOPLE), before)
+
+
+def clone_settings(model, change):
+    """The fitted model with a setting changed."""
+    return copy.copy(model).set_params(**change)
+
+
+def test_random_state_may_be_a_generator():
+    fitted = EntityClusterer({"name": "jaro_winkler"}, "all_pairs").fit(PEOPLE, [0, 0, 1, 1])
+    expected = fitted.predict_pairs(PEOPLE, n_samples=20)
+    assert fitted.set_params(random_state=np.random.default_rng(0)).predict_pairs(PEOPLE, n_samples=20) == expected
+    with pytest.raises(InvalidInputError, match="random_state must be"):
+        fitted.set_params(random_state="0").predict(PEOPLE)

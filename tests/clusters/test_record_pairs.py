@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from intarsia.clusters.blocking import AllPairs
-from intarsia.clusters.comparisons import Exact, Numeric
+from intarsia.clusters.comparisons import ExactMatch, Numeric
 from intarsia.clusters.record_pairs import compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import read_table
 from intarsia.exceptions import InvalidInputError
@@ -20,7 +20,7 @@ EDGES = {"id1": ["a", "c"], "id2": ["b", "a"], "score": [0.9, 0.25], "rule": ["n
 
 def test_compared():
     table = {"id": ["x", "y", "z"], "name": ["ann lee", "lee ann", "bob"], "age": [1, 2, 3]}
-    declared = [("name", Exact()), ("age", Numeric(levels=()))]
+    declared = [("name", ExactMatch()), ("age", Numeric(levels=()))]
     found = compared_records(table, declared, None, "id")
     assert found.ids == ["x", "y", "z"]
     assert found.pairs.tolist() == [[0, 1]]  # words in common, of the column compared as text
@@ -28,12 +28,12 @@ def test_compared():
     assert len(compared_records(table, declared, AllPairs(), "id").pairs) == 3
     assert len(compared_records(table, declared[1:], None, None).pairs) == 3  # no text: all pairs
     with pytest.raises(InvalidInputError, match=r"^column='nam' is not known"):
-        compared_records(table, [("nam", Exact())], None, None)
+        compared_records(table, [("nam", ExactMatch())], None, None)
 
 
 @pytest.mark.parametrize("table", [{"name": []}, {"name": ["ann"]}])
 def test_hardly_any_records(table):
-    found = compared_records(table, [("name", Exact())], None, None)
+    found = compared_records(table, [("name", ExactMatch())], None, None)
     assert (found.n_records, found.pairs.shape, found.values.shape) == (len(table["name"]), (0, 2), (0, 2))
 
 

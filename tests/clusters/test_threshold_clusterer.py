@@ -37,3 +37,12 @@ def test_bad_input():
         ThresholdClusterer({"name": "exact"}).fit({"name": ["a", "b"]}, [0])
     with pytest.raises(InvalidInputError, match="metric='muc' is not known"):
         ThresholdClusterer({"name": "exact"}, metric="muc").fit({"name": ["a", "b"]}, [0, 1])
+
+
+def test_comparisons_cannot_change_after_fit_and_score_is_b_cubed():
+    people = {"name": ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays"]}
+    fitted = ThresholdClusterer({"name": "jaro_winkler"}, "all_pairs").fit(X=people, y=[0, 0, 1, 1])
+    assert fitted.score(people, [0, 0, 1, 1]) == 1.0
+    assert fitted.score(people, [0, 0, 0, 0]) == pytest.approx(2 / 3)  # precision 1, recall 1/2
+    with pytest.raises(InvalidInputError, match="comparisons was changed after fit"):
+        fitted.set_params(comparisons={"name": "exact"}).predict(people)

@@ -6,7 +6,8 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from intarsia.collective import CollectiveChain, Gaussian, Poisson, make_moves, moves_within
+from intarsia._files.saved_model import load
+from intarsia.collective import CollectiveChain, FlowDual, GaussianNoise, PoissonNoise, make_moves, moves_within
 from intarsia.collective.moves import fit_weights
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference import Status
@@ -56,7 +57,7 @@ def test_drift_of_a_population_is_found():
 
 def test_a_free_table_falls_and_is_a_distribution():
     counts = walk(LINE, np.array([1.0, 1.0]), 500, 5)
-    model = CollectiveChain(noise=Gaussian(5.0), tol=1e-3).fit(counts)
+    model = CollectiveChain(noise=GaussianNoise(5.0), tol=1e-3).fit(counts)
     assert model.weights_.shape == (1, 0)
     np.testing.assert_allclose(np.exp(model.log_probabilities_).reshape(6, 6).sum(axis=1), 1.0)
     assert (np.diff(model.history_["objective"]) <= 1e-6 * 500).all()
@@ -96,7 +97,7 @@ def test_nothing_learned_is_inference_alone():
 
 
 def test_settings_and_copies():
-    model = CollectiveChain(LINE, noise=Poisson(0.5))
+    model = CollectiveChain(LINE, noise=PoissonNoise(0.5))
     model.set_params(noise__rate=2.0, l2=0.1)
     again = clone(model)
     assert (again.noise.rate, again.l2) == (2.0, 0.1)
@@ -141,6 +142,8 @@ def test_interruption_keeps_the_last_whole_iteration(monkeypatch):
         ({"learn": "weights"}, np.ones((3, 3)), "no features"),
         ({"learn": "wights"}, np.ones((3, 3)), "Did you mean 'weights'"),
         ({"seasons": [0, 1]}, np.ones((2, 3)), "seasons has shape"),
+        ({"inference": "newton"}, np.ones((2, 3)), "'newton' is not known"),
+        ({"inference": FlowDual(tol=-1.0)}, np.ones((2, 3)), "tol"),
         ({"smoothing": 0.0}, np.ones((2, 3)), "smoothing"),
         ({}, -np.ones((2, 3)), "at least 0"),
     ],
@@ -148,6 +151,20 @@ def test_interruption_keeps_the_last_whole_iteration(monkeypatch):
 def test_bad_input_is_told(settings, counts, message):
     with pytest.raises(InvalidInputError, match=message):
         CollectiveChain(**settings).fit(counts)
+
+
+def test_inference_is_a_name_or_settings_and_reaches_the_search(tmp_path):
+    counts = walk(LINE, np.array([0.5, 1.5]), 2_000, 5)
+    by_name, by_settings, by_default = (
+        CollectiveChain(LINE, tol=1e-3, inference=inference).fit(counts)
+        for inference in ("dual", FlowDual(tol=1e-8), None)
+    )
+    np.testing.assert_array_equal(by_name.weights_, by_settings.weights_)
+    assert by_default.result_.residual <= 1e-7
+    with pytest.warns(ConvergenceWarning, match="residual"):
+        CollectiveChain(LINE, learn="nothing", inference=FlowDual(max_iter=1, tol=1e-12)).fit(counts)
+    by_settings.save(tmp_path / "model.npz")
+    assert load(tmp_path / "model.npz").inference.tol == 1e-8
 
 
 def test_held_out_counts_are_checked():

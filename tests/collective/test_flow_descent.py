@@ -7,7 +7,7 @@ from tests.collective.test_infer_flows import RATE, SIGMA, instance
 from tests.oracles.collective_paths import cell_totals, move_totals
 
 from intarsia._kernels.mirror_flows import exponential
-from intarsia.collective import Gaussian, Poisson, infer_flows, move_tables
+from intarsia.collective import GaussianNoise, PoissonNoise, infer_flows, move_tables
 from intarsia.collective.flow_descent import FlowDescent, MirrorSteps
 from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.search import MirrorDescent
@@ -21,7 +21,7 @@ def problem(seed, noise=None, weight=0.0, blocked=False):
         theta[1, 0] = -np.inf
         theta[1, 0, 2] = 0.0
     flows = np.random.default_rng(seed).poisson(4.0, size=(3, 3, 3)).astype(float)
-    noise = Gaussian(SIGMA, RATE) if noise is None else noise
+    noise = GaussianNoise(SIGMA, RATE) if noise is None else noise
     return CollectiveProblem(move_tables(theta, 4), scores, counts, flows, 30.0, noise, weight)
 
 
@@ -115,7 +115,7 @@ def test_squares_alone_reach_the_least_over_paths():
     theta, scores, counts = instance(5, n_steps=3, missing=0.0)
     flows = np.random.default_rng(6).poisson(4.0, size=(2, 3, 3)).astype(float)
     result = infer_flows(
-        theta, counts, 30.0, noise=Gaussian(SIGMA, RATE), scores=scores, flow_counts=flows, model_weight=0.0,
+        theta, counts, 30.0, noise=GaussianNoise(SIGMA, RATE), scores=scores, flow_counts=flows, model_weight=0.0,
         method="mirror_descent", tol=1e-13, max_iter=20_000,
     )  # fmt: skip
     # Non-negative least squares over numbers of walkers on all paths; a heavy row for their total.
@@ -132,4 +132,4 @@ def test_squares_alone_reach_the_least_over_paths():
 def test_only_squares_of_everything_take_the_short_way():
     assert problem(3).is_least_squares_of_flows
     assert not problem(3, weight=0.5).is_least_squares_of_flows
-    assert not problem(3, noise=Poisson()).is_least_squares_of_flows
+    assert not problem(3, noise=PoissonNoise()).is_least_squares_of_flows

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.special import gammaln
 from tests.oracles.collective_paths import least_objective, proportional_fitting
 
-from intarsia.collective import Exact, Gaussian, Poisson, infer_flows
+from intarsia.collective import ExactNoise, GaussianNoise, PoissonNoise, infer_flows
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import Status
 
@@ -53,7 +53,7 @@ def gaussian(counts, flows=None):
     return value, slope
 
 
-NOISES = {"poisson": (Poisson(RATE), poisson), "gaussian": (Gaussian(SIGMA, RATE), gaussian)}
+NOISES = {"poisson": (PoissonNoise(RATE), poisson), "gaussian": (GaussianNoise(SIGMA, RATE), gaussian)}
 
 
 @pytest.mark.parametrize("method", ["dual", "mirror_descent"])
@@ -82,7 +82,14 @@ def test_counts_of_moves(method):
     theta, scores, counts = instance(5, n_steps=3)
     flows = np.random.default_rng(6).poisson(4.0, size=(2, 3, 3)).astype(float)
     result = infer_flows(
-        theta, counts, 30.0, noise=Gaussian(SIGMA, RATE), scores=scores, flow_counts=flows, method=method, tol=1e-11
+        theta,
+        counts,
+        30.0,
+        noise=GaussianNoise(SIGMA, RATE),
+        scores=scores,
+        flow_counts=flows,
+        method=method,
+        tol=1e-11,
     )
     least, _, moves = least_objective(np.broadcast_to(theta, (2, 3, 3)), scores, 30.0, *gaussian(counts, flows))
     assert result.objective == pytest.approx(least, rel=1e-8, abs=1e-6)
@@ -158,7 +165,7 @@ def test_paths_of_tiny_weight_are_not_lost():
     counts = np.full((n_steps, s), np.nan)
     counts[-1] = 0.0
     counts[-1, 5] = 1.0
-    result = infer_flows(theta, counts, 1.0, noise=Exact(), scores=scores)
+    result = infer_flows(theta, counts, 1.0, noise=ExactNoise(), scores=scores)
     np.testing.assert_allclose(result.walkers[np.arange(6), np.arange(6)], 1.0)  # the only path there
     assert result.objective == pytest.approx(5 * 300.0)
     assert result._oracle.logarithmic
@@ -274,7 +281,7 @@ def test_impossible_models():
         ({"counts": [[0.0, 0.0]]}, "Give n_walkers"),
         ({"n_walkers": 0.0}, "n_walkers must be"),
         ({"noise": "poison"}, "Did you mean 'poisson'"),
-        ({"noise": Poisson(rate=0.0)}, "Poisson: rate"),
+        ({"noise": PoissonNoise(rate=0.0)}, "PoissonNoise: rate"),
         ({"method": "newton"}, "method='newton' is not known"),
         ({"theta": np.zeros((2, 3))}, r"table 0 has shape \(2, 3\)"),
         ({"theta": [[np.nan, 0.0], [0.0, 0.0]]}, "NaN"),

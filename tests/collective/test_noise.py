@@ -5,15 +5,15 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm, poisson
 
-from intarsia.collective import Exact, Gaussian, Poisson
+from intarsia.collective import ExactNoise, GaussianNoise, PoissonNoise
 
-SMOOTH = [Poisson(0.7), Gaussian(2.0, 0.5)]
+SMOOTH = [PoissonNoise(0.7), GaussianNoise(2.0, 0.5)]
 N, Y = np.array([0.5, 3.0, 9.0]), np.array([2.0, 0.0, 7.0])
 
 
 def test_likelihoods_are_those_of_scipy():
-    np.testing.assert_allclose(-Poisson(0.7).negative_log_likelihood(N, Y), poisson.logpmf(Y, 0.7 * N))
-    np.testing.assert_allclose(-Gaussian(2.0, 0.5).negative_log_likelihood(N, Y), norm.logpdf(Y, 0.5 * N, 2.0))
+    np.testing.assert_allclose(-PoissonNoise(0.7).negative_log_likelihood(N, Y), poisson.logpmf(Y, 0.7 * N))
+    np.testing.assert_allclose(-GaussianNoise(2.0, 0.5).negative_log_likelihood(N, Y), norm.logpdf(Y, 0.5 * N, 2.0))
 
 
 @pytest.mark.parametrize("noise", SMOOTH, ids=["poisson", "gaussian"])
@@ -30,7 +30,7 @@ def test_conjugate_is_the_largest_value(noise, y, multiplier):
     def loss(n):
         return noise.negative_log_likelihood(np.array([n]), np.array([y]))[0] - multiplier * n
 
-    low = 1e-6 if isinstance(noise, Poisson) else -200.0  # a normal count has no floor
+    low = 1e-6 if isinstance(noise, PoissonNoise) else -200.0  # a normal count has no floor
     found = minimize_scalar(loss, bounds=(low, 500.0), method="bounded", options={"xatol": 1e-10})
     at, counts = np.array([multiplier]), np.array([y])
     assert noise.conjugate(at, counts)[0] == pytest.approx(-found.fun, abs=1e-7)
@@ -39,12 +39,12 @@ def test_conjugate_is_the_largest_value(noise, y, multiplier):
 
 def test_conjugate_where_nobody_was_seen():
     # sup over n >= 0 of (multiplier - rate) n is 0 up to the rate, infinite beyond
-    value = Poisson(0.7).conjugate(np.array([0.7, -3.0, 0.8]), np.zeros(3))
+    value = PoissonNoise(0.7).conjugate(np.array([0.7, -3.0, 0.8]), np.zeros(3))
     np.testing.assert_array_equal(value, [0.0, 0.0, np.inf])
-    assert Poisson(0.7).conjugate(np.array([0.7]), np.array([1.0]))[0] == np.inf
+    assert PoissonNoise(0.7).conjugate(np.array([0.7]), np.array([1.0]))[0] == np.inf
 
 
-@pytest.mark.parametrize("noise", [*SMOOTH, Exact()], ids=["poisson", "gaussian", "exact"])
+@pytest.mark.parametrize("noise", [*SMOOTH, ExactNoise()], ids=["poisson", "gaussian", "exact"])
 def test_coordinates_lead_there_and_back(noise):
     x = np.array([-0.8, 0.1, 1.2])
     y = np.array([2.0, 1.0, 7.0])

@@ -8,7 +8,7 @@ from scipy import sparse
 from tests.collective.test_infer_flows import NOISES, gaussian, instance
 from tests.oracles.collective_paths import least_objective, path_scores, proportional_fitting
 
-from intarsia.collective import CollectiveChain, Gaussian, infer_flows, make_moves
+from intarsia.collective import CollectiveChain, GaussianNoise, infer_flows, make_moves
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import Status
 
@@ -40,7 +40,7 @@ def test_counts_of_moves_in_a_tree():
     flows = np.random.default_rng(6).poisson(4.0, size=(2, 3, 3)).astype(float)
     parents = [-1, 0, 0]
     result = infer_flows(
-        theta, counts, 30.0, noise=Gaussian(3.0, 0.7), scores=scores, flow_counts=flows, parents=parents, tol=1e-11
+        theta, counts, 30.0, noise=GaussianNoise(3.0, 0.7), scores=scores, flow_counts=flows, parents=parents, tol=1e-11
     )
     full = np.broadcast_to(theta, (2, 3, 3))
     least, _, moves = least_objective(full, scores, 30.0, *gaussian(counts, flows), parents=parents)

@@ -19,7 +19,7 @@ from intarsia import (
     SoftLogic,
 )
 from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge, ThresholdClusterer
-from intarsia.collective import Gaussian, make_moves
+from intarsia.collective import GaussianNoise, make_moves
 from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import TruncatedGradient
@@ -27,7 +27,7 @@ from intarsia.softlogic import ConsensusADMM, EntropyPair, PairedDual, Projected
 
 RNG = np.random.default_rng(0)
 IMAGES = [RNG.normal(size=(3, 4, 2)), RNG.normal(size=(2, 2, 2))]
-QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
+QUICK = RiskMinimizer(l2=1.0, gradient=TruncatedGradient(n_iter=2))
 WORDS = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]
 COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
 GRAPHS = [
@@ -77,7 +77,7 @@ def _soft_logic() -> SoftLogic:
 
 def _walkers() -> CollectiveChain:
     moves = make_moves(np.ones((4, 4)), {"right": np.roll(np.eye(4), 1, axis=1)})
-    return CollectiveChain(moves, noise=Gaussian(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
+    return CollectiveChain(moves, noise=GaussianNoise(2.0), seasons=["a", "a", "b"]).fit(COUNTS)
 
 
 def _entities() -> EntityClusterer:

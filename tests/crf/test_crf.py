@@ -25,7 +25,7 @@ from intarsia.models import LinearScores
 
 
 def quick(**settings):
-    settings = {"gradient": TruncatedGradient(n_iter=3), "optimizer": LBFGS(tol=1e-4), "ridge": 0.05} | settings
+    settings = {"gradient": TruncatedGradient(n_iter=3), "optimizer": LBFGS(tol=1e-4), "l2": 4.0} | settings
     return RiskMinimizer(**settings)
 
 
@@ -65,13 +65,13 @@ def test_clone_repr_and_nested_settings(problem):
     crf, X, y = problem
     crf.set_params(class_weight="balanced", n_jobs=2, classes=[0, 1])
     copy = clone(crf)
-    assert copy.get_params()["learner__ridge"] == 0.05
+    assert copy.get_params()["learner__l2"] == 4.0
     assert copy.learner is not crf.learner
     assert repr(copy) == repr(crf)
     assert "class_weight='balanced'" in repr(crf)
-    copy.set_params(learner__ridge=1.0, learner__gradient__n_iter=2, inference__max_iter=7)
-    assert (copy.learner.ridge, copy.learner.gradient.n_iter, copy.inference.max_iter) == (1.0, 2, 7)
-    assert (crf.learner.ridge, crf.inference) == (0.05, "tree_reweighted")
+    copy.set_params(learner__l2=1.0, learner__gradient__n_iter=2, inference__max_iter=7)
+    assert (copy.learner.l2, copy.learner.gradient.n_iter, copy.inference.max_iter) == (1.0, 2, 7)
+    assert (crf.learner.l2, crf.inference) == (4.0, "tree_reweighted")
     assert crf.fit(X, y) is crf
 
 
@@ -83,12 +83,12 @@ def test_fitted_models_go_through_pickle(problem):
 
 def test_names_stand_for_objects_with_their_defaults(problem):
     kind = type(problem[0])
-    assert kind(learner="risk_minimizer")._resolve_learner().ridge == RiskMinimizer().ridge
-    changed = kind().set_params(learner__ridge=0.5, inference="mean_field")
-    assert changed.learner.ridge == 0.5
+    assert kind(learner="risk_minimizer")._resolve_learner().l2 == RiskMinimizer().l2
+    changed = kind().set_params(learner__l2=0.5, inference="mean_field")
+    assert changed.learner.l2 == 0.5
     assert changed.inference == "mean_field"
-    with pytest.raises(ValueError, match="Invalid parameter 'rigde'"):
-        kind().set_params(learner__rigde=0.5)
+    with pytest.raises(ValueError, match="Invalid parameter 'l3'"):
+        kind().set_params(learner__l3=0.5)
 
 
 def test_settings_of_the_estimator_come_first(problem):
@@ -115,9 +115,9 @@ def test_no_workers_are_refused(problem):
 
 def test_grid_search_over_nested_settings(problem):
     crf, X, y = problem
-    grid = {"learner__ridge": [0.05, 1e4], "inference__damping": [0.0, 0.1]}
+    grid = {"learner__l2": [4.0, 1e6], "inference__damping": [0.0, 0.1]}
     search = GridSearchCV(crf, grid, cv=2, error_score="raise").fit(X, y)
-    assert search.best_params_["learner__ridge"] == 0.05
+    assert search.best_params_["learner__l2"] == 4.0
     assert len(search.predict(X)) == len(X)
     scores = cross_val_score(crf, X, y, cv=2, params={"sample_weight": np.ones(len(X))}, error_score="raise")
     assert (scores > 0.8).all()
@@ -304,12 +304,32 @@ def test_partial_fit_refuses_and_keeps(problem):
         clone(crf).set_params(random_state="a", learner=quick(optimizer="adam")).partial_fit(X, y, classes=[0, 1])
 
 
+def test_one_fit_builds_one_risk_per_stage(problem, monkeypatch):
+    """Checks need no risk: one of the independent model, one of the model, and one of what is held out."""
+    crf, X, y = problem
+    built, whole = [], Risk.__init__
+
+    def counted(risk, *args, **kwargs):
+        built.append(risk)
+        whole(risk, *args, **kwargs)
+
+    monkeypatch.setattr(Risk, "__init__", counted)
+    clone(crf).fit(X, y)
+    assert len(built) == 2
+    built.clear()
+    clone(crf).fit(X[:2], y[:2], validation=(X[2:], y[2:]))
+    assert len(built) == 3
+    built.clear()
+    clone(crf).set_params(learner__validation_fraction=0.5).fit(X, y)
+    assert len(built) == 3
+
+
 def test_validation_is_judged(problem):
     crf, X, y = problem
     fitted = clone(crf).fit(X[:2], y[:2], validation=(X[2:], y[2:]))
     assert fitted.history_["validation_risk"].size == fitted.history_["risk"].size
     best = fitted.history_["validation_risk"].min()
-    stay = quick(ridge=0.0).risk(
+    stay = quick(l2=0.0).risk(
         [
             example(scores, np.ravel(labels))
             for scores, labels in zip(crf._read(X[2:], None, None).score_maps(fitted.templates_), y[2:], strict=True)
@@ -326,9 +346,7 @@ def test_validation_is_judged(problem):
 
 def test_map_is_the_best_labelling():
     X, y = pictures(n=2, sizes=((2, 3),))
-    crf = GridCRF(inference="junction_tree", learner=RiskMinimizer(loss="likelihood", ridge=0.05), decode="map").fit(
-        X, y
-    )
+    crf = GridCRF(inference="junction_tree", learner=RiskMinimizer(loss="likelihood", l2=0.6), decode="map").fit(X, y)
     graph = intarsia.grid_graph(2, 3, 2)
     for image, found in zip(X, crf.predict(X), strict=True):
         theta = LinearScores(graph, image.reshape(-1, 1), np.repeat(np.eye(2), [4, 3], axis=0)).theta(crf.weights_)

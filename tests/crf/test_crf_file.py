@@ -11,7 +11,7 @@ from tests.contracts.saved_models import COUNTS, GRAPHS, IMAGES, QUICK
 
 import intarsia
 from intarsia import ChainCRF, CollectiveChain, GraphCRF, GridCRF, RiskMinimizer, StructuredPerceptron, TreeReweighted
-from intarsia.collective import Gaussian, make_moves
+from intarsia.collective import GaussianNoise, make_moves
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.learning import Incremental
 from intarsia.losses import SurrogateEM
@@ -29,7 +29,7 @@ def make(kind):
         learner = RiskMinimizer(
             loss=SurrogateEM(free=TreeReweighted(tol=1e-3), clamped="mean_field"),
             schedule=Incremental(n_start=1, max_iter=3),
-            ridge=0.5,
+            l2=5.0,
         )
         return GridCRF(inference=TreeReweighted(tol=1e-3), learner=learner).fit(IMAGES, LABELS), IMAGES
     if kind == "types":
@@ -38,7 +38,7 @@ def make(kind):
         return GraphCRF(learner=QUICK, classes=classes, symmetric=["follows"]).fit(X, y), X
     right = np.roll(np.eye(4), 1, axis=1)
     moves = make_moves(np.ones((4, 4)), {"right": right})
-    return CollectiveChain(moves, noise=Gaussian(2.0), seasons=["a", "a", "b"]).fit(COUNTS), COUNTS
+    return CollectiveChain(moves, noise=GaussianNoise(2.0), seasons=["a", "a", "b"]).fit(COUNTS), COUNTS
 
 
 KINDS = ("grid", "perceptron", "nested", "types", "walkers")

@@ -20,7 +20,7 @@ from intarsia.learning import LBFGS
 
 
 def exact(**settings):
-    settings = {"loss": "likelihood", "ridge": 0.01, "optimizer": LBFGS(tol=1e-7)} | settings
+    settings = {"loss": "likelihood", "l2": 0.1, "optimizer": LBFGS(tol=1e-7)} | settings
     return RiskMinimizer(**settings)
 
 
@@ -37,8 +37,8 @@ def chains(n=4, length=4, k=3, seed=0):
     return X, [rng.integers(k, size=length) for _ in range(n)]
 
 
-def dense_risk(F, G, X, y, k, ridge, weights):
-    """-log p(y | x) per variable by summing over all labellings, plus the ridge; y of -1 are summed out."""
+def dense_risk(F, G, X, y, k, l2, weights):
+    """-log p(y | x) and the penalty, per variable, by summing over all labellings; y of -1 are summed out."""
     total = 0.0
     for (u, edges, v), labels in zip(X, y, strict=True):
         everything, agreeing = [], []
@@ -50,7 +50,7 @@ def dense_risk(F, G, X, y, k, ridge, weights):
                 agreeing.append(score)
         total += np.log(np.sum(np.exp(everything))) - np.log(np.sum(np.exp(agreeing)))
     n = sum(int((np.asarray(labels) >= 0).sum()) for labels in y)
-    return float(total / n + 0.5 * ridge * weights @ weights)
+    return float((total + 0.5 * l2 * weights @ weights) / n)
 
 
 @pytest.mark.parametrize("inference", ["tree", "junction_tree"])
@@ -61,7 +61,7 @@ def test_likelihood_of_chains_is_the_sum_over_all_labellings(inference, hidden):
         y[0][1] = y[2][0] = -1
 
     def risk(w):
-        return dense_risk(w[:6].reshape(3, 2), w[6:].reshape(9, 2), X, y, 3, 0.01, w)
+        return dense_risk(w[:6].reshape(3, 2), w[6:].reshape(9, 2), X, y, 3, 0.1, w)
 
     start = np.random.default_rng(1).normal(size=24)
     stay = exact(optimizer=LBFGS(max_iter=0, tol=1e3))
@@ -139,7 +139,7 @@ def test_types_of_variables_and_a_factor_of_three(hidden):
                     agreeing.append(score)
             total += np.log(np.sum(np.exp(everything))) - np.log(np.sum(np.exp(agreeing)))
             count += 3 + (len(t) if "topic" in labels else 0)
-        return float(total / count + 0.005 * w @ w)
+        return float((total + 0.05 * w @ w) / count)
 
     start = np.random.default_rng(2).normal(size=4 + 3 + 4 + 24)
     stay = exact(optimizer=LBFGS(max_iter=0, tol=1e3))
@@ -172,7 +172,7 @@ def test_graph_of_a_grid_is_the_grid_model(inference):
         edges = grid_edges(*image.shape[:2])
         direction = np.repeat(np.eye(2), [len(part) for part in edges], axis=0)
         X.append((image.reshape(-1, 2), np.concatenate(edges), direction))
-    learner = RiskMinimizer(gradient=TruncatedGradient(n_iter=4), ridge=0.3, optimizer=LBFGS(tol=1e-4))
+    learner = RiskMinimizer(gradient=TruncatedGradient(n_iter=4), l2=8.0, optimizer=LBFGS(tol=1e-4))
     grid = GridCRF(inference=inference, learner=learner).fit(images, y)
     graph = GraphCRF(inference=inference, learner=learner).fit(X, [labels.ravel() for labels in y])
     np.testing.assert_allclose(graph.weights_, grid.weights_, atol=1e-12)
@@ -189,16 +189,16 @@ def classification(seed=0, n=60):
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 0.5, 2: 3.0}])
 def test_without_factors_it_is_logistic_regression(class_weight):
     u, labels = classification()
-    ridge = 0.02
+    l2 = 1.2
     each = np.ones(60)
     if class_weight == "balanced":
         each = 60 / (3 * np.bincount(labels))[labels]
     elif class_weight:
         each = np.array([class_weight.get(int(label), 1.0) for label in labels])
-    expected = LogisticRegression(C=1 / (each.sum() * ridge), fit_intercept=False, tol=1e-10, max_iter=10000)
+    expected = LogisticRegression(C=1 / l2, fit_intercept=False, tol=1e-10, max_iter=10000)
     expected.fit(u, labels, sample_weight=each)
     X, y = [(u[:40],), (u[40:],)], [labels[:40], labels[40:]]
-    crf = GraphCRF(learner=alone(ridge=ridge), class_weight=class_weight).fit(X, y)
+    crf = GraphCRF(learner=alone(l2=l2), class_weight=class_weight).fit(X, y)
     np.testing.assert_allclose(np.concatenate(crf.predict_marginals(X)), expected.predict_proba(u), atol=1e-5)
     assert crf.factor_weights_ == {}
 
@@ -216,7 +216,7 @@ def test_symmetric_weights_do_not_see_the_order():
     X, y = chains(n=3)
     X = [(u, edges) for u, edges, _ in X]
     turned = [(u, edges[:, ::-1]) for u, edges in X]
-    learner = exact(ridge=0.1)
+    learner = exact(l2=1.2)
     one, other = (GraphCRF(inference="tree", learner=learner, symmetric=True).fit(data, y) for data in (X, turned))
     np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-10)
     table = one.factor_weights_["edge"].reshape(3, 3)
@@ -264,6 +264,8 @@ def test_graphs_without_edges_and_parallel_edges():
     twice = [(u, np.concatenate([edges, edges]), np.concatenate([v, v])), (X[1][0], [])]
     doubled = [(u, edges, 2 * v), (X[1][0], np.empty((0, 2), int), np.empty((0, 2)))]
     twice[1] = doubled[1]
-    learner = exact(optimizer=LBFGS(tol=1e-11))  # over the ridge of 0.01: how far the weights may be off
+    learner = exact(
+        optimizer=LBFGS(tol=1e-11)
+    )  # over the penalty of 0.1 / 8 per variable: how far the weights may be off
     one, other = (GraphCRF(inference="tree", learner=learner).fit(data, y) for data in (twice, doubled))
     np.testing.assert_allclose(one.weights_, other.weights_, atol=1e-9)

@@ -11,10 +11,12 @@ from tests.oracles.global_energy import solve_smooth
 
 from intarsia import BetheMirrorDescent, JunctionTree, Tree, TreeReweighted
 from intarsia.crf import Factors, GraphCRF, GraphInstance
+from intarsia.crf import graph_crf as graph_crf_module
 from intarsia.crf.graph_energies import names_of, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk
 from intarsia.energies import (
     Absolute,
+    ConstantPsi,
     Count,
     DistanceToSet,
     Hinge,
@@ -25,12 +27,12 @@ from intarsia.energies import (
     Transitions,
 )
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
-from intarsia.learning import RiskMinimizer
+from intarsia.learning import Adam, RiskMinimizer
 from intarsia.learning.energy_learner import DoubleLoop, DoublyStochastic
 
 LABELS = ["low", "mid", "high"]
 CYCLE, TREE = [[0, 1], [1, 2], [2, 0], [2, 3]], [[0, 1], [1, 2], [1, 3]]
-EXACT = RiskMinimizer(loss="likelihood", ridge=0.05)
+EXACT = RiskMinimizer(loss="likelihood", l2=1.2)
 CLOSE = BetheMirrorDescent(max_iter=300, tol=1e-9)
 ONE_HIGH = MeasuredEnergy(Count("high"), SmoothedHinge(1.0), psi=2.0)
 ENERGIES = [
@@ -64,7 +66,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     examples = crf.examples(X, y)
     maps = [one.scores for one in examples]
     bound = [sum(energies[1:], energies[0]).bind(m.graph, names_of(m, {"node": crf.classes_})) for m in maps]
-    psi = LinearPsi() if psi == "linear" else crf._resolvers()["psi"]("constant")
+    psi = LinearPsi() if psi == "linear" else ConstantPsi()
     features = psi_features(psi, maps)
     return GraphSurrogateRisk(
         examples, bound, bound[0].psi, psi, features, CLOSE, oracle, fixed=fixed, ridge=0.2, psi_ridge=0.4
@@ -322,3 +324,28 @@ def test_kinks_and_distances_of_fixed_strength():
         tilted = crf.predict_marginals(X)
     for found, without in zip(tilted, plain.predict_marginals(X), strict=True):
         assert found[:, high].sum() < without[:, high].sum()
+
+
+@pytest.mark.parametrize("freeze_weights", [None, True, False])
+def test_a_fit_reads_its_graphs_once(monkeypatch, freeze_weights):
+    X, y = graphs(TREE)
+    read, n_read = graph_crf_module.read_graphs, []
+
+    def counted(data):
+        n_read.append(len(data))
+        return read(data)
+
+    monkeypatch.setattr(graph_crf_module, "read_graphs", counted)
+    learner = DoublyStochastic(max_iter=1, optimizer=Adam(step_size=1e-6))
+    crf = GraphCRF(**settings(energies=[ONE_HIGH], energy_learner=learner, projection=BetheMirrorDescent(max_iter=5)))
+    crf.fit(X, y, freeze_weights=freeze_weights)
+    assert n_read == [6]
+    crf.fit(X, y, freeze_weights=True, development=(X[:4], y[:4]))
+    assert n_read == [6, 6, 4]
+
+
+def test_development_is_checked_before_the_weights_are_fitted(monkeypatch):
+    X, y = graphs(TREE)
+    monkeypatch.setattr(RiskMinimizer, "minimize", lambda *_, **__: pytest.fail("the weights were fitted"))
+    with pytest.raises(InvalidInputError, match=r"development: .*X has 6 examples, but y has 5"):
+        GraphCRF(**settings(energies=[ONE_HIGH])).fit(X, y, development=(X, y[:5]))

@@ -60,7 +60,7 @@ def test_neighbours_beat_single_pixels(loss, fitted):
 def test_initial_model_is_logistic_regression():
     """The start maximises the likelihood of single pixels, computed here by hand."""
     X, y = noisy_images(3, (5, 6), n_classes=3)
-    crf = GridCRF(learner=quick(ridge=0.01)).fit(X, y)
+    crf = GridCRF(learner=quick(l2=0.9)).fit(X, y)
     u, t = np.concatenate([x.reshape(-1, 2) for x in X]), np.concatenate([labels.ravel() for labels in y])
 
     def risk(flat):
@@ -88,7 +88,7 @@ def test_fit_reaches_a_minimum_of_the_risk(fitted):
 @pytest.mark.parametrize("inference", ["tree_reweighted", "belief_propagation", "mean_field"])
 def test_predicts_with_the_sweeps_it_was_fitted_for(inference):
     X, y = noisy_images(2, (4, 5))
-    crf = GridCRF(inference=inference, learner=quick(ridge=0.1)).fit(X, y)
+    crf = GridCRF(inference=inference, learner=quick(l2=4.0)).fit(X, y)
     graph = intarsia.grid_graph(4, 5, 2)
     scores = LinearScores(graph, X[0].reshape(-1, 2), np.repeat(np.eye(2), [16, 15], axis=0))
     one = example(scores, y[0].ravel())
@@ -99,7 +99,7 @@ def test_predicts_with_the_sweeps_it_was_fitted_for(inference):
 
 def test_without_truncation_it_predicts_with_the_inference_itself():
     X, y = noisy_images(2, (4, 5))
-    crf = GridCRF(learner=quick(loss="likelihood", gradient="auto", ridge=0.1), inference="junction_tree").fit(X, y)
+    crf = GridCRF(learner=quick(loss="likelihood", gradient="auto", l2=4.0), inference="junction_tree").fit(X, y)
     graph = intarsia.grid_graph(4, 5, 2)
     scores = LinearScores(graph, X[0].reshape(-1, 2), np.repeat(np.eye(2), [16, 15], axis=0))
     exact = intarsia.infer(graph, scores.theta(crf.weights_), "junction_tree").mu[:40]
@@ -128,7 +128,7 @@ def test_sets_of_labels_stand_for_labels():
     X, y = noisy_images(3, (5, 5), n_classes=3)
     y[0][2, 2] = -1
     allowed = [(labels[:, :, None] == np.arange(3)) | (labels == -1)[:, :, None] for labels in y]
-    first, second = (GridCRF(learner=quick(ridge=0.01)).fit(X, labels) for labels in (y, allowed))
+    first, second = (GridCRF(learner=quick(l2=0.9)).fit(X, labels) for labels in (y, allowed))
     np.testing.assert_allclose(first.weights_, second.weights_, atol=1e-10)
     assert first.score(X, y) == second.score(X, allowed)
 
@@ -151,7 +151,7 @@ def test_edge_features_dense_and_sparse(connectivity):
     X, y = noisy_images(3, (5, 6))
     n_edges = intarsia.grid_graph(5, 6, 2, connectivity=connectivity).n_factors
     v = [np.random.default_rng(i).normal(size=(n_edges, 3)) for i in range(3)]
-    crf = GridCRF(learner=quick(ridge=0.01), connectivity=connectivity)
+    crf = GridCRF(learner=quick(l2=0.9), connectivity=connectivity)
     dense = clone(crf).fit(X, y, v)
     thin = clone(crf).fit(X, y, [sparse.csr_array(one) for one in v])
     np.testing.assert_allclose(dense.weights_, thin.weights_, atol=1e-6)
@@ -168,7 +168,7 @@ def test_pixel_features_dense_and_sparse(dtype):
     X = [np.where(np.random.default_rng(i).random((5, 6, 1)) < 0.5, x, 0.0).astype(dtype) for i, x in enumerate(X)]
     thin = [sparse.csr_array(x.reshape(30, 2)).reshape((5, 6, 2)) for x in X]
     assert [x.ndim for x in thin] == [3] * 3
-    crf = GridCRF(learner=quick(ridge=0.01))
+    crf = GridCRF(learner=quick(l2=0.9))
     of_dense, of_thin = clone(crf).fit(X, y), clone(crf).fit(thin, y)
     np.testing.assert_allclose(of_thin.weights_, of_dense.weights_, atol=1e-6)
     for x, other in zip(of_dense.predict_marginals(X), of_dense.predict_marginals(thin), strict=True):
@@ -192,8 +192,8 @@ def test_threads_change_nothing():
 def test_follows_scikit_learn():
     X, y = noisy_images(4, (5, 6))
     X[0], y[0] = X[0][:4], y[0][:4]
-    search = GridSearchCV(GridCRF(learner=quick()), {"learner__ridge": [1e-2, 1e2]}, cv=2).fit(X, y)
-    assert search.best_params_ == {"learner__ridge": 1e-2}
+    search = GridSearchCV(GridCRF(learner=quick()), {"learner__l2": [0.5, 5e3]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"learner__l2": 0.5}
     assert search.predict(X)[0].shape == (4, 6)
     with pytest.raises(NotFittedError):
         GridCRF().predict(X)

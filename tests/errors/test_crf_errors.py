@@ -16,7 +16,7 @@ from intarsia.gradients import TruncatedGradient
 from intarsia.learning import LBFGS
 from intarsia.learning.risk import Risk
 
-LEARNER = RiskMinimizer(gradient=TruncatedGradient(n_iter=2), optimizer=LBFGS(tol=1e-2), ridge=0.1)
+LEARNER = RiskMinimizer(gradient=TruncatedGradient(n_iter=2), optimizer=LBFGS(tol=1e-2), l2=1.0)
 TYPES = {"word": np.ones((3, 2)), "topic": np.ones((1, 1))}
 
 

@@ -119,7 +119,7 @@ def test_evidence_that_contradicts_itself():
     [("trwbp", None), ("tree_reweigthed", "tree_reweighted"), ("BeliefPropagation", "belief_propagation")],
 )
 def test_unknown_method_names_the_known_and_the_nearest(chain, wrong, near):
-    known = ", ".join(repr(name) for name in sorted(intarsia.inference.method_names()))
+    known = ", ".join(repr(name) for name in sorted(["auto", *intarsia.inference.method_names()]))
     with pytest.raises(InvalidInputError) as caught:
         intarsia.infer(*chain, wrong)
     message = str(caught.value)

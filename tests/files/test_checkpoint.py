@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def learner(name="lbfgs", path=None, **others):
-    settings = {"ridge": 0.01, "gradient": TruncatedGradient(n_iter=3), "checkpoint": path} | SETTINGS[name] | others
+    settings = {"l2": 0.7, "gradient": TruncatedGradient(n_iter=3), "checkpoint": path} | SETTINGS[name] | others
     return RiskMinimizer(**settings)
 
 
@@ -145,7 +145,7 @@ def test_a_longer_schedule_prolongs_the_last_stage(tmp_path):
 def test_more_patience_prolongs(tmp_path):
     examples = noisy_grids(noise=2.0)
     hasty, patient = (
-        learner("validation", ridge=0.0, schedule=None, optimizer=LBFGS(tol=1e-9, max_iter=40), patience=patience)
+        learner("validation", l2=0.0, schedule=None, optimizer=LBFGS(tol=1e-9, max_iter=40), patience=patience)
         for patience in (1, 6)
     )
     whole = fit(patient, examples)
@@ -157,7 +157,7 @@ def test_more_patience_prolongs(tmp_path):
 
 
 OTHERS = {
-    "ridge": (lambda: learner(ridge=0.02), {}, "ridge was 0.01, but is 0.02"),
+    "l2": (lambda: learner(l2=0.8), {}, "l2 was 0.7, but is 0.8"),
     "sweeps": (lambda: learner(gradient=TruncatedGradient(n_iter=4)), {}, "gradient was .*n_iter=3.*n_iter=4"),
     "optimizer": (lambda: learner("adam"), {}, r"optimizer was LBFGS\(memory=10\), but is Adam"),
     "seed": (lambda: learner(random_state=1), {}, "random_state was 0, but is 1"),
@@ -175,12 +175,12 @@ def test_other_places_of_the_same_numbers_are_other_data(tmp_path):
         return [example(LinearScores(from_edges([2] * 4, edges), U), y, variable_weights=weights)]
 
     path = tmp_path / "fit"
-    fit(learner(path=path, ridge=0.1), one())
+    fit(learner(path=path, l2=0.4), one())
     star, heavy_end = ((0, 1), (0, 2), (0, 3)), (1.0, 1.0, 1.0, 2.0)
     for other in (one(U=U[::-1]), one(U=-U), one(edges=star), one(weights=heavy_end)):
         with pytest.raises(InvalidInputError, match="example 0 has other features, labels or weights"):
-            fit(learner(path=path, ridge=0.1), other)
-    fit(learner(path=path, ridge=0.1), one())
+            fit(learner(path=path, l2=0.4), other)
+    fit(learner(path=path, l2=0.4), one())
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -223,7 +223,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
 def test_no_wrong_byte_goes_unnoticed(tmp_path):
     """Every byte turned round in turn: refused, or in a place that carries nothing, such as a time."""
     arrays = {"counts": np.arange(3), "point": np.arange(4.0)}
-    kept = Checkpoint(tmp_path / "fit", {"ridge": "0.1"}, np.ones((1, 4)))
+    kept = Checkpoint(tmp_path / "fit", {"l2": "0.1"}, np.ones((1, 4)))
     kept.write(arrays)
     good = kept.path.read_bytes()
     n_refused = 0

@@ -1,4 +1,4 @@
-"""The two front doors: `infer`, which warns, and the quiet one for callers who read the status."""
+"""`infer`, which warns, and `run_inference`, its core without the warning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.zoo import ZOO
 
 import intarsia
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.inference.infer import infer_quietly
+from intarsia.inference.infer import run_inference
 
 
 def test_the_quiet_one_gives_the_same_without_a_warning():
@@ -20,6 +20,6 @@ def test_the_quiet_one_gives_the_same_without_a_warning():
     assert [one.filename for one in told] == [__file__]  # where the user's call is
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        quiet = infer_quietly(graph, theta, "tree_reweighted", max_iter=2)
+        quiet = run_inference(graph, theta, "tree_reweighted", settings={"max_iter": 2})
     assert quiet.status is loud.status
     np.testing.assert_array_equal(quiet.mu, loud.mu)

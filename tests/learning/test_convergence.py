@@ -16,7 +16,7 @@ from intarsia.inference import Status
 from intarsia.learning import LBFGS, OWLQN, example
 from intarsia.models import LinearScores
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.chain_data import prepare_fit
 from intarsia_reproduction.datasets import load_ocr_letters, load_umass_citations
 
 # The promise of LBFGS: within 100 tol.
@@ -130,7 +130,7 @@ def test_risk_minimizer(precondition, ridge):
         labels = rng.integers(2, size=8)
         features = scale * (rng.normal(size=(8, 5)) + 0.8 * (2 * labels[:, None] - 1))
         examples.append(example(LinearScores(chain_graph(8, 2), features), labels))
-    learner = RiskMinimizer(loss="likelihood", ridge=ridge, precondition=precondition, optimizer=LBFGS(tol=TOL))
+    learner = RiskMinimizer(loss="likelihood", l2=48.0 * ridge, precondition=precondition, optimizer=LBFGS(tol=TOL))
     found = learner.minimize(examples, "tree")
     risk = learner.risk(examples, "tree")
     check_near_minimum(found, lowest(risk, risk.n_weights))

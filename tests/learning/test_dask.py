@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from joblib import parallel_config
-from tests.softlogic.admm.test_admm_apart import side_by_side
+from tests.softlogic.admm.test_workers import side_by_side
 from tests.softlogic.random_hinges import random_mrf
 
 import intarsia
@@ -137,7 +137,7 @@ def test_strengths_of_energies(cluster):
     y = [rng.permutation(["one", "none", "none", "none"]) for _ in X]
     settings = {
         "inference": "tree",
-        "learner": intarsia.RiskMinimizer(loss="likelihood", ridge=0.1),
+        "learner": intarsia.RiskMinimizer(loss="likelihood", l2=1.6),
         "energies": MeasuredEnergy(Count("one"), Squared(1.0), psi=0.3),
         "energy_learner": intarsia.learning.DoubleLoop(max_iter=2, n_inner_iter=2),
     }

@@ -10,7 +10,7 @@ from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, at_most_one
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import Adam, DoubleLoop, DoublyStochastic
 from intarsia.metrics import segment_scores
-from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.chain_data import prepare_fit
 from intarsia.sequences.energy_fit import SurrogateRisk, bind_energies, resolve_energies
 from intarsia_reproduction.datasets import load_umass_citations
 
@@ -53,7 +53,7 @@ def test_weights_of_graphs_are_frozen_by_default():
     rng = np.random.default_rng(0)
     y = [rng.integers(2, size=4) for _ in range(10)]
     X = [(labels[:, None] + rng.normal(0, 0.5, (4, 1)) - 0.5, [[0, 1], [1, 2], [2, 3]]) for labels in y]
-    settings = {"inference": "tree", "learner": RiskMinimizer(loss="likelihood", ridge=0.05)}
+    settings = {"inference": "tree", "learner": RiskMinimizer(loss="likelihood", l2=2.0)}
     few = MeasuredEnergy(Count(1), SmoothedHinge(3.0), psi=0.1)
     crf = GraphCRF(**settings, energies=[few], energy_learner=DoublyStochastic(max_iter=1)).fit(X, y)
     np.testing.assert_array_equal(crf.weights_, GraphCRF(**settings).fit(X, y).weights_)

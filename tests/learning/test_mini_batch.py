@@ -46,7 +46,7 @@ def test_adam_by_hand():
 )
 def test_reaches_the_minimum_of_a_convex_risk(optimizer):
     """The exact likelihood with a ridge is strictly convex; SciPy finds its minimum on its own."""
-    learner = RiskMinimizer(loss="likelihood", ridge=0.1, optimizer=optimizer)
+    learner = RiskMinimizer(loss="likelihood", l2=3.6, optimizer=optimizer)
     examples = noisy_grids(shape=(2, 3))
     found = learner.minimize(examples, "junction_tree")
     risk = learner.risk(examples, "junction_tree")
@@ -60,7 +60,7 @@ def test_reaches_the_minimum_of_a_convex_risk(optimizer):
 def test_reproducible_whatever_the_threads(kind):
     def fit(n_jobs=1, random_state=0):
         learner = RiskMinimizer(
-            optimizer=kind(batch_size=2, max_iter=3, tol=1.0), ridge=0.1, n_jobs=n_jobs, random_state=random_state
+            optimizer=kind(batch_size=2, max_iter=3, tol=1.0), l2=7.2, n_jobs=n_jobs, random_state=random_state
         )
         weights, state = np.zeros(8), None
         for _ in range(2):
@@ -140,7 +140,7 @@ def test_values_that_do_not_belong_to_the_gradient_are_not_compared():
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 def test_contrastive_divergence_ends_where_its_gradient_does():
     learner = RiskMinimizer(
-        loss=ContrastiveDivergence(n_chains=20), ridge=0.1, optimizer=SGD(step_size=0.5, max_iter=20), gradient="auto"
+        loss=ContrastiveDivergence(n_chains=20), l2=1.6, optimizer=SGD(step_size=0.5, max_iter=20), gradient="auto"
     )
     found = learner.minimize(noisy_grids(4, shape=(2, 2)), "tree_reweighted")
     lowest = np.argmin(found.history["risk"])

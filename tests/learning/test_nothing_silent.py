@@ -15,7 +15,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients import TruncatedGradient
 from intarsia.learning import DoublyStochastic
 
-QUICK = RiskMinimizer(ridge=0.1, gradient=TruncatedGradient(n_iter=2))
+QUICK = RiskMinimizer(l2=1.0, gradient=TruncatedGradient(n_iter=2))
 X = [[["sun"], ["rain", "wet"], ["rain"]], [["rain"], ["sun"]], [["sun"], ["sun"], ["rain"]]] * 3
 Y = [["good", "bad", "bad"], ["bad", "good"], ["good", "good", "bad"]] * 3
 

@@ -29,7 +29,7 @@ def labelled_chains(n=6, n_features=5, seed=0):
 def test_the_inverse_is_that_of_the_hessian_at_zero():
     """Curvature of the logistic loss of single variables at weights of 0, by differences of its gradient."""
     examples = labelled_chains()
-    risk = RiskMinimizer(loss="univariate_logistic", ridge=0.02).risk(examples, "tree_reweighted")
+    risk = RiskMinimizer(loss="univariate_logistic", l2=0.02 * 42).risk(examples, "tree_reweighted")
     n, step = 5, 1e-5
     ours = FeatureCurvature(examples, risk.mass, 0.02)
     hessian = np.empty((n, n))
@@ -89,7 +89,7 @@ def test_features_of_zero_without_a_ridge():
 def test_the_same_minimum_in_fewer_iterations(loss):
     examples = labelled_chains()
     inference = "tree"
-    settings = {"loss": loss, "ridge": 1e-3, "optimizer": LBFGS(tol=1e-7, max_iter=5000)}
+    settings = {"loss": loss, "l2": 1e-3 * 42, "optimizer": LBFGS(tol=1e-7, max_iter=5000)}
     if loss == "univariate_logistic":
         inference = "belief_propagation"
     shaped, plain = (

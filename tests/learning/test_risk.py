@@ -48,7 +48,7 @@ def test_gradient_in_the_weights(loss, inference, hidden):
     examples = make_examples(hidden=hidden)
     of_marginals = isinstance(resolve_loss(loss), MarginalLoss)
     gradient = TruncatedGradient(n_iter=4) if of_marginals else "auto"
-    learner = RiskMinimizer(loss=loss, gradient=gradient, ridge=0.1)
+    learner = RiskMinimizer(loss=loss, gradient=gradient, l2=1.5)
     risk = learner.risk(examples, inference)
     weights = 0.5 * np.random.default_rng(1).normal(size=risk.n_weights)
     expected = central_differences(lambda w: risk(w)[0], weights)
@@ -56,18 +56,19 @@ def test_gradient_in_the_weights(loss, inference, hidden):
 
 
 def test_value_is_the_mean_per_labelled_variable():
-    """At weights 0 every marginal is uniform, so each labelled variable costs log 3, and the ridge nothing."""
-    risk = RiskMinimizer(loss="univariate_logistic", ridge=7.0).risk(make_examples(), "tree_reweighted")
+    """At weights 0 every marginal is uniform, so each labelled variable costs log 3, and the penalty nothing."""
+    risk = RiskMinimizer(loss="univariate_logistic", l2=100.0).risk(make_examples(), "tree_reweighted")
     assert risk(np.zeros(risk.n_weights))[0] == pytest.approx(np.log(3.0))
 
 
-def test_ridge_is_added_once():
+def test_l2_stands_beside_the_summed_loss():
     examples = make_examples()
+    n = sum(one.n_labelled for one in examples)
     weights = np.random.default_rng(2).normal(size=examples[0].scores.n_weights)
-    bare = RiskMinimizer(ridge=0.0).risk(examples, "tree_reweighted")(weights)
-    ridged = RiskMinimizer(ridge=0.3).risk(examples, "tree_reweighted")(weights)
-    assert ridged[0] - bare[0] == pytest.approx(0.15 * weights @ weights)
-    np.testing.assert_allclose(ridged[1] - bare[1], 0.3 * weights, atol=1e-12)
+    bare = RiskMinimizer(l2=0.0).risk(examples, "tree_reweighted")(weights)
+    penalised = RiskMinimizer(l2=0.3).risk(examples, "tree_reweighted")(weights)
+    assert n * (penalised[0] - bare[0]) == pytest.approx(0.15 * weights @ weights)
+    np.testing.assert_allclose(n * (penalised[1] - bare[1]), 0.3 * weights, atol=1e-11)
 
 
 @pytest.mark.parametrize("loss", ["clique_logistic", "contrastive_divergence"])
@@ -84,7 +85,7 @@ def test_threads_change_nothing(loss):
 def test_minimum_is_the_same_from_elsewhere():
     """The exact likelihood with a ridge is strictly convex, so the start cannot matter."""
     examples = make_examples(hidden=False)
-    learner = RiskMinimizer(loss="likelihood", ridge=0.1, optimizer=LBFGS(tol=1e-8))
+    learner = RiskMinimizer(loss="likelihood", l2=2.0, optimizer=LBFGS(tol=1e-8))
     first = learner.minimize(examples, "junction_tree")
     second = learner.minimize(examples, "junction_tree", np.ones(first.point.size))
     assert first.status is Status.CONVERGED
@@ -142,8 +143,8 @@ def test_bad_input_is_told():
     assert RiskMinimizer(loss="univariate_logistic").minimize(lonely, "tree_reweighted").n_iter > 0
     with pytest.raises(InvalidInputError, match="LBFGS: max_iter"):
         RiskMinimizer(optimizer=LBFGS(max_iter=-1)).risk(examples, "tree_reweighted")
-    with pytest.raises(InvalidInputError, match="ridge must be"):
-        RiskMinimizer(ridge=-1.0).minimize(examples, "tree_reweighted")
+    with pytest.raises(InvalidInputError, match="l2 must be"):
+        RiskMinimizer(l2=-1.0).minimize(examples, "tree_reweighted")
     with pytest.raises(InvalidInputError, match="Did you mean 'clique_logistic'"):
         RiskMinimizer(loss="clique_logistc").minimize(examples, "tree_reweighted")
     with pytest.raises(InvalidInputError, match="'lbfgs'"):

@@ -24,15 +24,15 @@ from intarsia.models import LinearScores
 
 
 def quick(**settings):
-    return RiskMinimizer(**{"gradient": TruncatedGradient(n_iter=3), "ridge": 0.01} | settings)
+    return RiskMinimizer(**{"gradient": TruncatedGradient(n_iter=3), "l2": 0.5} | settings)
 
 
 def test_a_weight_of_two_is_as_good_as_giving_it_twice():
-    """Two of three examples doubled by weight, against doubled in the list; the ridge is not doubled."""
+    """Two of three examples doubled by weight, against doubled in the list; the penalty is not doubled."""
     one = noisy_grids(3)
     heavy = [example(e.scores, e.labels.y, weight=w) for e, w in zip(one, (2.0, 1.0, 2.0), strict=True)]
     at = np.random.default_rng(0).normal(size=8)
-    weighted, listed = (quick(ridge=0.3).risk(e, "mean_field")(at) for e in (heavy, [*one, one[0], one[2]]))
+    weighted, listed = (quick(l2=18.0).risk(e, "mean_field")(at) for e in (heavy, [*one, one[0], one[2]]))
     assert weighted[0] == pytest.approx(listed[0], rel=1e-12)
     np.testing.assert_allclose(weighted[1], listed[1], rtol=1e-10)
     silent = [*one, example(noisy_grids(1, seed=9)[0].scores, np.zeros(12, int), weight=0.0)]
@@ -60,11 +60,9 @@ def test_variables_of_weight_zero_are_as_good_as_hidden():
         quick().minimize(noisy_grids(2, weight=0.0), "mean_field")
 
 
-def test_a_subset_has_its_own_mean_and_the_same_ridge():
+def test_a_subset_has_its_own_mean_and_the_same_penalty():
     examples = noisy_grids(5)
-    whole = quick(loss="contrastive_divergence", gradient="auto", optimizer="sgd", ridge=0.3).risk(
-        examples, "mean_field"
-    )
+    whole = quick(loss="contrastive_divergence", gradient="auto", optimizer="sgd", l2=18.0).risk(examples, "mean_field")
     at = np.random.default_rng(0).normal(size=8)
     parts = [whole.subset([i])(at) for i in range(5)]
     np.testing.assert_allclose(np.mean([g for _, g in parts], axis=0), whole(at)[1])  # draws are the examples' own
@@ -96,9 +94,9 @@ def test_stages_are_nested_and_end_with_everything(monkeypatch):
 def test_only_the_last_stage_warns():
     """All examples are one, so that the second stage has to finish what the first had no time for."""
     one = noisy_grids(1)
-    learner = quick(ridge=0.1, optimizer=LBFGS(tol=1e-4))
+    learner = quick(l2=1.2, optimizer=LBFGS(tol=1e-4))
     enough = learner.minimize(one, "tree_reweighted").n_iter
-    learner.set_params(schedule=Incremental(n_start=2, max_iter=enough - 1))
+    learner.set_params(l2=4.8, schedule=Incremental(n_start=2, max_iter=enough - 1))  # as much per variable
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = learner.minimize(one * 4, "tree_reweighted")
@@ -115,9 +113,9 @@ def test_only_the_last_stage_warns():
     "optimizer", [LBFGS(tol=1e-8), SGD(step_size=0.5, max_iter=200, tol=1e-8)], ids=["lbfgs", "sgd"]
 )
 def test_early_stopping_gives_back_the_best_on_validation(optimizer):
-    """Much noise and no ridge: the fit to few examples soon goes wrong for others."""
+    """Much noise and no penalty: the fit to few examples soon goes wrong for others."""
     train, others = noisy_grids(2, noise=2.0), noisy_grids(8, noise=2.0, seed=5)
-    learner = quick(ridge=0.0, optimizer=optimizer, patience=4)
+    learner = quick(l2=0.0, optimizer=optimizer, patience=4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = learner.minimize(train, "tree_reweighted", validation=others)
@@ -132,11 +130,11 @@ def test_early_stopping_gives_back_the_best_on_validation(optimizer):
 
 def test_a_share_is_held_out():
     examples = noisy_grids(10, noise=2.0)
-    learner = quick(ridge=0.0, validation_fraction=0.3, patience=2, random_state=3)
+    learner = quick(l2=0.0, validation_fraction=0.3, patience=2, random_state=3)
     found = learner.minimize(examples, "tree_reweighted")
     again = learner.minimize(examples, "tree_reweighted")
     np.testing.assert_array_equal(found.point, again.point)
-    at_zero = quick(ridge=0.0).risk(examples, "tree_reweighted")(np.zeros(8))[0]
+    at_zero = quick(l2=0.0).risk(examples, "tree_reweighted")(np.zeros(8))[0]
     assert found.history["validation_risk"][0] == pytest.approx(at_zero)  # uniform marginals, whatever is held out
     with pytest.raises(InvalidInputError, match="of a single example"):
         quick(validation_fraction=0.5).minimize(examples[:1], "tree_reweighted")
@@ -176,7 +174,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
 
 
 def test_names_stand_for_learners():
-    assert isinstance(resolve_learner("risk_minimizer", {"ridge": 0.5}), RiskMinimizer)
+    assert isinstance(resolve_learner("risk_minimizer", {"l2": 0.5}), RiskMinimizer)
     assert clone(RiskMinimizer(schedule=Incremental(n_start=5))).schedule.n_start == 5
     assert learner_names()[0] == "risk_minimizer"
     with pytest.raises(InvalidInputError, match="learner='risk_minimiser' is not known"):
@@ -186,7 +184,7 @@ def test_names_stand_for_learners():
 def test_a_truncated_likelihood_above_one_is_told():
     """Without a sweep log Z does not see the pairs, so weights that favour the labels' pairs cost nothing."""
     learner = RiskMinimizer(
-        loss="likelihood", gradient=TruncatedGradient(n_iter=0), ridge=1e-4, optimizer=LBFGS(max_iter=20, tol=1e3)
+        loss="likelihood", gradient=TruncatedGradient(n_iter=0), l2=4e-3, optimizer=LBFGS(max_iter=20, tol=1e3)
     )
     with pytest.warns(ConvergenceWarning, match="truncated likelihood exceeds 1"):
         learner.set_params(optimizer__tol=1e-1).minimize(noisy_grids(3), "mean_field")
@@ -195,7 +193,7 @@ def test_a_truncated_likelihood_above_one_is_told():
 def test_features_of_a_strange_size_are_told():
     scores = LinearScores(grid_graph(2, 2, 2), 1e30 * np.array([[1.0], [1.0], [-1.0], [2.0]]))
     with pytest.warns(ConvergenceWarning, match="No step lowers the risk any more. Scale the features to about 1"):
-        quick(ridge=0.1, precondition=False).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
+        quick(l2=0.4, precondition=False).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
 
 
 def test_settings_of_a_part_that_is_a_name():

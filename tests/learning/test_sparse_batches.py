@@ -13,7 +13,7 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import LBFGS, SGD, Adam
 from intarsia.learning.minimum import SummedObjective
 from intarsia.sequences import MaximumLikelihood
-from intarsia.sequences.chain_preparation import prepare_fit
+from intarsia.sequences.chain_data import prepare_fit
 from intarsia.sequences.chain_risk import ChainRisk
 
 

@@ -20,7 +20,7 @@ from intarsia.models import Templates, TemplateScores, template_graph
 SOLVERS = ["frank_wolfe", "subgradient"]
 
 
-def enumerated_minimum(data, ridge):
+def enumerated_minimum(data, l2):
     """Lowest objective by SLSQP over weights and slacks, a constraint for each labelling."""
     mass = sum(one.mass for one in data)
     n_weights, rows, sides = data[0].scores.n_weights, [], []
@@ -35,10 +35,10 @@ def enumerated_minimum(data, ridge):
 
     def value(point):
         w = point[:n_weights]
-        return 0.5 * ridge * w @ w + shares @ point[n_weights:]
+        return 0.5 * l2 / mass * w @ w + shares @ point[n_weights:]
 
     def slope(point):
-        return np.concatenate([ridge * point[:n_weights], shares])
+        return np.concatenate([l2 / mass * point[:n_weights], shares])
 
     start = np.concatenate([np.zeros(n_weights), np.full(len(data), 10.0)])
     fits = {"type": "ineq", "fun": lambda point: rows @ point - sides, "jac": lambda point: rows}
@@ -56,20 +56,20 @@ def test_single_variables_are_a_linear_svm():
     templates = Templates({"node": 2}, {"node": 3})
     graph = template_graph(templates, {"node": 30}, {})
     data = [example(TemplateScores(templates, graph, {"node": x}, {}), y)]
-    ridge = 0.05
-    found = StructuredSVM(ridge=ridge, tol=1e-7, max_iter=500).minimize(data, "lp_relaxation")
+    l2 = 1.5
+    found = StructuredSVM(l2=l2, tol=1e-7, max_iter=500).minimize(data, "lp_relaxation")
     # One weight vector for each class: they are opposite, and half of the squares of the difference.
-    peer = LinearSVC(loss="hinge", C=2.0 / (ridge * 30), fit_intercept=False, tol=1e-9, max_iter=10**6).fit(x, y)
+    peer = LinearSVC(loss="hinge", C=2.0 / l2, fit_intercept=False, tol=1e-9, max_iter=10**6).fit(x, y)
     np.testing.assert_allclose(found.point[3:] - found.point[:3], peer.coef_[0], rtol=2e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize(
-    ("solver", "ridge", "tol"), [("frank_wolfe", 0.5, 1e-6), ("frank_wolfe", 0.01, 1e-6), ("subgradient", 0.5, 2e-2)]
+    ("solver", "l2", "tol"), [("frank_wolfe", 10.5, 1e-6), ("frank_wolfe", 0.21, 1e-6), ("subgradient", 10.5, 2e-2)]
 )
-def test_objective_is_the_minimum_over_all_labellings(solver, ridge, tol):
+def test_objective_is_the_minimum_over_all_labellings(solver, l2, tol):
     data = random_triangles(n=6, noise=0.3, variable_weights=[1.0, 2.0, 0.5])
-    best = enumerated_minimum(data, ridge)
-    found = StructuredSVM(ridge=ridge, solver=solver, tol=tol, max_iter=2000, path="none").minimize(data, "brute_force")
+    best = enumerated_minimum(data, l2)
+    found = StructuredSVM(l2=l2, solver=solver, tol=tol, max_iter=2000, path="none").minimize(data, "brute_force")
     gap, dual = found.history["gap"][-1], found.history["dual"][-1]
     assert found.status is Status.CONVERGED
     assert dual - 1e-9 <= best <= found.value + 1e-9
@@ -78,13 +78,13 @@ def test_objective_is_the_minimum_over_all_labellings(solver, ridge, tol):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_relaxed_dual_is_below_every_relaxed_objective(solver):
-    data, ridge = frustrated_triangles(), 0.05
-    learner = StructuredSVM(ridge=ridge, solver=solver, tol=3e-2, max_iter=500)
+    data, l2 = frustrated_triangles(), 0.3
+    learner = StructuredSVM(l2=l2, solver=solver, tol=3e-2, max_iter=500)
     found = learner.minimize(data, "lp_relaxation")
     mass = sum(one.mass for one in data)
 
     def objective(weights):
-        total = 0.5 * ridge * weights @ weights
+        total = 0.5 * l2 / mass * weights @ weights
         for one in data:
             theta, graph = one.scores.theta(weights), one.scores.graph
             cost = graph.zeros()
@@ -101,7 +101,7 @@ def test_relaxed_dual_is_below_every_relaxed_objective(solver):
 
 
 def test_fixed_scores_count_like_a_cost():
-    found = StructuredSVM(ridge=1e-3).minimize(diamond_examples(), "brute_force")
+    found = StructuredSVM(l2=8e-3).minimize(diamond_examples(), "brute_force")
     # By symmetry w = (-t, t); all four labels flip at once, at a score of 0.1 t: 2 * 4 is what the hinges cost at 0.
     t = np.linspace(0.0, 100.0, 100001)
     best = (1e-3 * t**2 + np.maximum(0.0, 4.0 - 0.1 * t) * 2 / 8).min()
@@ -112,8 +112,8 @@ def test_fixed_scores_count_like_a_cost():
 def test_few_answers_are_kept_and_the_dual_stays_one(monkeypatch):
     monkeypatch.setattr("intarsia.learning.structured_svm._MOST_KEPT", 2)
     data = random_triangles(n=6, noise=0.3, n_states=3)
-    best = enumerated_minimum(data, 0.1)
-    found = StructuredSVM(ridge=0.1, tol=1e-2).minimize(data, "brute_force")
+    best = enumerated_minimum(data, 1.8)
+    found = StructuredSVM(l2=1.8, tol=1e-2).minimize(data, "brute_force")
     assert found.history["dual"][-1] <= best + 1e-9 <= found.value + 2e-9
     assert found.status is Status.CONVERGED
 
@@ -133,8 +133,8 @@ def test_refusals():
     data = random_triangles(2)
     with pytest.raises(NotSupportedError, match="does not stop early"):
         StructuredSVM().minimize(data, "icm", validation=data)
-    with pytest.raises(InvalidInputError, match="ridge"):
-        StructuredSVM(ridge=0.0).minimize(data, "icm")
+    with pytest.raises(InvalidInputError, match="l2"):
+        StructuredSVM(l2=0.0).minimize(data, "icm")
     with pytest.raises(InvalidInputError, match="solver='cutting'"):
         StructuredSVM(solver="cutting").minimize(data, "icm")
     with pytest.raises(TooLargeError, match="subgradient"):

@@ -22,6 +22,8 @@ def describe(value: Any, *leave_out: str) -> str:
         return f"{type(value).__name__}({inner})"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(describe, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {describe(one)}' for key, one in value.items())}}}"
     if isinstance(value, np.ndarray):
         return f"array{value.shape}:{hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()}"
     kind: Any = type(value)

@@ -63,12 +63,22 @@ def frozen(array: NDArray[Any], given: Any = None) -> NDArray[Any]:
 def as_generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
     """Return a Generator from a seed, a Generator (used as it is) or None (a fresh one)."""
     try:
+        if isinstance(random_state, np.random.RandomState):
+            raise TypeError("A RandomState is the legacy generator; use numpy.random.default_rng(seed)")
+        if isinstance(random_state, (bool, np.bool_)):
+            raise TypeError("A boolean is no seed")
         return np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"random_state must be a whole number from 0 on, a numpy Generator or None, got {_brief(random_state)}. "
             f"{error}."
         ) from None
+
+
+def as_seed(random_state: int | np.random.Generator | None) -> int:
+    """Return an integer seed: the one given, or one drawn from a Generator (None: a fresh one)."""
+    generator = as_generator(random_state)
+    return int(random_state if isinstance(random_state, (int, np.integer)) else generator.integers(2**62))
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
@@ -40,7 +41,19 @@ class SavedModel(ABC):
     """Settings that no JSON holds: `_to_file` and `_from_file` deal with them."""
     _parts: ClassVar[Parts]
     """Registries of the settings that may be objects; see `NamedParts`."""
+    _needs_labels: ClassVar[bool] = True
+    """Whether `fit` needs y."""
+    _takes_matrix: ClassVar[bool] = False
+    """Whether X is a 2-D array of numbers, as scikit-learn's common checks would send, NaN included."""
     notes_: Any
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn what the estimator takes and needs."""
+        tags: Tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.requires_fit = self._learned is not None
+        tags.target_tags.required = self._needs_labels
+        tags.input_tags.two_d_array = tags.input_tags.allow_nan = self._takes_matrix
+        return tags
 
     @abstractmethod
     def _to_file(self) -> Content:

@@ -68,6 +68,8 @@ def settings_to_json(value: Any) -> Any:
         return {"set": [settings_to_json(item) for item in sorted(value, key=str)]}
     if isinstance(value, Mapping):
         return {"dict": [[settings_to_json(key), settings_to_json(value[key])] for key in value]}
+    if isinstance(value, np.random.Generator):
+        raise InvalidInputError("a numpy Generator cannot be saved. Set random_state to an integer seed before saving.")
     raise InvalidInputError(
         f"a setting of type {type(value).__name__} cannot be saved without running code at loading. Give "
         f"settings as names, numbers, strings, lists, dicts or objects of Intarsia."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli.output import check_folder_of, console, marginal_lists, note, number, warnings_on_stderr, write_json
-from intarsia.cli.running import AUTO, Request, load_request, parse_settings, run, run_auto
+from intarsia.cli.running import Request, load_request, parse_settings, run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,7 @@ def infer_command(
     method: Annotated[
         str,
         typer.Option(help="A name from `intarsia methods`; auto is exact where affordable, else approximate."),
-    ] = AUTO,
+    ] = "auto",
     evidence: Annotated[Path | None, typer.Option(help="Known states, a UAI evidence file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     max_iter: Annotated[int | None, typer.Option(help="Most sweeps of an iterative method.")] = None,
@@ -74,7 +74,7 @@ def infer_command(
         compare_methods(file, request, compare, json)
         return
     with warnings_on_stderr():
-        result = run_auto(request) if method == AUTO else run(request, method)
+        result = run(request, method)
     if output is not None:
         _write_output(output, result, request.task)
     if plot is not None:
@@ -138,7 +138,7 @@ def _show(out: Console, file: Path, request: Request, result: InferenceResult) -
     facts = Table.grid(padding=(0, 2))
     known = f", {len(request.evidence)} known" if request.evidence else ""
     facts.add_row("model", f"{file.name}: {graph.n_variables} variables{known}, {graph.n_factors} factors")
-    facts.add_row("method", result.method.name)
+    facts.add_row("method", f"{'auto chose ' if result.chosen_by_auto else ''}{result.method.name}")
     facts.add_row("status", f"{result.status.name}: {result.status.message}")
     if request.task == "map":
         most = f" (at most {number(result.upper_bound, 10)})" if math.isfinite(result.upper_bound) else ""

@@ -1,23 +1,22 @@
-"""From options to a run: settings, the choice that `auto` makes, and which answers a task asks for."""
+"""From options to a run: settings, and which answers a task asks for."""
 
 from __future__ import annotations
 
 import ast
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intarsia.exceptions import InvalidInputError, NotSupportedError, TimeLimitError, TooLargeError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:
     from intarsia._core.validation import FloatArray
     from intarsia.graph import FactorGraph
+    from intarsia.inference.method import InferenceMethod
     from intarsia.inference.result import InferenceResult
 
 TASKS = ("pr", "mar", "map")
-AUTO = "auto"
 
 
 @dataclass
@@ -69,13 +68,17 @@ def load_request(file: Path, evidence: Path | None, task: str, **more: Any) -> R
 
 
 def run(request: Request, method: str, settings: dict[str, Any] | None = None) -> InferenceResult:
-    """Run one method by name."""
+    """Run one method by name, or the one that "auto" chooses."""
     from intarsia.inference import infer, method_class, method_names
 
-    if request.task == "pr" and method_class(method).log_partition_is is None:
-        able = [name for name in method_names() if method_class(name).log_partition_is is not None]
-        raise NotSupportedError(f"{method_class(method).__name__} gives no log Z. These do: {', '.join(able)}.")
-    return infer(
+    def refuse_without_log_partition(kind: type[InferenceMethod]) -> None:
+        if request.task == "pr" and kind.log_partition_is is None:
+            able = [name for name in method_names() if method_class(name).log_partition_is is not None]
+            raise NotSupportedError(f"{kind.__name__} gives no log Z. These do: {', '.join(able)}.")
+
+    if method in method_names():
+        refuse_without_log_partition(method_class(method))
+    result = infer(
         request.graph,
         request.theta,
         method,
@@ -88,35 +91,8 @@ def run(request: Request, method: str, settings: dict[str, Any] | None = None) -
         verbose=request.verbose,
         **(request.settings if settings is None else settings),
     )
-
-
-def run_auto(request: Request) -> InferenceResult:
-    """Run junction_tree where it is affordable, else the approximate method that suits the task."""
-    from intarsia.inference import method_class
-
-    fallback = "belief_propagation" if request.task == "map" else "tree_reweighted"
-    names = ["junction_tree", "tree", "brute_force"] if request.n_best else ["junction_tree", fallback]
-    if request.n_samples:
-        names.append("gibbs")
-    able = [
-        name
-        for name in names
-        if (method_class(name).gives_best or not request.n_best)
-        and (method_class(name).gives_samples or not request.n_samples)
-    ]
-    refusal: Exception = NotSupportedError("no method offers this combination of --n-samples and --n-best.")
-    began = time.perf_counter()
-    for position, (name, settings) in enumerate(settings_by_method(able, request.settings).items()):
-        turn = request
-        if request.time_limit is not None:
-            left = request.time_limit - (time.perf_counter() - began)
-            # An exact method that runs out of time leaves nothing, so it may use up only half of what there is.
-            turn = replace(request, time_limit=max(left if position == len(able) - 1 else left / 2, 1e-3))
-        try:
-            return run(turn, name, settings)
-        except (TooLargeError, TimeLimitError, NotSupportedError) as error:
-            refusal = error
-    raise refusal
+    refuse_without_log_partition(type(result.method))
+    return result
 
 
 def settings_by_method(names: Iterable[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from intarsia.clusters.blocking import AllPairs, SharedTokens, SharedValues, Sor
 from intarsia.clusters.cem_decode import CEMDecode
 from intarsia.clusters.choices import Choices, ProposalWeights, choices_of
 from intarsia.clusters.cluster_model import ClusterModel, PairFeatures, dense_pair_features, pair_features
-from intarsia.clusters.comparisons import Date, Embedding, Exact, JaroWinkler, Numeric, TokenOverlap
+from intarsia.clusters.comparisons import Date, Embedding, ExactMatch, JaroWinkler, Numeric, TokenOverlap
 from intarsia.clusters.components import best_threshold, connected_components
 from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.decoding import Agglomeration, Clustering, Decoder, HillClimbing, MetropolisHastings, decode
@@ -18,7 +18,7 @@ from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
     "AdaptiveSplitMerge", "Agglomeration", "AllPairs", "CEMDecode", "Choices", "ClusterModel", "ClusterWorld",
-    "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "Exact", "HillClimbing",
+    "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "ExactMatch", "HillClimbing",
     "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
     "PartitionMetric", "ProposalWeights", "SharedTokens", "SharedValues", "SortedNeighbourhood", "SplitMerge",
     "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components", "decode",

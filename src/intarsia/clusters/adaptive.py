@@ -49,7 +49,7 @@ class AdaptiveSplitMerge(JumpProposer):
     A cluster is chosen for a split with probability proportional to :math:`\exp(\lambda_w \cdot \psi(y_i))`, a pair
     of clusters for a merge with :math:`\exp(\lambda_b \cdot \psi(y_i, y_j))`, :math:`\psi` being mean, minimum and
     maximum of the pair features inside and between (see `Choices`). The cross-entropy method (Algorithm 2) fits
-    :math:`\lambda`: draw `n_samples` moves from the present clustering, keep the `top` share by value, maximise their
+    :math:`\lambda`: draw `n_samples` moves from the present clustering, keep the best `elite_fraction`, maximise their
     log-probability (concave, since a move tells whether it is a split or a merge; L-BFGS with the exact gradient), go a
     part `smoothing` of the way, and again. :math:`\lambda` is kept until the proposer learns again, from 0. Choose it
     for documents of up to some hundreds of records; each round costs the features of all candidate pairs.
@@ -65,7 +65,7 @@ class AdaptiveSplitMerge(JumpProposer):
         Whether that is learned too: the share of splits among the samples kept, smoothed, within [0.05, 0.95].
     n_samples : int
         Moves drawn in a round.
-    top : float
+    elite_fraction : float
         Share of them that is kept; with ties at the threshold, all of these.
     smoothing : float
         How far the parameters go towards the best ones of a round, in (0, 1].
@@ -73,7 +73,7 @@ class AdaptiveSplitMerge(JumpProposer):
         Most rounds each time the proposer learns.
     tol : float
         Rounds end when no parameter changes by more.
-    ridge : float
+    l2 : float
         Keeps the inner problem bounded: this times half the squared parameters is taken off the mean log-probability.
     allocation : {"random", "sequential"}
         How a chosen cluster is divided between two of its records, as in `SplitMerge`.
@@ -109,11 +109,11 @@ class AdaptiveSplitMerge(JumpProposer):
         beta: float = 0.5,
         learn_beta: bool = False,
         n_samples: int = 50,
-        top: float = 0.1,
+        elite_fraction: float = 0.1,
         smoothing: float = 0.7,
         max_iter: int = 20,
         tol: float = 1e-3,
-        ridge: float = 0.01,
+        l2: float = 0.01,
         allocation: str = "random",
         learn_every: int = 5,
         n_draws: int = 5,
@@ -122,11 +122,11 @@ class AdaptiveSplitMerge(JumpProposer):
         self.beta = beta
         self.learn_beta = learn_beta
         self.n_samples = n_samples
-        self.top = top
+        self.elite_fraction = elite_fraction
         self.smoothing = smoothing
         self.max_iter = max_iter
         self.tol = tol
-        self.ridge = ridge
+        self.l2 = l2
         self.allocation = allocation
         self.learn_every = learn_every
         self.n_draws = n_draws
@@ -138,10 +138,10 @@ class AdaptiveSplitMerge(JumpProposer):
         check_number(self.beta, f"{here}: beta", low=0.0, high=1.0)
         for name in ("n_samples", "max_iter", "learn_every", "n_draws"):
             check_number(getattr(self, name), f"{here}: {name}", low=1, integer=True)
-        check_number(self.top, f"{here}: top", low=0.0, high=1.0, open_low=True)
+        check_number(self.elite_fraction, f"{here}: elite_fraction", low=0.0, high=1.0, open_low=True)
         check_number(self.smoothing, f"{here}: smoothing", low=0.0, high=1.0, open_low=True)
         check_number(self.tol, f"{here}: tol", low=0.0, high=np.inf)
-        check_number(self.ridge, f"{here}: ridge", low=0.0, high=np.inf, open_low=True, open_high=True)
+        check_number(self.l2, f"{here}: l2", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_choice(self.allocation, ("random", "sequential"), f"{here}: allocation")
 
     def initial(self, world: ClusterWorld) -> ProposalWeights:
@@ -193,7 +193,7 @@ class AdaptiveSplitMerge(JumpProposer):
             if not self.adapt:
                 continue
             possible = np.isfinite(values)
-            kept = int(np.ceil(float(self.top) * possible.sum()))
+            kept = int(np.ceil(float(self.elite_fraction) * possible.sum()))
             threshold = np.sort(values)[-kept]  # Algorithm 2, line 7, read from the top
             fitted = self.fit(choices, chosen[possible & (values >= threshold)], weights)
             moved = max(np.abs(fitted.split - weights.split).max(), np.abs(fitted.merge - weights.merge).max())
@@ -217,7 +217,7 @@ class AdaptiveSplitMerge(JumpProposer):
             before: FloatArray = getattr(weights, name)
             found[name] = before
             if kept.sum() > 0.0:
-                given = (features, kept, float(self.ridge))
+                given = (features, kept, float(self.l2))
                 best = minimize(
                     cross_entropy, before, given, jac=True, method="L-BFGS-B", options={"maxiter": _INNER_ITER}
                 ).x
@@ -331,10 +331,8 @@ class AdaptiveSplitMerge(JumpProposer):
         return inner.arrays(world.pairs, world.table, np.zeros(world.n_weights) if model is None else model)
 
 
-def cross_entropy(
-    weights: FloatArray, features: FloatArray, counts: FloatArray, ridge: float
-) -> tuple[float, FloatArray]:
-    r"""Minus the ridged log-likelihood of choices that were kept, and its gradient (Rohanimanesh2009, Eq. 2).
+def cross_entropy(weights: FloatArray, features: FloatArray, counts: FloatArray, l2: float) -> tuple[float, FloatArray]:
+    r"""Minus the penalised log-likelihood of choices that were kept, and its gradient (Rohanimanesh2009, Eq. 2).
 
     :math:`-\sum_k c_k \log Q_k + \frac r2 |\lambda|^2` with :math:`Q \propto \exp(\psi \lambda)`.
 
@@ -346,8 +344,8 @@ def cross_entropy(
     """
     log_q = log_softmax(features @ weights)
     total = counts.sum()
-    value = -counts @ log_q + 0.5 * ridge * weights @ weights
-    return float(value), np.asarray(features.T @ (total * np.exp(log_q) - counts) + ridge * weights)
+    value = -counts @ log_q + 0.5 * l2 * weights @ weights
+    return float(value), np.asarray(features.T @ (total * np.exp(log_q) - counts) + l2 * weights)
 
 
 def _log_pairs(n: int) -> float:

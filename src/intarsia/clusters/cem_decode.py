@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import EQUAL_SCORE
@@ -14,7 +15,7 @@ from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.decoding import Decoder
 from intarsia.clusters.partition import Move
 from intarsia.clusters.proposers import PROPOSERS, JumpProposer
-from intarsia.clusters.world import ClusterWorld
+from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 
 class CEMDecode(Decoder):
@@ -28,7 +29,7 @@ class CEMDecode(Decoder):
     ----------
     proposer : JumpProposer, optional
         `AdaptiveSplitMerge` by default, whose parameters are kept until it learns again.
-    max_jumps : int
+    max_iter : int
         Most steps.
     patience : int
         Steps in turn without a gain after which it ends.
@@ -38,7 +39,7 @@ class CEMDecode(Decoder):
     Examples
     --------
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
-    >>> from intarsia.clusters.world import ClusterWorld
+    >>> from intarsia.clusters.world import ClusterWorld, check_cluster_world
     >>> from intarsia.clusters.decoding import decode
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], "cem_decode").labels.tolist()
@@ -54,12 +55,12 @@ class CEMDecode(Decoder):
         self,
         *,
         proposer: JumpProposer | None = None,
-        max_jumps: int = 1000,
+        max_iter: int = 1000,
         patience: int = 10,
         tol: float = EQUAL_SCORE,
     ) -> None:
         self.proposer = proposer
-        self.max_jumps = max_jumps
+        self.max_iter = max_iter
         self.patience = patience
         self.tol = tol
 
@@ -79,8 +80,10 @@ class CEMDecode(Decoder):
         by : {"score", "performance"}
             What is to be raised: the score, or the performance against the truth.
         """
+        with errors_in("CEMDecode.jumps"):
+            check_cluster_world(world)
         proposer: JumpProposer = AdaptiveSplitMerge() if self.proposer is None else self.proposer
-        check_number(self.max_jumps, "CEMDecode: max_jumps", low=0, integer=True)
+        check_number(self.max_iter, "CEMDecode: max_iter", low=0, integer=True)
         check_number(self.patience, "CEMDecode: patience", low=1, integer=True)
         check_number(self.tol, "CEMDecode: tol", low=0.0, high=np.inf, open_high=True)
 
@@ -88,7 +91,7 @@ class CEMDecode(Decoder):
         if by != "performance":
             score = np.zeros(world.n_weights) if weights is None else weights
         idle = 0
-        for _ in range(int(self.max_jumps)):
+        for _ in range(int(self.max_iter)):
             move, value = proposer.propose(world, rng, score, weights)
             gains = value > float(self.tol)
             if move is not None and gains:

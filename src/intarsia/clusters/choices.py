@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
 
@@ -89,6 +90,7 @@ class Choices:
             )
 
 
+@errors_from("choices_of")
 def choices_of(world: ClusterWorld) -> Choices:
     """What can be split and merged in the present clustering.
 
@@ -103,6 +105,9 @@ def choices_of(world: ClusterWorld) -> Choices:
     >>> found.merge_features.round(2).tolist()           # of 0-2 and 1-2: mean, least, most, absent, log number
     [[1.5, 0.0, 3.0, 0.5, 0.69]]
     """
+    from intarsia.clusters.world import check_cluster_world  # which imports this module
+
+    check_cluster_world(world)
     pairs, links = world.pairs, world.constraints
     label, sizes = world.partition.rows[kernels.LABEL], world.partition.sizes
     ends = np.sort(label[pairs.pairs], axis=1)

@@ -102,12 +102,12 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
         """Likeness of pairs of distinct values."""
 
 
-class Exact(Comparison):
+class ExactMatch(Comparison):
     """Whether two values are the same: 1 or 0. Text is compared without case, accents and superfluous blanks.
 
     Examples
     --------
-    >>> Exact().features(["Ann", "ann ", None], np.array([0, 0]), np.array([1, 2]), "name")
+    >>> ExactMatch().features(["Ann", "ann ", None], np.array([0, 0]), np.array([1, 2]), "name")
     array([[1., 0.],
            [0., 1.]])
     """
@@ -349,7 +349,7 @@ COMPARISONS: Registry[Comparison] = Registry(
     "comparison",
     "intarsia.clusters",
     {
-        "exact": "comparisons:Exact",
+        "exact": "comparisons:ExactMatch",
         "jaro_winkler": "comparisons:JaroWinkler",
         "token_overlap": "comparisons:TokenOverlap",
         "numeric": "comparisons:Numeric",
@@ -368,7 +368,7 @@ def resolve_comparisons(declared: Declared) -> list[tuple[str, Comparison]]:
     Examples
     --------
     >>> resolve_comparisons({"name": ["exact", JaroWinkler()], "born": "date"})
-    [('name', Exact()), ('name', JaroWinkler()), ('born', Date())]
+    [('name', ExactMatch()), ('name', JaroWinkler()), ('born', Date())]
     """
     if not isinstance(declared, Mapping) or not declared:
         raise InvalidInputError(
@@ -391,7 +391,7 @@ def compare_pairs(
     --------
     >>> from intarsia.clusters.tables import read_table
     >>> table = read_table({"name": ["Ann", "Ann"], "age": [30, 40]})
-    >>> compare_pairs(table, [("name", Exact()), ("age", Numeric(levels=()))], np.array([0]), np.array([1]))
+    >>> compare_pairs(table, [("name", ExactMatch()), ("age", Numeric(levels=()))], np.array([0]), np.array([1]))
     array([[1.  , 0.  , 0.75, 0.  ]])
     """
     calls = [

@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
-from intarsia._core.transaction import transaction
-from intarsia._core.validation import FloatArray, IntArray, check_choice, check_n_jobs, check_number
+from intarsia._core.transaction import SettingsOfFit, transaction
+from intarsia._core.validation import FloatArray, IntArray, as_generator, check_choice, check_n_jobs, check_number
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
+from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
@@ -43,6 +44,8 @@ from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")
+# Settings that decide which features the learned weights belong to.
+MODEL_SETTINGS = ("comparisons", "features", "model")
 
 
 class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
@@ -79,13 +82,13 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     edge_ids, edge_scores : pair of str, list of str, optional
         Columns of `edges`; by default as Splink and others call them.
     l2 : float
-        Of the logistic regression.
+        Precision of the prior of the logistic regression: `l2 / 2 |w|^2` beside its summed loss.
     decoder : str or Decoder, optional
         How `predict` searches: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with settings; by
         default a climb of 20 proposals for each record, along candidate pairs.
     n_jobs : int, optional
         Threads over components; results do not depend on it.
-    random_state : int or None
+    random_state : int, Generator or None
         Seed of `predict` and `predict_pairs`.
     verbose : bool
         Show progress of the fit on a terminal.
@@ -121,6 +124,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     array([0, 1, 0])
     """
 
+    _model_settings: SettingsOfFit | None = None
+
     def __init__(
         self,
         comparisons: Declared | None = None,
@@ -137,7 +142,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         l2: float = 1.0,
         decoder: str | Decoder | None = None,
         n_jobs: int | None = None,
-        random_state: int | None = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.comparisons = comparisons
@@ -160,24 +165,22 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     @entry_point
     @transaction
-    def fit(self, records: Any, clusters: Any, *, edges: Any = None) -> EntityClusterer:
+    def fit(self, X: Any, y: Any, *, edges: Any = None) -> EntityClusterer:
         """Learn from records whose entities are known.
 
         Parameters
         ----------
-        records : data frame, dict of columns, or list of dicts
+        X : table, dict of columns, or list of dicts
             A row for each record; with `edges` a list of ids will do.
-        clusters : sequence, or name of a column
+        y : sequence, or name of a column
             Entity of each record; None and -1 where it is not known.
         edges : table, optional
             Scored pairs, by ids, instead of comparisons.
         """
         self._check_settings()
-        column = clusters if isinstance(clusters, str) else None
-        if edges is None or column is not None:
-            records = read_table(records)
-        if column is not None:
-            clusters = records.column(column)
+        column = y if isinstance(y, str) else None
+        records = read_table(X) if edges is None or column is not None else X
+        clusters = y if column is None else records.column(column)
         if edges is None:
             self.comparisons_ = self._declared(records, column)
             codes = cluster_codes(clusters, records.n_rows)
@@ -202,45 +205,46 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         self.weights_ = dict(zip(names, result.point.tolist(), strict=True))
         self.history_, self.status_, self.n_iter_ = result.history, result.status, result.n_iter
         self.notes_ = None
+        self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
         return self
 
     # ---------------------------------------------------------------- prediction
 
     @entry_point
     def predict(
-        self, records: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
+        self, X: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
     ) -> IntArray:
         """Number of the entity of each record, in the order of the input, from 0 by first occurrence.
 
         Parameters
         ----------
-        records, edges
+        X, edges
             As in `fit`.
         must_link, cannot_link : lists of pairs of ids
             What is known to be, and not to be, the same entity.
         """
-        found, parts = self._run(decode_batch, records, edges, must_link, cannot_link)
+        found, parts = self._run(decode_batch, X, edges, must_link, cannot_link)
         labels = np.empty(found.n_records, dtype=np.int64)
         for batch, entity in parts:
             labels[batch.records] = batch.records[entity]  # so that numbers of different batches do not meet
         return first_numbers(labels[found.record_of])
 
     @entry_point
-    def fit_predict(self, records: Any, clusters: Any, *, edges: Any = None) -> IntArray:
+    def fit_predict(self, X: Any, y: Any, *, edges: Any = None) -> IntArray:
         """`fit`, then `predict` of the same records: entities also for those whose cluster is not known."""
-        return self.fit(records, clusters, edges=edges).predict(records, edges=edges)
+        return self.fit(X, y, edges=edges).predict(X, edges=edges)
 
     @entry_point
     def predict_pairs(
         self,
-        records: Any,
+        X: Any,
         *,
         edges: Any = None,
         must_link: Sequence[Any] = (),
         cannot_link: Sequence[Any] = (),
         n_samples: int = 200,
         temperature: float = 1.0,
-    ) -> dict[str, list[Any]]:
+    ) -> Any:
         """Candidate pairs with the probability that both are one entity.
 
         Clusterings are sampled from `exp(score / temperature)` by Metropolis-Hastings, beginning with what `predict`
@@ -249,7 +253,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
         Parameters
         ----------
-        records, edges, must_link, cannot_link
+        X, edges, must_link, cannot_link
             As in `predict`.
         n_samples : int
             Clusterings sampled of each component; probabilities are multiples of its inverse.
@@ -259,7 +263,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
         Returns
         -------
-        dict
+        table of the kind that X came in, or dict
             Columns `id1`, `id2` and `probability`, in the order of the rows. Of rows that are the same in all that is
             compared, only the first is paired with others, and the rest with it, with probability 1.
 
@@ -275,7 +279,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         check_number(n_samples, "n_samples", low=1, integer=True)
         check_number(temperature, "temperature", low=0.0, open_low=True)
         work = partial(sample_batch, n_samples=int(n_samples), temperature=float(temperature))
-        found, parts = self._run(work, records, edges, must_link, cannot_link)
+        found, parts = self._run(work, X, edges, must_link, cannot_link)
         probability = np.zeros(len(found.pairs))
         for batch, share in parts:
             probability[batch.rows] = share
@@ -288,19 +292,19 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         )
         probability = np.concatenate([probability, np.ones(len(copies))])
         order = np.lexsort((ends[:, 1], ends[:, 0]))
-        return {
+        pairs = {
             "id1": [found.ids[row] for row in ends[order, 0]],
             "id2": [found.ids[row] for row in ends[order, 1]],
             "probability": probability[order].tolist(),
         }
+        return write_table(pairs, table_kind(X))
 
     @entry_point
-    def score(self, records: Any, clusters: Any, *, edges: Any = None) -> float:
+    def score(self, X: Any, y: Any, *, edges: Any = None) -> float:
         """B-cubed F1 of the entities found; records whose cluster is not known are left out."""
-        if isinstance(clusters, str):
-            clusters = read_table(records).column(clusters)
+        records = read_table(X) if isinstance(y, str) else X
         predicted = self.predict(records, edges=edges)
-        truth = cluster_codes(clusters, len(predicted))
+        truth = cluster_codes(records.column(y) if isinstance(y, str) else y, len(predicted))
         return clustering_scores(truth, predicted).b_cubed.f1
 
     # ---------------------------------------------------------------- files
@@ -313,6 +317,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
         entity_clusterer_from_file(self, about, arrays)
+        self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
 
     # ---------------------------------------------------------------- parts
 
@@ -378,6 +383,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         """Records, and each batch with its answer."""
         check_is_fitted(self, "weights_")
         self._check_settings()
+        if self._model_settings is not None:
+            self._model_settings.check(self)
         if edges is None and not self.comparisons_:
             raise InvalidInputError("the model was fitted to edges, so edges= is needed here too.")
         if edges is None or self.source_column is not None:
@@ -393,7 +400,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         links = read_links(found, must_link, cannot_link, sources)
         values, names = self._world_values(found), world_names(found.names, self.features)
         batches = split_into_batches(found, links, values[:, 0])
-        seeds = np.random.SeedSequence(self.random_state).spawn(len(batches))
+        streams = as_generator(self.random_state).spawn(len(batches))
         trained = TrainedWeights(
             np.array(list(self.weights_.values())),
             cluster_model(self.model, self.features),
@@ -401,7 +408,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
             default_decoder() if self.decoder is None else DECODERS.resolve(self.decoder),
         )
         calls = [
-            partial(work, batch, values[batch.rows], trained, seed) for batch, seed in zip(batches, seeds, strict=True)
+            partial(work, batch, values[batch.rows], trained, rng) for batch, rng in zip(batches, streams, strict=True)
         ]
         answers = run_by_workers(calls, self.n_jobs)
         return found, list(zip(batches, answers, strict=True))

@@ -149,12 +149,12 @@ def make_world(
     return ClusterWorld(features, model, truth=truth, metric=metric, proposer=proposer(None))
 
 
-def decode_batch(batch: Batch, values: FloatArray, trained: TrainedWeights, seed: np.random.SeedSequence) -> IntArray:
+def decode_batch(batch: Batch, values: FloatArray, trained: TrainedWeights, rng: np.random.Generator) -> IntArray:
     """Clusters of the records of a batch; each bears the number, within the batch, of its first record."""
     labels = batch.constraints.atom
     if len(batch.pairs):
         world = _world_of(batch, values, trained)
-        labels = decode(world, trained.weights, trained.decoder, random_state=np.random.default_rng(seed)).labels
+        labels = decode(world, trained.weights, trained.decoder, random_state=rng).labels
     return np.unique(labels, return_index=True)[1].astype(np.int64)[labels]
 
 
@@ -162,7 +162,7 @@ def sample_batch(
     batch: Batch,
     values: FloatArray,
     trained: TrainedWeights,
-    seed: np.random.SeedSequence,
+    rng: np.random.Generator,
     n_samples: int,
     temperature: float,
 ) -> FloatArray:
@@ -176,7 +176,7 @@ def sample_batch(
         temperature=temperature,
         start=trained.decoder,
         proposer=proposer(1.0),
-        random_state=np.random.default_rng(seed),
+        random_state=rng,
     )
     return np.asarray(found[batch.pairs[:, 0], batch.pairs[:, 1]], dtype=np.float64).ravel()
 

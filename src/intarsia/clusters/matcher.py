@@ -98,7 +98,7 @@ def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: flo
     clusters : (n_records,) int array
         Known cluster of each record.
     l2 : float
-        Weight of the squares of the weights.
+        Precision of the Gaussian prior: `l2 / 2 |w|^2` beside the loss summed over the pairs.
 
     Examples
     --------

@@ -120,8 +120,8 @@ def compared_records(
 
     Examples
     --------
-    >>> from intarsia.clusters.comparisons import Exact
-    >>> found = compared_records({"name": ["Ann", "ann", "Bob", "Ann"]}, [("name", Exact())], None, None)
+    >>> from intarsia.clusters.comparisons import ExactMatch
+    >>> found = compared_records({"name": ["Ann", "ann", "Bob", "Ann"]}, [("name", ExactMatch())], None, None)
     >>> found.pairs.tolist(), found.values.tolist(), found.names
     ([[0, 1]], [[1.0, 0.0]], ('name exact', 'name exact missing'))
     >>> found.record_of

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import check_choice, check_number
+from intarsia._files.tables import TABLES, TableKind, read_columns, table_kind
 from intarsia.exceptions import InvalidInputError
 
 
@@ -70,6 +71,8 @@ class Table:
         Values of each column.
     n_rows : int
         Number of records.
+    kind : TableKind or None
+        What the records came in.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Table:
 
     columns: dict[str, list[Any]]
     n_rows: int
+    kind: TableKind | None = None
 
     def column(self, name: str) -> list[Any]:
         """Values of a column; an unknown name is refused with the nearest."""
@@ -90,8 +94,8 @@ def read_table(records: Any) -> Table:
 
     Parameters
     ----------
-    records : data frame, dict of sequences, or list of dicts
-        Any eager frame that narwhals knows: pandas, polars, Arrow, Modin, cuDF.
+    records : table, dict of sequences, or list of dicts
+        Whatever `read_columns` reads: data frames, DuckDB relations, paths of Parquet, CSV and TSV files.
 
     Raises
     ------
@@ -105,43 +109,15 @@ def read_table(records: Any) -> Table:
     """
     if isinstance(records, Table):
         return records
-    if isinstance(records, Mapping):
-        columns = {str(name): _column(values) for name, values in records.items()}
-    elif isinstance(records, Sequence) and all(isinstance(row, Mapping) for row in records):
+    if isinstance(records, Sequence) and all(isinstance(row, Mapping) for row in records):
         names = list(dict.fromkeys(str(name) for row in records for name in row))
         columns = {name: [_present(row.get(name)) for row in records] for name in names}
-        return Table(columns, len(records))
-    else:
-        columns = _frame_columns(records)
-    lengths = {name: len(values) for name, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        (one, n), (other, m) = (
-            next(iter(lengths.items())),
-            next((name, length) for name, length in lengths.items() if length != next(iter(lengths.values()))),
-        )
-        raise InvalidInputError(f"column {one!r} has {n} values, but {other!r} has {m}. Give one per record.")
-    return Table(columns, next(iter(lengths.values()), 0))
-
-
-def _frame_columns(records: Any) -> dict[str, list[Any]]:
-    import narwhals.stable.v1 as nw
-
-    try:
-        frame = nw.from_native(records, eager_only=True)
-    except TypeError:
-        raise InvalidInputError(
-            f"records are of type {type(records).__name__}. Give a pandas or polars data frame (a lazy one "
-            f"after .collect()), a dict of columns, or a list of dicts."
-        ) from None
-    columns = {}
-    for name in frame.columns:
-        series = frame[name]
-        missing = series.is_null().to_list()
-        values = series.to_list()
-        columns[str(name)] = [
-            None if absent else _present(value) for value, absent in zip(values, missing, strict=True)
-        ]
-    return columns
+        return Table(columns, len(records), None)
+    found = read_columns(records)
+    if found is None:
+        raise InvalidInputError(f"records are of type {type(records).__name__}. Give {TABLES}, or a list of dicts.")
+    columns = {str(name): _column(values) for name, values in found.items()}
+    return Table(columns, len(next(iter(columns.values()), ())), table_kind(records))
 
 
 def _column(values: Iterable[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
-from intarsia._core.transaction import transaction
+from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import IntArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
 from intarsia.clusters.blocking import Blocking
@@ -22,6 +22,7 @@ from intarsia.clusters.entity_file import COLUMN_SETTINGS, matcher_from_file, ma
 from intarsia.clusters.matcher import cluster_codes, fit_matcher
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons
 from intarsia.clusters.tables import read_table
+from intarsia.metrics.clusterings import clustering_scores
 
 
 class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
@@ -53,6 +54,8 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
     array([0, 1, 0])
     """
 
+    _model_settings: SettingsOfFit | None = None
+
     def __init__(
         self,
         comparisons: Declared | None = None,
@@ -68,25 +71,34 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
 
     @entry_point
     @transaction
-    def fit(self, records: Any, clusters: Any) -> ThresholdClusterer:
+    def fit(self, X: Any, y: Any) -> ThresholdClusterer:
         """Learn log odds and threshold from records whose entities are known (None and -1: not known)."""
-        table = read_table(records)
-        truth = cluster_codes(clusters, table.n_rows)
+        table = read_table(X)
+        truth = cluster_codes(y, table.n_rows)
         declared = guess_comparisons(table) if self.comparisons is None else self.comparisons
         self.comparisons_ = resolve_comparisons(declared)
         found = self._pairs_of(table)
         self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
         odds = self.matcher_.log_odds(found.values)
         self.threshold_ = best_threshold(found.n_records, found.pairs, odds, truth, self.metric)[0]
+        self._model_settings = SettingsOfFit(self, ("comparisons",))
         return self
 
     @entry_point
-    def predict(self, records: Any) -> IntArray:
+    def predict(self, X: Any) -> IntArray:
         """Number of the component of each record, in the order of the input."""
         check_is_fitted(self, "threshold_")
-        found = self._pairs_of(records)
+        if self._model_settings is not None:
+            self._model_settings.check(self)
+        found = self._pairs_of(X)
         odds = self.matcher_.log_odds(found.values)
         return connected_components(found.n_records, found.pairs, odds, self.threshold_)
+
+    @entry_point
+    def score(self, X: Any, y: Any) -> float:
+        """B-cubed F1 of the components; records whose cluster is not known are left out."""
+        predicted = self.predict(X)
+        return clustering_scores(cluster_codes(y, len(predicted)), predicted).b_cubed.f1
 
     _learned = "threshold_"
     _settings_apart = COLUMN_SETTINGS
@@ -99,6 +111,7 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
         if not matcher_from_file(self, about, arrays):
             raise ValueError("comparisons")
         self.threshold_ = np.inf if about["threshold"] is None else float(about["threshold"])
+        self._model_settings = SettingsOfFit(self, ("comparisons",))
 
     def _pairs_of(self, records: Any) -> RecordPairs:
         """Every row is a record, so that the threshold is chosen by what is counted."""

@@ -19,6 +19,7 @@ from intarsia._core.validation import FloatArray, IntArray, check_choice, check_
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.collective.chain_file import collective_chain_from_file, collective_chain_to_file
+from intarsia.collective.flow_methods import FLOW_METHODS, FlowDual, FlowMethod
 from intarsia.collective.infer_flows import infer_flows
 from intarsia.collective.moves import Moves, all_moves, fit_table, fit_weights
 from intarsia.collective.noise import NOISES, Noise
@@ -56,11 +57,11 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         For a tree of steps instead of a chain: the step from which walkers come to each, earlier than it; -1 for
         step 0. Then `seasons[t - 1]` is that of the moves to step t.
     l2 : float
-        Strength of the ridge on weights.
+        Precision of the Gaussian prior on weights: `l2 / 2 |w|^2` beside the summed loss.
     smoothing : float
         Added to every flow for `learn="table"`, and to the walkers in each cell at the first step.
-    method, inference_max_iter, inference_tol
-        Of `infer_flows`.
+    inference : {"dual", "mirror_descent"} or FlowMethod, optional
+        How walkers and flows are found, with its own `max_iter` and `tol`; by default `FlowDual(tol=1e-7)`.
     max_iter, tol
         Iterations of EM at most; stop when the objective falls by less than `tol` of its size.
     warm_start : bool
@@ -130,9 +131,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         parents: Any = None,
         l2: float = 1e-3,
         smoothing: float = 1e-2,
-        method: str = "dual",
-        inference_max_iter: int = 2000,
-        inference_tol: float = 1e-7,
+        inference: str | FlowMethod | None = None,
         max_iter: int = 200,
         tol: float = 1e-5,
         warm_start: bool = False,
@@ -146,9 +145,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         self.parents = parents
         self.l2 = l2
         self.smoothing = smoothing
-        self.method = method
-        self.inference_max_iter = inference_max_iter
-        self.inference_tol = inference_tol
+        self.inference = inference
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -252,8 +249,10 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     # ---------------------------------------------------------------- files
 
+    _needs_labels = False
+    _takes_matrix = True
     _settings_apart = ("moves",)
-    _parts: ClassVar[Parts] = {"noise": NOISES}
+    _parts: ClassVar[Parts] = {"noise": NOISES, "inference": FLOW_METHODS}
 
     def _to_file(self) -> Content:
         return collective_chain_to_file(self)
@@ -273,7 +272,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     # ---------------------------------------------------------------- parts of fit
 
     def _settings(self, counts: FloatArray) -> tuple[Moves, str]:
-        for name in ("l2", "tol", "inference_tol"):
+        for name in ("l2", "tol"):
             check_number(getattr(self, name), name, low=0.0)
         check_number(self.smoothing, "smoothing", low=0.0, open_low=True)
         check_number(self.max_iter, "max_iter", low=0, integer=True)
@@ -316,8 +315,9 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         scores = np.zeros_like(counts)
         scores[0] = np.log(initial)
         return infer_flows(
-            tables, counts, n_walkers, noise=self.noise, scores=scores, method=self.method,
-            max_iter=self.inference_max_iter, tol=self.inference_tol, warm_start=earlier, verbose=self.verbose,
+            tables, counts, n_walkers, noise=self.noise, scores=scores,
+            method=FlowDual(tol=1e-7) if self.inference is None else self.inference,
+            warm_start=earlier, verbose=self.verbose,
         )  # fmt: skip
 
     def _maximise(
@@ -338,6 +338,6 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         return weights, np.array([moves.log_softmax(moves.features @ one) for one in weights])
 
     def _penalty(self, weights: FloatArray, logs: FloatArray, initial: FloatArray, learns: str) -> float:
-        """What ridge and smoothing add to the objective; with them, it falls at every iteration."""
+        """What `l2` and `smoothing` add to the objective; with them, it falls at every iteration."""
         value = 0.5 * self.l2 * float((weights * weights).sum()) - self.smoothing * float(np.log(initial).sum())
         return value - self.smoothing * float(logs.sum()) if learns == "table" else value

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from intarsia._core.error_context import errors_from, warn_caller
 from intarsia._core.progress import sweep_progress
 from intarsia._core.status import Status
-from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number, too_large
+from intarsia._core.validation import FloatArray, as_float_array, check_number, too_large
+from intarsia.collective.flow_methods import FLOW_METHODS, FlowMethod
 from intarsia.collective.noise import NOISES, Noise
 from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.result import CollectiveResult
-from intarsia.collective.search import SEARCHES
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference.method import Clock
@@ -32,9 +32,9 @@ def infer_flows(
     table_of_step: ArrayLike | None = None,
     parents: ArrayLike | None = None,
     model_weight: float = 1.0,
-    method: str = "dual",
-    max_iter: int = 2000,
-    tol: float = 1e-8,
+    method: str | FlowMethod = "dual",
+    max_iter: int | None = None,
+    tol: float | None = None,
     time_limit: float | None = None,
     warm_start: CollectiveResult | None = None,
     verbose: bool = False,
@@ -72,10 +72,11 @@ def infer_flows(
         step 0. Then the tables lead from `parents[t]` to t, one for each t from 1 on.
     model_weight : float
         w: 1 is the posterior; 0 fits the counts alone, beginning from the model.
-    method : {"dual", "mirror_descent"}
+    method : {"dual", "mirror_descent"} or FlowMethod
         L-BFGS on the dual, quick and accurate; or the paper's Algorithm 4, which needs only slopes of the noise.
-    max_iter, tol
-        Iterations at most; stop when the residual (see `CollectiveResult`) is at most `tol`.
+    max_iter, tol : optional
+        Instead of those of `method`: iterations at most (2000), and the residual (see `CollectiveResult`) at which it
+        stops (1e-8).
     time_limit : float, optional
         Seconds; the best result so far is returned.
     warm_start : CollectiveResult, optional
@@ -116,9 +117,9 @@ def infer_flows(
     observed = check_counts(counts, "counts")
     model: Noise = NOISES.resolve(noise)
     model.check(observed[~np.isnan(observed)], "counts")
-    check_choice(method, SEARCHES, "method")
-    check_number(max_iter, "max_iter", low=0, integer=True)
-    check_number(tol, "tol", low=0.0)
+    changed = {name: value for name, value in (("max_iter", max_iter), ("tol", tol)) if value is not None}
+    search_method: FlowMethod = FLOW_METHODS.resolve(method, changed)
+    search_method.check()
     check_number(model_weight, "model_weight", low=0.0, high=1e100)
     if time_limit is not None:
         check_number(time_limit, "time_limit", low=0.0)
@@ -136,13 +137,14 @@ def infer_flows(
     start = problem.evaluate(first)
     if start is None:
         return CollectiveResult(None, problem.n_walkers, np.inf, np.inf, Status.INFEASIBLE, np.inf, 0)
-    search = SEARCHES[method](problem, start, clock)
+    search = search_method.search(problem, start, clock)
     with sweep_progress("infer_flows", verbose) as report:
-        loop = search.run(int(max_iter), tol, report)
+        loop = search.run(int(search_method.max_iter), search_method.tol, report)
     if loop.status in (Status.MAX_ITER, Status.STALLED):
         remedy = "Raise max_iter or tol" if loop.status is Status.MAX_ITER else "Raise tol or change method"
         warn_caller(
-            f"{loop.status.message} (residual {search.residual:.1e}, tol {tol:.1e}). {remedy}.", ConvergenceWarning
+            f"{loop.status.message} (residual {search.residual:.1e}, tol {search_method.tol:.1e}). {remedy}.",
+            ConvergenceWarning,
         )
     history = {name: np.array(values[: loop.n_iter]) for name, values in search.history.items()}
     best = search.best

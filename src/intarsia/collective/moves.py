@@ -178,7 +178,7 @@ def fit_weights(moves: Moves, flows: FloatArray, first: FloatArray, l2: float) -
     first : float array (n_features,)
         Where the search begins.
     l2 : float
-        Strength of the ridge.
+        Precision of the Gaussian prior: `l2 / 2 |w|^2` beside the summed loss.
 
     Examples
     --------

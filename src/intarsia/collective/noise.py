@@ -78,7 +78,7 @@ class Noise(BaseEstimator, ABC):  # type: ignore[misc]
         return multipliers
 
 
-class Poisson(Noise):
+class PoissonNoise(Noise):
     r"""Counts are Poisson with mean `rate n` (Vilnis2015 Eq. 23).
 
     :math:`f(n) = rate \, n - y \log(rate \, n) + \log y!`. The slope is unbounded near n = 0, where someone was seen.
@@ -90,7 +90,7 @@ class Poisson(Noise):
 
     Examples
     --------
-    >>> noise = Poisson(rate=0.5)
+    >>> noise = PoissonNoise(rate=0.5)
     >>> noise.slope(np.array([4.0, 8.0]), np.array([2.0, 2.0]))      # 0.5 - 2 / n
     array([0.  , 0.25])
     """
@@ -102,7 +102,7 @@ class Poisson(Noise):
 
     def check(self, y: FloatArray, name: str) -> None:
         """Counts are at least 0."""
-        check_number(self.rate, "Poisson: rate", low=0.0, open_low=True, high=1e100)
+        check_number(self.rate, "PoissonNoise: rate", low=0.0, open_low=True, high=1e100)
         super().check(y, name)
         if (y < 0).any():
             raise InvalidInputError(f"{name}: a count is {y.min():g}. Poisson counts are at least 0.")
@@ -154,7 +154,7 @@ class Poisson(Noise):
         return np.sqrt(_TINY_COUNT + y) * np.log(np.maximum(u / self.rate, _LEAST))
 
 
-class Gaussian(Noise):
+class GaussianNoise(Noise):
     r"""Counts are normal around `rate n`: :math:`f(n) = (rate \, n - y)^2 / 2\sigma^2 + \log \sqrt{2\pi}\sigma`.
 
     Parameters
@@ -166,7 +166,7 @@ class Gaussian(Noise):
 
     Examples
     --------
-    >>> Gaussian(sigma=2.0).slope(np.array([5.0]), np.array([1.0]))
+    >>> GaussianNoise(sigma=2.0).slope(np.array([5.0]), np.array([1.0]))
     array([1.])
     """
 
@@ -183,8 +183,8 @@ class Gaussian(Noise):
 
     def check(self, y: FloatArray, name: str) -> None:
         """Counts may be negative, as noise makes them."""
-        check_number(self.sigma, "Gaussian: sigma", low=0.0, open_low=True, high=1e100)
-        check_number(self.rate, "Gaussian: rate", low=0.0, open_low=True, high=1e100)
+        check_number(self.sigma, "GaussianNoise: sigma", low=0.0, open_low=True, high=1e100)
+        check_number(self.rate, "GaussianNoise: rate", low=0.0, open_low=True, high=1e100)
         super().check(y, name)
 
     def negative_log_likelihood(self, n: FloatArray, y: FloatArray) -> FloatArray:
@@ -230,12 +230,12 @@ class Gaussian(Noise):
         return 1.0 / np.sqrt((self.sigma / self.rate) ** 2 + np.maximum(y / self.rate, 0.0))
 
 
-class Exact(Noise):
+class ExactNoise(Noise):
     """Counts are the numbers of walkers themselves: every distribution must reproduce them.
 
     Examples
     --------
-    >>> Exact().negative_log_likelihood(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+    >>> ExactNoise().negative_log_likelihood(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     array([ 0., inf])
     """
 
@@ -281,6 +281,6 @@ class Exact(Noise):
 NOISES: Registry[Any] = Registry(
     "noise",
     "intarsia.collective",
-    {"poisson": "noise:Poisson", "gaussian": "noise:Gaussian", "exact": "noise:Exact"},
+    {"poisson": "noise:PoissonNoise", "gaussian": "noise:GaussianNoise", "exact": "noise:ExactNoise"},
     Noise,
 )

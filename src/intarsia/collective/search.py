@@ -225,6 +225,3 @@ class DualAscent(Search):
 
 class _OutOfTime(Exception):
     """Raised inside the line search, so that a limit is kept also when single evaluations are slow."""
-
-
-SEARCHES = {"dual": DualAscent, "mirror_descent": MirrorDescent}

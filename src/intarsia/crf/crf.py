@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
+from intarsia._core.predictions import PredictionList
 from intarsia._core.registry import NamedParts, Parts
-from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_n_jobs, check_sample_weight
+from intarsia._core.validation import (
+    FloatArray,
+    as_float_array,
+    as_generator,
+    as_seed,
+    check_choice,
+    check_n_jobs,
+    check_number,
+    check_sample_weight,
+)
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.crf.crf_data import Data, Truth, as_truth, find_truth, make_examples, observed_truth
@@ -36,6 +46,17 @@ from intarsia.models.template_scores import Templates, TemplateScores
 NOISE = 0.1
 
 Self = TypeVar("Self", bound="CRF")
+
+
+class Prepared(NamedTuple):
+    """What one fit learns from: data and labels as they were read, and examples made from them."""
+
+    data: Data
+    truth: Truth
+    templates: Templates
+    examples: list[Example]
+    known: Templates | None
+    """Form of the weights to go on from, in a warm start."""
 
 
 class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: ignore[misc]
@@ -62,7 +83,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         class_weight: Any = None,
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -97,13 +118,23 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         templates = self._templates(data, truth, known)
         return make_examples(data, truth, templates, None, self.class_weight)
 
-    def _fit(self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
-        learner = self._resolve_learner()
-        known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
+    def _prepare(self, X: Any, y: Any, more: Any, sample_weight: Any, known: Templates | None) -> Prepared:
+        """Read data and labels, in the form of `known` where weights are kept."""
         data = self._read(X, more, known)
         truth = self._truth(data, y, self.classes, known)
         templates = self._templates(data, truth, known)
-        examples = make_examples(data, truth, templates, sample_weight, self.class_weight)
+        return Prepared(
+            data, truth, templates, make_examples(data, truth, templates, sample_weight, self.class_weight), known
+        )
+
+    def _fit(self: Self, X: Any, y: Any, more: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
+        self._check_decode()
+        known = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
+        return self._fit_prepared(self._prepare(X, y, more, sample_weight, known), validation, start)
+
+    def _fit_prepared(self: Self, prepared: Prepared, validation: Any, start: Any) -> Self:
+        learner = self._resolve_learner().with_seed()
+        data, truth, templates, examples, known = prepared
         learner.check_examples(examples, self.inference)  # what does not fit is told before any work
         held_out = None
         if validation is not None:
@@ -140,7 +171,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         return self
 
     def _partial_fit(self: Self, X: Any, y: Any, more: Any, classes: Any, sample_weight: Any) -> Self:
-        learner = self._resolve_learner()
+        learner = self._resolve_learner().with_seed()
         known = getattr(self, "templates_", None)
         data = self._read(X, more, known)
         given = self.classes if classes is None else classes
@@ -218,7 +249,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     def _noise(self, truth: Truth, templates: Templates) -> FloatArray:
         """Weights of 0, but small ones for the variables of types without any label."""
-        rng = np.random.default_rng(self.random_state or 0)
+        rng = as_generator(0 if self.random_state is None else self.random_state)
         weights = np.zeros(templates.n_weights)
         for kind, part in templates.unpack(weights)[0].items():  # views
             drawn = NOISE * rng.normal(size=part.shape)
@@ -242,11 +273,49 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     def _predict(self, X: Any, more: Any) -> list[Any]:
         data, maps = self._known(X, more)
-        classes = self._class_table()
-        return [
-            layout.whole({kind: classes[kind][part].reshape(layout.shapes[kind]) for kind, part in parts.items()})
+        return PredictionList(
+            self._named(parts, layout)
             for layout, parts in zip(data.layouts, self._decode(maps, data.layouts), strict=True)
+        )
+
+    def _predict_kbest(self, X: Any, more: Any, k: int) -> list[list[tuple[Any, float]]]:
+        data, maps = self._known(X, more)
+        check_number(k, "k", low=1, integer=True)
+        self._check_ability("gives_best", "finds only one labelling")
+        answers = self._parallel(partial(_best_labellings, int(k)), maps)
+        return [
+            [
+                (self._named(self._by_type(states, layout, {}), layout), float(value))
+                for states, value in zip(*answer, strict=True)
+            ]
+            for layout, answer in zip(data.layouts, answers, strict=True)
         ]
+
+    def _sample(self, X: Any, more: Any, n_samples: int, random_state: Any) -> list[Any]:
+        data, maps = self._known(X, more)
+        check_number(n_samples, "n_samples", low=1, integer=True)
+        self._check_ability("gives_samples", "draws no labellings")
+        seed = as_seed(random_state)
+        answers = self._parallel(
+            partial(_drawn_labellings, int(n_samples)), maps, [[seed, i] for i in range(len(maps))]
+        )
+        return [
+            self._named(self._by_type(states, layout, {}), layout)
+            for layout, states in zip(data.layouts, answers, strict=True)
+        ]
+
+    def _check_ability(self, ability: str, lacks: str) -> None:
+        method = resolve_method(self.inference, {})
+        if not getattr(method, ability):
+            able = [name for name in method_names() if getattr(method_class(name), ability)]
+            raise NotSupportedError(f"inference={type(method).__name__} {lacks}. Set inference to one of {able}.")
+
+    def _named(self, parts: dict[str, NDArray[Any]], layout: Layout) -> Any:
+        """Labels of states by type, as users give them; states may have leading axes."""
+        classes = self._class_table()
+        return layout.whole(
+            {kind: classes[kind][part].reshape(*part.shape[:-1], *layout.shapes[kind]) for kind, part in parts.items()}
+        )
 
     def _score(self, X: Any, y: Any, more: Any, sample_weight: Any) -> float:
         data, maps = self._known(X, more)
@@ -282,16 +351,19 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         for kind in self.templates_.n_states:
             if kind in layout.shapes:
                 n = int(np.prod(layout.shapes[kind]))
-                part = flat[at : at + n * widths.get(kind, 1)]
+                part = flat[..., at : at + n * widths.get(kind, 1)]
                 parts[kind] = part.reshape(n, widths[kind]) if widths else part
-                at += part.size
+                at += part.shape[-1]
         return parts
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[TemplateScores]) -> list[Any]:
-        """Answers of `one`, called with weights, inference and the scores of each example."""
+    def _parallel(
+        self, one: Callable[..., Any], maps: Sequence[TemplateScores], seeds: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Answers of `one`, called with weights, inference, the scores of each example, and its seed if there are."""
         n_jobs = self._resolve_learner().get_params(deep=False).get("n_jobs")
         check_n_jobs(n_jobs, "n_jobs")
-        calls = [partial(one, self.weights_, self.inference, scores) for scores in maps]
+        inputs: Iterable[tuple[Any, ...]] = zip(maps) if seeds is None else zip(maps, seeds, strict=True)
+        calls = [partial(one, self.weights_, self.inference, *each) for each in inputs]
         return run_by_workers(calls, n_jobs)
 
     # ---------------------------------------------------------------- files
@@ -340,6 +412,25 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
 def _best_labelling(weights: FloatArray, inference: str | InferenceMethod, scores: TemplateScores) -> Any:
     return whole_answer(infer(scores.graph, scores.theta(weights), inference, task="map")).assignment
+
+
+def _best_labellings(
+    k: int, weights: FloatArray, inference: str | InferenceMethod, scores: TemplateScores
+) -> tuple[Any, FloatArray]:
+    """The k best labellings of one graph and their log-probabilities."""
+    result = whole_answer(infer(scores.graph, scores.theta(weights), inference, n_best=k))
+    if result.best is None or result.best_scores is None or result.log_partition is None:
+        return [], np.empty(0)
+    return result.best, result.best_scores - result.log_partition
+
+
+def _drawn_labellings(
+    n_samples: int, weights: FloatArray, inference: str | InferenceMethod, scores: TemplateScores, seed: list[int]
+) -> Any:
+    """Draws (n_samples, n_variables) of one graph."""
+    rng = np.random.default_rng(seed)
+    theta = scores.theta(weights)
+    return whole_answer(infer(scores.graph, theta, inference, n_samples=n_samples, random_state=rng)).samples
 
 
 def _marginals_of_variables(

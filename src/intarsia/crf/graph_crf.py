@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
@@ -14,7 +15,7 @@ from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
 from intarsia.crf.crf import CRF
-from intarsia.crf.crf_data import Data, make_examples
+from intarsia.crf.crf_data import Data
 from intarsia.crf.graph_data import TypedGraph, TypeTable, find_types, read_graphs
 from intarsia.crf.graph_energies import FittedGraphEnergies, names_of, project_scores
 from intarsia.crf.graph_energy_fit import (
@@ -82,7 +83,9 @@ class GraphCRF(CRF):
         latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and types.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner; a seed is drawn from a Generator for each fit.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner.
 
     Attributes
@@ -115,7 +118,7 @@ class GraphCRF(CRF):
     >>> from intarsia.learning import RiskMinimizer
     >>> X = [([[1.0], [-1.0], [0.1]], [[0, 2]]), ([[-1.0], [1.0], [0.1]], [[0, 2]])] * 5
     >>> y = [["yes", "no", "yes"], ["no", "yes", "no"]] * 5
-    >>> crf = GraphCRF(learner=RiskMinimizer(ridge=0.01), symmetric=True).fit(X, y)
+    >>> crf = GraphCRF(learner=RiskMinimizer(l2=0.3), symmetric=True).fit(X, y)
     >>> crf.predict(X)[1].tolist()                             # the friend of a "no", although its feature is positive
     ['no', 'yes', 'no']
     >>> crf.factor_weights_["edge"].shape
@@ -149,7 +152,7 @@ class GraphCRF(CRF):
         energy_learner: str | EnergyLearner | None = "doubly_stochastic",
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -215,21 +218,19 @@ class GraphCRF(CRF):
             return self
         known = self.templates_ if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         before = self.energies_ if self.warm_start and known is not None else None
-        # Before the weights, so that what is wrong with energies is told at once.
-        data = self._read(X, None, known)
-        truth = self._truth(data, y, self.classes, known)
-        maps = data.score_maps(self._templates(data, truth, known))
-        energies = bind_graph_energies(self, parts, maps, truth.classes)
+        # Everything is read and checked before the weights are fitted.
+        prepared = self._prepare(X, y, None, sample_weight, known)
+        examples, classes = prepared.examples, prepared.truth.classes
+        maps: list[Any] = [one.scores for one in examples]
+        energies = bind_graph_energies(self, parts, maps, classes)
+        if development is not None:
+            examples = self._held_out(development, prepared.templates, prepared.truth, "development")
         if known is None or not freeze_weights:
-            self._fit(X, y, None, sample_weight, validation, start)
-        if development is None:
-            examples = make_examples(data, truth, self.templates_, sample_weight, self.class_weight)
-        else:
-            examples = self._held_out(development, self.templates_, truth, "development")
+            self._fit_prepared(prepared, validation, start)
         settings = self._resolve_learner().get_params(deep=False)
         frozen = freeze_weights is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self, parts, energies, examples, truth.classes, self.weights_, settings, frozen, before
+            self, parts, energies, examples, classes, self.weights_, settings, frozen, before
         )
         self._note_settings()
         return self
@@ -258,6 +259,25 @@ class GraphCRF(CRF):
         return self._predict(X, None)
 
     @entry_point
+    def predict_kbest(self, X: Sequence[Any], k: int) -> list[list[tuple[Any, float]]]:
+        """Return the k best labellings of each graph with their log-probabilities, the best first; fewer if there are.
+
+        Needs an exact `inference`, such as "junction_tree". With energies, the model is the tilted one.
+        """
+        return self._predict_kbest(X, None, k)
+
+    @entry_point
+    def sample(
+        self, X: Sequence[Any], n_samples: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> list[Any]:
+        """Return labellings of each graph, drawn by their probabilities: (n_samples, n) arrays, by type like `predict`.
+
+        Draws are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" gives a chain of
+        dependent ones. With energies, the model is the tilted one.
+        """
+        return self._sample(X, None, n_samples, random_state)
+
+    @entry_point
     def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
         """Fraction of the observed variables, over all types and graphs, whose label is predicted.
 
@@ -277,13 +297,13 @@ class GraphCRF(CRF):
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any]) -> list[Any]:
+    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], seeds: Sequence[Any] | None = None) -> list[Any]:
         """With energies, answers are those of the tilted models, by the present `inference` and `projection`."""
         if self._model_settings is not None:
             self._model_settings.check(self)
         fitted = self.energies_
         if fitted is None:
-            return super()._parallel(one, maps)
+            return super()._parallel(one, maps, seeds)
         if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
             parts = resolve_graph_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
@@ -291,7 +311,7 @@ class GraphCRF(CRF):
         tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
         found = super()._parallel(project_scores, tilted)
         warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
-        return super()._parallel(one, [scores for scores, _ in found])
+        return super()._parallel(one, [scores for scores, _ in found], seeds)
 
     _parts: ClassVar[Parts] = {
         **CRF._parts,

@@ -18,7 +18,7 @@ from intarsia.energies.binding.batch_energies import STRONGEST, GraphEnergies, N
 from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
-from intarsia.inference.infer import infer_quietly
+from intarsia.inference.infer import run_inference
 from intarsia.inference.projection.bethe_projection import BetheProjection
 from intarsia.inference.result import InferenceResult
 from intarsia.learning.projection_report import ProjectionReport
@@ -29,7 +29,7 @@ def project_graph(
     graph: FactorGraph, theta: FloatArray, energy: BoundEnergy, method: BetheProjection
 ) -> InferenceResult:
     """Marginals of one graph under an energy; that the search was cut short is no news to those who ask."""
-    return infer_quietly(graph, theta, clone(method).set_params(energy=energy))
+    return run_inference(graph, theta, clone(method).set_params(energy=energy))
 
 
 def names_of(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Names:

@@ -112,12 +112,13 @@ def fit_graph_energies(
     history: dict[str, FloatArray] = {}
     if parts.learner is not None:
         check_n_jobs(settings.get("n_jobs"), "n_jobs")
+        mass = sum(one.mass for one in examples) or 1.0
         bound = [energies.bound(scores.graph, names_of(scores, classes)) for scores in maps]
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
             fixed=weights if freeze_weights else None,
-            ridge=float(settings.get("ridge", 0.0)),
-            psi_ridge=float(parts.learner.l2) / (sum(one.mass for one in examples) or 1.0),
+            ridge=float(settings.get("l2", 0.0)) / mass,
+            psi_ridge=float(parts.learner.l2) / mass,
             n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
         first = risk.join(weights, psi_weights)

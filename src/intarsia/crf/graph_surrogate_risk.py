@@ -15,7 +15,7 @@ from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import rows_of
 from intarsia.inference import InferenceMethod
-from intarsia.inference.infer import infer_quietly
+from intarsia.inference.infer import run_inference
 from intarsia.inference.projection.bethe_projection import BetheProjection
 from intarsia.learning.energy_risk import EnergyRisk, Ranges
 from intarsia.learning.examples import Example
@@ -24,7 +24,7 @@ from intarsia.learning.examples import Example
 class GraphSurrogateRisk(EnergyRisk):
     r"""The negative surrogate log-likelihood per labelled variable (Vilnis2015 Eq. 12) of graphs, and its gradient.
 
-    .. math:: R(w, \psi) = -\frac1N \sum_g a_g \log Q(A_g; \mu_g) + r \lVert w \rVert^2,
+    .. math:: R(w, \psi) = -\frac1N \sum_g a_g \log Q(A_g; \mu_g) + \frac r2 \lVert w \rVert^2,
 
     where Q is the model with the scores :math:`\theta_g(w) - \sum_j \psi_j g_{gj}`, :math:`A_g` the labels that are
     known or allowed, and :math:`g_{gj}` the slope of preference j at the marginals that inference found. log Q is a
@@ -132,7 +132,7 @@ class GraphSurrogateRisk(EnergyRisk):
         return energy.judge_rows(energy.read(mu)[None], psi[None])[1][0]
 
     def _expect(self, one: Example, theta: FloatArray) -> tuple[float, FloatArray] | None:
-        found = infer_quietly(one.scores.graph, theta, self.oracle)
+        found = run_inference(one.scores.graph, theta, self.oracle)
         if found.mu is None or found.log_partition is None or not np.isfinite(found.log_partition):
             return None
         return float(found.log_partition), found.mu

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
@@ -53,7 +54,9 @@ class GridCRF(CRF):
         latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same classes and features.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner; a seed is drawn from a Generator for each fit.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner.
 
     Attributes
@@ -85,7 +88,7 @@ class GridCRF(CRF):
     >>> rng = np.random.default_rng(0)
     >>> y = [np.repeat([[0, 1]], 4, axis=0).repeat(3, axis=1)] * 4
     >>> X = [labels[:, :, None] - 0.5 + rng.normal(size=(4, 6, 1)) for labels in y]
-    >>> crf = GridCRF(learner=RiskMinimizer(ridge=0.01)).fit(X, y)
+    >>> crf = GridCRF(learner=RiskMinimizer(l2=1.0)).fit(X, y)
     >>> crf.predict(X)[0].shape, bool(crf.score(X, y) > 0.8)
     ((4, 6), True)
     """
@@ -100,7 +103,7 @@ class GridCRF(CRF):
         class_weight: Any = None,
         decode: str = "auto",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -175,6 +178,32 @@ class GridCRF(CRF):
     def predict(self, X: Sequence[Any], edge_features: Sequence[Any] | None = None) -> list[Any]:
         """Label of each pixel, (H, W) arrays: that of the largest marginal (Domke2013 Eq. 2), or as `decode` says."""
         return self._predict(X, edge_features)
+
+    @entry_point
+    def predict_kbest(
+        self, X: Sequence[Any], k: int, edge_features: Sequence[Any] | None = None
+    ) -> list[list[tuple[Any, float]]]:
+        """Return the k best labellings of each image with their log-probabilities, the best first; fewer if there are.
+
+        Needs an exact `inference`, such as "junction_tree", so the images must be narrow.
+        """
+        return self._predict_kbest(X, edge_features, k)
+
+    @entry_point
+    def sample(
+        self,
+        X: Sequence[Any],
+        n_samples: int = 1,
+        random_state: int | np.random.Generator | None = None,
+        *,
+        edge_features: Sequence[Any] | None = None,
+    ) -> list[Any]:
+        """Return labellings of each image, (n_samples, H, W) arrays, drawn by their probabilities.
+
+        Draws are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" gives a chain of
+        dependent ones.
+        """
+        return self._sample(X, edge_features, n_samples, random_state)
 
     @entry_point
     def score(

@@ -26,7 +26,7 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
     apart : list of Example
         Graphs without factors.
     learner : Learner
-        Whose `ridge`, `n_jobs` and `verbose` are used, where it has them. If it has a checkpoint, this fit has one
+        Whose `l2`, `n_jobs` and `verbose` are used, where it has them. If it has a checkpoint, this fit has one
         beside it.
     title : str
         For the progress display.
@@ -38,7 +38,7 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
     >>> templates = Templates({"node": 2}, {"node": 1})
     >>> graph = template_graph(templates, {"node": 2}, {})
     >>> scores = TemplateScores(templates, graph, {"node": [[-1.0], [1.0]]}, {})
-    >>> weights, status = independent_weights([example(scores, [0, 1])], RiskMinimizer(ridge=0.1))
+    >>> weights, status = independent_weights([example(scores, [0, 1])], RiskMinimizer(l2=0.2))
     >>> bool(weights[1] > 0), status.name                   # symmetric about 0, so the first is its opposite
     (True, 'CONVERGED')
     """
@@ -47,7 +47,7 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
         loss="univariate_logistic",
         gradient=TruncatedGradient(n_iter=0),
         optimizer=LBFGS(max_iter=200, tol=1e-4),
-        ridge=settings.get("ridge", 1e-3),
+        l2=settings.get("l2", 1.0),
         n_jobs=settings.get("n_jobs"),
         verbose=settings.get("verbose", False),
         checkpoint=start_checkpoint(learner),

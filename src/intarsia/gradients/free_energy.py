@@ -10,7 +10,7 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.gradients.rule import GradientResult, GradientRule, Judge
 from intarsia.graph import FactorGraph
-from intarsia.graph.spanning_trees import appearance_probabilities, check_appearance
+from intarsia.graph.spanning_trees import check_appearance, stored_appearance
 from intarsia.inference.messages.mean_field import MeanField
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.method import InferenceMethod
@@ -21,10 +21,7 @@ def factor_weights(graph: FactorGraph, inference: InferenceMethod) -> FloatArray
     if not isinstance(inference, TreeReweighted):
         return np.ones(graph.n_factors)
     if inference.rho is None:
-        known: FloatArray | None = graph.__dict__.get("_appearance")
-        if known is None:
-            known = graph.__dict__["_appearance"] = appearance_probabilities(graph)
-        return known
+        return stored_appearance(graph)
     given = np.asarray(inference.rho, dtype=float)
     if given.ndim and given.shape != (graph.n_factors,):
         raise InvalidInputError(

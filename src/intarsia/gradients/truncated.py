@@ -36,9 +36,9 @@ class TruncatedGradient(GradientRule):
     messages there. What has probability 0 has gradient 0.
 
     Memory: `n_iter` copies of the messages (of the marginals for mean field, twice), never of the tables. Where these
-    would take more than 128 MB, fewer are kept, down to about `sqrt(2 n_iter)`, and sweeps between them are run again
-    on the way back: none more than twice in all, so that the price is less than the sweeps forward once more. The
-    gradient is the same to the last bit.
+    would take more than 400 MB (`KEPT_BYTES` of `gradients/message_stack.py`), fewer are kept, down to about `sqrt(2
+    n_iter)`, and sweeps between them are run again on the way back: none more than twice in all, so that the price is
+    less than the sweeps forward once more. The gradient is the same to the last bit.
 
     Parameters
     ----------

@@ -127,6 +127,8 @@ _FEW = 1_000
 _MANY_STEPS = 2_000_000
 # A first order this many times above the limit is not rescued by a better search.
 _HOPELESS = 2.0**20
+# Where steps are few, one this many times above is given up. Counting fill-in saves less than that on grids.
+_GAIN = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +177,12 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
 
 
 def search_order(
-    graph: FactorGraph, ordering: str = "best", *, n_restarts: int = 32, max_cells: float = np.inf
+    graph: FactorGraph,
+    ordering: str = "best",
+    *,
+    n_restarts: int = 32,
+    max_cells: float = np.inf,
+    max_steps: float | None = None,
 ) -> EliminationOrder:
     """Greedy elimination order with small tables.
 
@@ -191,6 +198,9 @@ def search_order(
         while they are cheap compared with the tables they may save; they often save a factor of 4 or more.
     max_cells : float
         Sum of table sizes above which an order is of no use; a search that is far above it ends early.
+    max_steps : float, optional
+        Steps, of some nanoseconds each, that one search may take. The search then also ends early in small graphs,
+        which otherwise are searched to the end for the true size.
 
     Returns
     -------
@@ -213,23 +223,29 @@ def search_order(
         return EliminationOrder(order, float(n_cells), float(widest), order.size == graph.n_variables), float(steps)
 
     # Small graphs are searched to the end even if too wide, so that the refusal can state the true size.
-    patience = np.inf if graph.n_variables <= _SMALL else max_cells
+    patience = max_cells if max_steps is not None or graph.n_variables > _SMALL else np.inf
+    hopeless = _HOPELESS if max_steps is None else 1.0
+    if max_steps is None:
+        max_steps = _MAX_STEPS
+    elif ordering == "best":
+        patience *= _GAIN  # the second search may do better
+        hopeless = _GAIN
     by_fill = ordering == "min_fill"
-    best, steps = search(by_fill, False, patience, _MAX_STEPS)
+    best, steps = search(by_fill, False, patience, max_steps)
     if by_fill and not best.complete:
         by_fill = False
-        best, steps = search(by_fill, False, patience, _MAX_STEPS)
-    if not best.complete or best.n_cells > _HOPELESS * max_cells:
+        best, steps = search(by_fill, False, patience, max_steps)
+    if not best.complete or best.n_cells > hopeless * max_cells:
         return best
     if ordering == "best":
         # Counting fill-in is slow around hubs; it should not cost more than the tables it may save.
-        most = min(1e6 + 16.0 * best.n_cells, _MAX_STEPS)
+        most = min(1e6 + 16.0 * best.n_cells, max_steps)
         other, more = search(True, False, best.n_cells, most)
         if more < most:  # with random tie-breaks fill-in does better, even if it did not at first
             steps, by_fill = more, True
         if other.complete and other.n_cells <= best.n_cells:
             best = other
-    allowance = min(best.n_cells, _MAX_STEPS / 2)
+    allowance = min(best.n_cells, max_steps / 2)
     if in_python and n_restarts > 0 and allowance > _MANY_STEPS:
         greedy_order = _compiled_search(graph)
     for _ in range(n_restarts):

@@ -79,6 +79,7 @@ class FactorGraph:
     grid_shape: tuple[int, int] | None = None
     variable_ptr: IntArray = field(init=False)
     table_ptr: IntArray = field(init=False)
+    _computed: dict[object, object] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         n_states = as_int_array(self.n_states, "FactorGraph: n_states").reshape(-1)
@@ -140,6 +141,10 @@ class FactorGraph:
             ("table_ptr", table_ptr.astype(np.int64)),
         ):
             object.__setattr__(self, name, frozen(array, getattr(self, name, None)))
+
+    def __getstate__(self) -> dict[str, object]:
+        """State for pickles and copies: without the values of `OncePerGraph`, which are computed again."""
+        return {**vars(self), "_computed": {}}
 
     # ---------------------------------------------------------------- sizes
 

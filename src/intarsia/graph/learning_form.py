@@ -18,6 +18,7 @@ from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.expansion import MAX_BYTES
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.factor_kinds import FactorKind, pair_statistic
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.graph.reduction import Reduction, declare_normal_form, reduce_graph
 
 
@@ -150,19 +151,20 @@ def learning_form(graph: FactorGraph, evidence: Mapping[int | str, int] | None =
     >>> form.graph.n_theta                      # 4 variables of 3 states, 4 tables of 3 x 3
     48
     """
-    known: LearningForm | None = None if evidence else graph.__dict__.get("_learning_form")
-    if known is not None:
-        return known
-    reduction = reduce_graph(graph, evidence)
+    return _written_out(reduce_graph(graph, evidence)) if evidence else _without_evidence(graph)
+
+
+@OncePerGraph
+def _without_evidence(graph: FactorGraph) -> LearningForm:
+    return _written_out(reduce_graph(graph))
+
+
+def _written_out(reduction: Reduction) -> LearningForm:
     reduced = reduction.graph
     own_tables = np.array_equal(reduced.table_of_factor, np.arange(reduced.n_tables))
     if own_tables and not reduced.table_kind.any():
-        form = LearningForm(reduction, reduced, np.empty(0, np.int64), np.empty(0))
-    else:
-        form = _write_tables(reduction)
-    if not evidence:
-        graph.__dict__["_learning_form"] = form
-    return form
+        return LearningForm(reduction, reduced, np.empty(0, np.int64), np.empty(0))
+    return _write_tables(reduction)
 
 
 def _write_tables(reduction: Reduction) -> LearningForm:

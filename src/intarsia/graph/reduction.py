@@ -20,6 +20,7 @@ from intarsia.exceptions import InvalidInputError, TooLargeError
 from intarsia.graph.factor_checks import scopes_by_width
 from intarsia.graph.factor_graph import MAX_WRITTEN, FactorGraph
 from intarsia.graph.factor_kinds import FactorKind, condition_constraint, counts_off, is_constraint, statistic_table
+from intarsia.graph.once_per_graph import OncePerGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,23 +161,20 @@ def reduce_graph(
     return _Reducer(graph, states, keep_constraints).run()
 
 
+@OncePerGraph
 def in_normal_form(graph: FactorGraph) -> bool:
-    """Whether there is nothing to reduce; remembered on the graph."""
-    known: bool | None = graph.__dict__.get("_in_normal_form")
-    if known is None:
-        widths = np.diff(graph.scope_ptr)
-        known = bool(
-            (graph.n_states.size == 0 or graph.n_states.min() > 1)
-            and (widths.size == 0 or widths.min() > 1)
-            and _duplicate_scopes(graph.scope_ptr, graph.scope_idx).size == 0
-        )
-        graph.__dict__["_in_normal_form"] = known
-    return known
+    """Whether there is nothing to reduce."""
+    widths = np.diff(graph.scope_ptr)
+    return bool(
+        (graph.n_states.size == 0 or graph.n_states.min() > 1)
+        and (widths.size == 0 or widths.min() > 1)
+        and _duplicate_scopes(graph.scope_ptr, graph.scope_idx).size == 0
+    )
 
 
 def declare_normal_form(graph: FactorGraph) -> FactorGraph:
     """Remember that a graph is in normal form by construction; saves a sort on large grids."""
-    graph.__dict__["_in_normal_form"] = True
+    in_normal_form.store(graph, True)
     return graph
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intarsia._core.validation import FloatArray, IntArray, as_float_array, check_number
+from intarsia._core.validation import FloatArray, IntArray, as_float_array, check_number, read_only
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.graph.reduction import in_normal_form
 
 _TOLERANCE = 1e-9
@@ -351,3 +352,9 @@ def _sampled(
     patience_after = int(2e8) if widths.max() > 2 else np.iinfo(np.int64).max
     counts, n_forests = count_in_forests(ptr, idx, names.size, n_components, order, min_forests, patience_after)
     return counts / n_forests
+
+
+@OncePerGraph
+def stored_appearance(graph: FactorGraph) -> FloatArray:
+    """Return `appearance_probabilities` with their defaults, computed once for a graph."""
+    return read_only(appearance_probabilities(graph))

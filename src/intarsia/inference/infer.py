@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,31 @@ from intarsia._core.validation import (
     read_only,
     too_large,
 )
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.exceptions import (
+    ConvergenceWarning,
+    InvalidInputError,
+    NotSupportedError,
+    TimeLimitError,
+    TooLargeError,
+)
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.graph.factor_graph import MAX_WRITTEN
 from intarsia.graph.factor_kinds import is_constraint
 from intarsia.graph.reduction import check_evidence
+from intarsia.inference.auto import AUTO, auto_candidates, is_affordable
 from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem
 from intarsia.inference.presentation import Rerun, present
-from intarsia.inference.registry import method_class, method_names, resolve_method
+from intarsia.inference.registry import METHODS, method_class, method_names
 from intarsia.inference.result import InferenceResult
+
+# Tables of larger constraints are not written only to see whether an exact method is affordable.
+_SMALL_CONSTRAINT = 12
 
 
 def infer(
     graph: FactorGraph,
     theta: ArrayLike,
-    method: str | InferenceMethod = "tree_reweighted",
+    method: str | InferenceMethod = AUTO,
     task: str = "marginals",
     *,
     evidence: Mapping[int | str, int] | None = None,
@@ -55,7 +66,10 @@ def infer(
     theta : (graph.n_theta,) array
         Scores (log-potentials); -inf marks the impossible.
     method : str or InferenceMethod
-        A name (see `intarsia methods`) or a settings object such as `TreeReweighted(damping=0.3)`.
+        A name (see `intarsia methods`) or a settings object such as `TreeReweighted(damping=0.3)`. "auto" is exact
+        where that takes no longer than an approximate method would: `tree` on forests, `graph_cut` for the best
+        labelling of binary attractive models, `junction_tree` on narrow graphs. Elsewhere it is `tree_reweighted` for
+        marginals, `dual_decomposition` for "map", `gibbs` for samples. `result.method` is the method that ran.
     task : {"marginals", "map"}
         Marginals with log Z, or the labelling with the highest score.
     evidence : dict, optional
@@ -72,7 +86,8 @@ def infer(
     verbose : bool
         Show progress on stderr (only on a terminal).
     **settings
-        Settings of the method, such as `max_iter=200` or `temperature=0.5`.
+        Settings of the method, such as `max_iter=200` or `temperature=0.5`. With "auto", a setting that only
+        approximate methods have, such as `max_iter`, `tol`, `damping` or `schedule`, chooses the approximate one.
 
     Returns
     -------
@@ -92,33 +107,38 @@ def infer(
     >>> result = intarsia.infer(graph, theta, "brute_force", evidence={3: 0})
     >>> result.status.name, result.marginals(3).tolist()
     ('EXACT', [1.0, 0.0])
-    >>> intarsia.infer(graph, theta, "brute_force", task="map").assignment
-    array([1, 1, 1, 1])
+    >>> best = intarsia.infer(graph, theta, task="map")
+    >>> best.assignment, best.method
+    (array([1, 1, 1, 1]), GraphCut())
     """
-    result = infer_quietly(
-        graph, theta, method, task, evidence=evidence, n_samples=n_samples, n_best=n_best, warm_start=warm_start,
-        time_limit=time_limit, random_state=random_state, verbose=verbose, **settings,
-    )  # fmt: skip
+    options = Options(evidence, n_samples, n_best, warm_start, time_limit, random_state, verbose)
+    result = run_inference(graph, theta, method, task, options, settings)
     _warn_if_not_converged(result)
     return result
 
 
-def infer_quietly(
+@dataclass(frozen=True)
+class Options:
+    """Parameters of `infer` that are not the model, the method and the task."""
+
+    evidence: Mapping[int | str, int] | None = None
+    n_samples: int = 0
+    n_best: int = 0
+    warm_start: InferenceResult | None = None
+    time_limit: float | None = None
+    random_state: int | np.random.Generator | None = None
+    verbose: bool = False
+
+
+def run_inference(
     graph: FactorGraph,
     theta: ArrayLike,
-    method: str | InferenceMethod = "tree_reweighted",
+    method: str | InferenceMethod,
     task: str = "marginals",
-    *,
-    evidence: Mapping[int | str, int] | None = None,
-    n_samples: int = 0,
-    n_best: int = 0,
-    warm_start: InferenceResult | None = None,
-    time_limit: float | None = None,
-    random_state: int | np.random.Generator | None = None,
-    verbose: bool = False,
-    **settings: Any,
+    options: Options = Options(),
+    settings: Mapping[str, Any] | None = None,
 ) -> InferenceResult:
-    """What `infer` gives, without its warning: for those who read the status themselves.
+    """Run `infer` without its warning, for callers that read the status.
 
     Catching the warning instead would not do: filters of warnings belong to the process, not to a thread.
 
@@ -127,62 +147,113 @@ def infer_quietly(
     >>> from intarsia.graph import from_edges
     >>> graph = from_edges(2, [[0, 1], [1, 2], [2, 0]])
     >>> theta = graph.pack(variables=[[0, 1], [0, 0], [0, 0]], tables=[[[1, 0], [0, 1]]] * 3)
-    >>> infer_quietly(graph, theta, "belief_propagation", max_iter=1).status.name
+    >>> run_inference(graph, theta, "belief_propagation", settings={"max_iter": 1}).status.name
     'MAX_ITER'
     """
-    clock = Clock(time_limit)
-    chosen = resolve_method(method, settings)
-    _check_request(chosen, task, n_samples, n_best, time_limit)
+    clock = Clock(options.time_limit)
+    if isinstance(method, str) and method != AUTO:
+        check_choice(method, [*method_names(), AUTO], "method")
+    if method == AUTO:
+        check_choice(task, ("marginals", "map"), "task")
+        methods = auto_candidates(task, options.n_samples, options.n_best, settings or {})
+    else:
+        methods = [METHODS.resolve(method, settings)]
+    for candidate in methods:
+        _check_request(candidate, task, options)
     if not isinstance(graph, FactorGraph):
         raise InvalidInputError(f"infer: graph must be a FactorGraph, got {type(graph).__name__}.")
-    scores = graph.check_theta(theta)
-    _check_constraints(chosen, graph, evidence)
-    reduction = reduce_graph(graph, evidence, keep_constraints=chosen.takes_constraints)
-    if chosen.max_scope is not None and reduction.graph.max_scope > chosen.max_scope:
-        able = [n for n in method_names() if (s := method_class(n).max_scope) is None or s >= graph.max_scope]
-        raise NotSupportedError(
-            f"{type(chosen).__name__} takes factors of at most {chosen.max_scope} variables, but one joins "
-            f"{reduction.graph.max_scope}. These take any: {', '.join(able)}."
+    run = _Run(graph, graph.check_theta(theta), task, options, as_generator(options.random_state))
+    for candidate in methods[:-1]:
+        try:
+            if run.can_afford(candidate):
+                # An exact method that runs out of time leaves nothing, so it may use only half of the time.
+                part = None if clock.limit is None else max((clock.limit - clock.seconds) / 2, 1e-3)
+                result = run.solve(candidate, Clock(part))
+                return replace(result, seconds=clock.seconds, chosen_by_auto=True)
+        except (TooLargeError, TimeLimitError, NotSupportedError):
+            continue
+    return replace(run.solve(methods[-1], clock), chosen_by_auto=method == AUTO)
+
+
+@dataclass
+class _Run:
+    """A checked model with what is asked of it, for one method or several in turn."""
+
+    graph: FactorGraph
+    theta: FloatArray
+    task: str
+    options: Options
+    rng: np.random.Generator
+    reductions: dict[bool, Reduction] = field(default_factory=dict)
+
+    def reduction(self, method: InferenceMethod) -> Reduction:
+        """Return the model in normal form, with constraints as they are if the method takes them."""
+        kind = method.takes_constraints
+        if kind not in self.reductions:
+            self.reductions[kind] = reduce_graph(self.graph, self.options.evidence, keep_constraints=kind)
+        return self.reductions[kind]
+
+    def can_afford(self, method: InferenceMethod) -> bool:
+        """Whether `auto` runs an exact method; constraints are written as tables for it only where these are small."""
+        width = _widest_constraint(self.graph, self.options.evidence)[1]
+        return width <= _SMALL_CONSTRAINT and is_affordable(method, self.reduction(method).graph, self.task)
+
+    def solve(self, method: InferenceMethod, clock: Clock) -> InferenceResult:
+        """Run one method and give its answer in the layout of the user's graph."""
+        graph, scores, options = self.graph, self.theta, self.options
+        _check_constraints(method, graph, options.evidence)
+        reduction = self.reduction(method)
+        if method.max_scope is not None and reduction.graph.max_scope > method.max_scope:
+            able = [n for n in method_names() if (s := method_class(n).max_scope) is None or s >= graph.max_scope]
+            raise NotSupportedError(
+                f"{type(method).__name__} takes factors of at most {method.max_scope} variables, but one joins "
+                f"{reduction.graph.max_scope}. These take any: {', '.join(able)}."
+            )
+        temperature = _temperature(method, self.task)
+        again = Rerun(graph, scores, method, options.evidence, options.warm_start, self.rng, options.n_samples)
+        problem = Problem(
+            graph=reduction.graph,
+            original=graph,
+            factor_of=reduction.factor_of,
+            theta=read_only(_divided(reduction.lower(scores), temperature)),
+            task="marginals" if temperature > 0 else "map",
+            rng=self.rng,
+            clock=clock,
+            n_samples=int(options.n_samples),
+            n_best=int(options.n_best),
+            reduction=reduction,
+            temperature=temperature,
         )
-    temperature = _temperature(chosen, task)
-    rng = as_generator(random_state)
-    again = Rerun(graph, scores, chosen, evidence, warm_start, rng, n_samples)
-    problem = Problem(
-        graph=reduction.graph,
-        original=graph,
-        factor_of=reduction.factor_of,
-        theta=read_only(_divided(reduction.lower(scores), temperature)),
-        task="marginals" if temperature > 0 else "map",
-        rng=rng,
-        clock=clock,
-        n_samples=int(n_samples),
-        n_best=int(n_best),
-        reduction=reduction,
-        temperature=temperature,
-    )
-    _put_warm_start(problem, chosen, warm_start, reduction, scores)
-    constant = reduction.constant(scores)
-    with sweep_progress(type(chosen).__name__, verbose) as report:
-        problem.report = report
-        answer = _solve(chosen, problem, constant)
-    return present(answer, chosen, task, reduction, scores, constant, temperature, clock, again)
+        _put_warm_start(problem, method, options.warm_start, reduction, scores)
+        constant = reduction.constant(scores)
+        with sweep_progress(type(method).__name__, options.verbose) as report:
+            problem.report = report
+            answer = _solve(method, problem, constant)
+        return present(answer, method, self.task, reduction, scores, constant, temperature, clock, again)
 
 
 def _check_constraints(method: InferenceMethod, graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> None:
     """Refuse constraints that would need tables out of all proportion, with the methods that take them as they are."""
-    counted = np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
-    if method.takes_constraints or not counted.size:
+    if method.takes_constraints:
         return
-    known = list(check_evidence(graph, evidence))
-    free = np.ones(graph.n_variables, dtype=np.int64)
-    free[known] = 0
-    widths = np.array([int(free[graph.scope(int(c))].sum()) for c in counted])
-    if widths.max() > MAX_WRITTEN:
+    factor, width = _widest_constraint(graph, evidence)
+    if width > MAX_WRITTEN:
         able = [name for name in method_names() if method_class(name).takes_constraints]
         raise NotSupportedError(
-            f"{type(method).__name__} writes constraints as tables, but factor {counted[widths.argmax()]} joins "
-            f"{widths.max()} variables, more than {MAX_WRITTEN}. These take it as it is: {', '.join(able)}."
+            f"{type(method).__name__} writes constraints as tables, but factor {factor} joins {width} variables, more "
+            f"than {MAX_WRITTEN}. These take it as it is: {', '.join(able)}."
         )
+
+
+def _widest_constraint(graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> tuple[int, int]:
+    """Return the constraint over the most variables that are not observed, with their number; (-1, 0) if none."""
+    counted = np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
+    if not counted.size:
+        return -1, 0
+    free = np.ones(graph.n_variables, dtype=np.int64)
+    free[list(check_evidence(graph, evidence))] = 0
+    widths = np.array([int(free[graph.scope(int(c))].sum()) for c in counted])
+    return int(counted[widths.argmax()]), int(widths.max())
 
 
 def _temperature(method: InferenceMethod, task: str) -> float:
@@ -211,7 +282,8 @@ def _divided(theta: FloatArray, temperature: float) -> FloatArray:
     return scaled
 
 
-def _check_request(method: InferenceMethod, task: str, n_samples: int, n_best: int, time_limit: float | None) -> None:
+def _check_request(method: InferenceMethod, task: str, options: Options) -> None:
+    n_samples, n_best, time_limit = options.n_samples, options.n_best, options.time_limit
     check_choice(task, ("marginals", "map"), "task")
     method.check_settings()
     check_number(n_samples, "n_samples", low=0, integer=True)

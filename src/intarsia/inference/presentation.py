@@ -181,7 +181,7 @@ class Rerun:
 
     def __call__(self, factor: int) -> FloatArray:
         """Joint marginal of one factor of the original graph."""
-        from intarsia.inference.infer import infer_quietly
+        from intarsia.inference.infer import Options, run_inference
 
         if self._result is None:
             graph, theta = self._with_own_tables()
@@ -189,10 +189,8 @@ class Rerun:
                 {"max_iter": self.n_iter} if self.n_iter and hasattr(self.method, "max_iter") else {}
             )
             start = None if self.warm_start is None else self._start(graph)
-            self._result = infer_quietly(
-                graph, theta, self.method, evidence=self.evidence, warm_start=start, random_state=self.rng,
-                n_samples=self.n_samples, **settings,
-            )  # fmt: skip
+            options = Options(self.evidence, self.n_samples, warm_start=start, random_state=self.rng)
+            self._result = run_inference(graph, theta, self.method, options=options, settings=settings)
         return self._result.factor_marginals(factor)
 
     def _start(self, graph: FactorGraph) -> InferenceResult | None:

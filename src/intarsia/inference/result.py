@@ -71,6 +71,8 @@ class InferenceResult(ShownResult):
         Anything else worth knowing of this run, in words.
     observed : dict
         States that were known, by evidence or because a variable has only one, by index of the variable.
+    chosen_by_auto : bool
+        Whether `method="auto"` chose the method.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class InferenceResult(ShownResult):
     tilted_theta: FloatArray | None = None
     note: str = ""
     observed: dict[int, int] = field(default_factory=dict)
+    chosen_by_auto: bool = False
     _single_factors: Callable[[int], FloatArray] | None = None
 
     @property
@@ -152,7 +155,8 @@ class InferenceResult(ShownResult):
         return self.mu
 
     def __repr__(self) -> str:
-        parts = [f"{type(self.method).__name__}, {self.task}", self.status.name]
+        method = f"auto chose {self.method.name}" if self.chosen_by_auto else type(self.method).__name__
+        parts = [f"{method}, {self.task}", self.status.name]
         if self.log_partition is not None:
             parts.append(f"log Z {self.log_partition:.6g} ({self.log_partition_is})")
         if self.task == "map":

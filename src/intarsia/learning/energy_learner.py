@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.registry import NamedParts, Parts, Registry
 from intarsia._core.status import Status
-from intarsia._core.validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, as_generator, as_seed, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
@@ -191,7 +191,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
     average : bool
         Whether means of the rounds' points are compared, the late ones weighing more, or the points themselves.
     l2 : float
-        Penalty l2/2 |w|^2 on the weights of the features of psi(x), but not on the constant one.
+        Penalty `l2 / 2 |w|^2`, beside the summed loss, on the weights of the features of psi(x) except the constant.
 
     References
     ----------
@@ -282,8 +282,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     average : bool
         Whether means of the points met are compared, the late ones weighing more, or the points themselves.
     l2 : float
-        Penalty l2/2 |w|^2 on the weights of the features of psi(x), but not on the constant one.
-    random_state : int
+        Penalty `l2 / 2 |w|^2`, beside the summed loss, on the weights of the features of psi(x) except the constant.
+    random_state : int, Generator or None
         Seed of the batches.
 
     References
@@ -308,7 +308,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         optimizer: str | Optimizer = "adam",
         average: bool = True,
         l2: float = 0.0,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.max_iter = max_iter
         self.optimizer = optimizer
@@ -320,7 +320,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         """Raise for settings that cannot be meant."""
         super().check_settings()
         check_number(self.max_iter, "DoublyStochastic: max_iter", low=0, integer=True)
-        check_number(self.random_state, "DoublyStochastic: random_state", low=0, integer=True)
+        with errors_in("DoublyStochastic"):
+            as_generator(self.random_state)
         optimizer = resolve_optimizer(self.optimizer)
         optimizer.check_settings()
         if not optimizer.takes_batches:
@@ -332,7 +333,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Pass over the examples."""
         self.check_settings()
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer, seed = resolve_optimizer(self.optimizer), as_seed(self.random_state)
         mean, best = RunningMean(start), BestPoint(risk, start)
         point, memory = start, dict[str, NDArray[Any]]()
         values: list[float] = []
@@ -346,7 +347,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         try:
             best.begin(int(self.max_iter))
             for epoch in range(int(self.max_iter)):
-                point, memory, value = optimizer.epoch(risk, point, memory, int(self.random_state), after)
+                point, memory, value = optimizer.epoch(risk, point, memory, seed, after)
                 values.append(value)
                 best.offer(mean.point if self.average else point)
                 if report is not None:

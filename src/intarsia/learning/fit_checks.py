@@ -83,17 +83,17 @@ def hold_out(
     return [examples[i] for i in rest], [examples[i] for i in held_out]
 
 
-def check_validation(held_out: list[Example], risk: Risk) -> None:
-    """Raise where these cannot tell when to stop a fit of that risk."""
-    if not risk.loss.gradient_is_of_value:
+def check_validation(held_out: list[Example], loss: Loss, n_weights: int) -> None:
+    """Raise where these examples cannot decide when to stop a fit of that loss."""
+    if not loss.gradient_is_of_value:
         raise NotSupportedError(
-            f"RiskMinimizer: early stopping compares values, but a lower one of {type(risk.loss).__name__} is not "
+            f"RiskMinimizer: early stopping compares values, but a lower one of {type(loss).__name__} is not "
             f"better. Give no validation examples and validation_fraction=0."
         )
     counts = {one.scores.n_weights for one in held_out}
-    if counts != {risk.n_weights}:
+    if counts != {n_weights}:
         raise InvalidInputError(
-            f"RiskMinimizer: validation examples need {sorted(counts)} weights, but the others {risk.n_weights}. "
+            f"RiskMinimizer: validation examples need {sorted(counts)} weights, but the others {n_weights}. "
             f"Give all the same features."
         )
     if not any(one.mass > 0.0 for one in held_out):
@@ -110,6 +110,6 @@ def warn_if_above_one(risk: Risk, found: Minimum) -> None:
         warn_caller(
             f"RiskMinimizer: the truncated likelihood exceeds 1 (its negative logarithm is {loss:.3g} per variable): "
             f"after {risk.rule.n_iter} sweeps log Z is far too low, and the fit made use of that. Raise n_iter of "
-            f"TruncatedGradient, raise the ridge, or use a loss of marginals such as 'clique_logistic'.",
+            f"TruncatedGradient, raise l2, or use a loss of marginals such as 'clique_logistic'.",
             ConvergenceWarning,
         )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
-from intarsia._core.validation import FloatArray
-from intarsia.exceptions import NotSupportedError
+from intarsia._core.error_context import errors_in
+from intarsia._core.validation import FloatArray, as_seed
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod, InferenceResult, Status, infer
 from intarsia.learning.examples import Example
 from intarsia.learning.minimum import Minimum
+
+Self = TypeVar("Self", bound="Learner")
 
 
 class Learner(BaseEstimator, ABC):  # type: ignore[misc]
@@ -55,6 +58,22 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     def resumes(self) -> bool:
         """Whether a fit would go on where an earlier one was broken off, so that `start` is not used."""
         return False
+
+    def with_seed(self: Self) -> Self:
+        """Return the learner with an integer seed: one drawn from `random_state`, where that is a Generator or None."""
+        settings = self.get_params(deep=False)
+        state = settings.get("random_state", 0)
+        if isinstance(state, (int, np.integer)):
+            return self
+        with errors_in(type(self).__name__):
+            if settings.get("checkpoint") is not None:
+                raise InvalidInputError(
+                    f"a fit with a checkpoint needs the same seed when it goes on, but random_state is "
+                    f"{type(state).__name__}. Set random_state to an integer."
+                )
+            seed = as_seed(state)
+        seeded: Self = clone(self).set_params(random_state=seed)
+        return seeded
 
     def step(
         self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import InferenceMethod, InferenceResult
-from intarsia.inference.infer import infer_quietly
+from intarsia.inference.infer import run_inference
 from intarsia.learning.examples import Example
 from intarsia.learning.learner import whole_answer
 
@@ -127,7 +127,7 @@ class MarginExample:
 
     def _infer(self, theta: FloatArray, method: InferenceMethod) -> InferenceResult:
         # Learners count runs that did not converge.
-        return whole_answer(infer_quietly(self.given.scores.graph, theta, method, task="map"))
+        return whole_answer(run_inference(self.given.scores.graph, theta, method, task="map"))
 
     def _statistics(self, result: InferenceResult, which: str) -> FloatArray:
         if result.mu is None:

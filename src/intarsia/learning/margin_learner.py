@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from intarsia._core.error_context import warn_caller
-from intarsia._core.validation import FloatArray, as_float_array, check_choice, check_number
+from intarsia._core.error_context import errors_in, warn_caller
+from intarsia._core.validation import FloatArray, as_float_array, as_generator, as_seed, check_choice, check_number
 from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
@@ -129,7 +129,7 @@ class MarginLearner(Learner):
 
     max_iter: int
     path: str
-    random_state: int
+    random_state: int | np.random.Generator | None
     verbose: bool
 
     @abstractmethod
@@ -138,7 +138,8 @@ class MarginLearner(Learner):
         here = type(self).__name__
         check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
         check_choice(self.path, _PATHS, f"{here}: path")
-        check_number(self.random_state, f"{here}: random_state", low=0, integer=True)
+        with errors_in(here):
+            as_generator(self.random_state)
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings, inference and examples do not fit."""
@@ -196,7 +197,7 @@ class MarginLearner(Learner):
 
     def _order(self, n: int, epoch: int) -> list[int]:
         """Order of the examples in one pass."""
-        return [int(i) for i in np.random.default_rng([int(self.random_state), epoch]).permutation(n)]
+        return [int(i) for i in np.random.default_rng([as_seed(self.random_state), epoch]).permutation(n)]
 
     def _end(self, found: Minimum) -> Minimum:
         """Tell when the inference did not converge in the last pass."""

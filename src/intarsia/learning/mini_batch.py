@@ -92,7 +92,7 @@ class MiniBatch(Optimizer):
         values: list[float] = []
         last_step: tuple[Slots, FloatArray] = (ALL, point.copy())  # weights that moved, and where they were
         square = float(point @ point)
-        for part in self._parts(objective, np.random.default_rng([random_state, n_epochs])):
+        for part in self._pieces(objective, np.random.default_rng([random_state, n_epochs])):
             slots, missed = self._begin_step(kept, part, point.size)
             length = self._length(kept)
             late = None
@@ -136,7 +136,7 @@ class MiniBatch(Optimizer):
         memory["last"][part.slots] = memory["steps"]
         return part.slots, missed
 
-    def _parts(self, objective: Objective, rng: np.random.Generator) -> Iterator[Part]:
+    def _pieces(self, objective: Objective, rng: np.random.Generator) -> Iterator[Part]:
         """Batches, one after the other: all at once would take the memory of all."""
         if not isinstance(objective, SummedObjective):
             yield Part(objective)

@@ -93,7 +93,7 @@ def resolve_learner(learner: str | Learner, settings: dict[str, Any] | None = No
 
     Examples
     --------
-    >>> resolve_learner("risk_minimizer", {"ridge": 0.1}).ridge
+    >>> resolve_learner("risk_minimizer", {"l2": 0.1}).l2
     0.1
     """
     return LEARNERS.resolve(learner, settings)

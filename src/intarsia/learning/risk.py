@@ -154,7 +154,7 @@ class Risk(SummedObjective):
     inference : InferenceMethod
         How scores become marginals.
     ridge : float
-        Added: half of it times the square of the weights.
+        Penalty per labelled variable, `l2` over the mass: half of it times the squared weights is added.
     n_jobs : int, optional
         Threads, as in joblib; processes or other machines inside `joblib.parallel_config`.
     random_state : int

@@ -12,7 +12,7 @@ from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
-from intarsia._core.validation import FloatArray, check_n_jobs, check_number
+from intarsia._core.validation import FloatArray, as_generator, as_seed, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GradientRule, resolve_gradient
 from intarsia.gradients.registry import GRADIENTS
@@ -41,12 +41,13 @@ from intarsia.losses.registry import LOSSES
 
 
 class RiskMinimizer(NamedParts, Learner):
-    r"""Weights that minimise the average loss of the inference's answers, plus a ridge.
+    r"""Weights that minimise the summed loss of the inference's answers, plus an L2 penalty.
 
-    .. math:: R(w) = \frac1N \sum_e a_e L(\mu(\theta_e(w)), y_e) + \frac\lambda2 \lVert w \rVert^2,
+    .. math:: R(w) = \frac1N \Big[ \sum_e a_e L(\mu(\theta_e(w)), y_e) + \frac{l_2}{2} \lVert w \rVert^2 \Big],
 
     with :math:`a_e` the examples' weights (1 by default) and N the weighted number of labelled variables in all of
-    them, so that the ridge is relative to the risk per variable and need not be chosen anew for more data.
+    them. The division by N does not move the minimum; it makes the reported risk one per variable. So `l2` is the
+    precision of a Gaussian prior on the weights: with more data the same `l2` counts for less.
 
     Parameters
     ----------
@@ -58,8 +59,9 @@ class RiskMinimizer(NamedParts, Learner):
         with a likelihood or EM is the truncated one, of exactly that many sweeps.
     optimizer : str or Optimizer
         How the minimum is searched.
-    ridge : float
-        :math:`\lambda`.
+    l2 : float
+        Penalty: `l2 / 2` times the squared length of the weights, beside the loss summed over labelled variables. With
+        `partial_fit` it stands beside the sum over the examples of each call.
     precondition : bool
         Whether second moments of the features shape the steps of a line search (`FeatureCurvature`). The minimum is
         the same and is reached in several times fewer iterations where features are of different size or go together.
@@ -67,7 +69,7 @@ class RiskMinimizer(NamedParts, Learner):
         Learn from few examples first.
     validation_fraction : float
         Share of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also takes
-        examples for it. The weights with the lowest risk on them (without the ridge), after any iteration, are then
+        examples for it. The weights with the lowest risk on them (without the penalty), after any iteration, are then
         the result. A search ended by `patience` is STALLED, which is what happened to the validation risk, but without
         a warning, since it was asked for; it has not reached its tolerance, so it is not CONVERGED.
     patience : int
@@ -78,9 +80,9 @@ class RiskMinimizer(NamedParts, Learner):
         `patience`, `n_jobs` and `verbose` may differ, so that a fit can be prolonged.
     n_jobs : int, optional
         Threads over the examples, as in joblib; the result does not depend on it.
-    random_state : int
-        Seed of batches, of what is held out, and of losses that draw samples. Draws of losses are the same at every
-        evaluation, so that the search sees one function.
+    random_state : int, Generator or None
+        Seed of batches, of what is held out, and of losses that draw samples; one is drawn from a Generator for each
+        fit. Draws of losses are the same at every evaluation, so that the search sees one function.
     verbose : bool
         Show iteration, risk, gradient and time left, on stderr and only on a terminal.
 
@@ -95,7 +97,7 @@ class RiskMinimizer(NamedParts, Learner):
     >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
     >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
-    >>> found = RiskMinimizer(ridge=0.1).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
+    >>> found = RiskMinimizer(l2=0.4).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
     >>> found.status.name, bool(found.value < found.history["risk"][0])
     ('CONVERGED', True)
     """
@@ -111,20 +113,20 @@ class RiskMinimizer(NamedParts, Learner):
         loss: str | Loss = "clique_logistic",
         gradient: str | GradientRule = "auto",
         optimizer: str | Optimizer = "lbfgs",
-        ridge: float = 1e-3,
+        l2: float = 1.0,
         precondition: bool = True,
         schedule: str | Incremental | None = None,
         validation_fraction: float = 0.0,
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.loss = loss
         self.gradient = gradient
         self.optimizer = optimizer
-        self.ridge = ridge
+        self.l2 = l2
         self.precondition = precondition
         self.schedule = schedule
         self.validation_fraction = validation_fraction
@@ -136,7 +138,24 @@ class RiskMinimizer(NamedParts, Learner):
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings, inference and examples do not fit."""
-        self.risk(examples, inference)
+        check_number(self.l2, "RiskMinimizer: l2", low=0.0, high=np.inf, open_high=True)
+        with errors_in("RiskMinimizer"):
+            as_generator(self.random_state)
+        check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
+        check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
+        check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
+        check_labelled(examples)
+        loss, method = resolve_loss(self.loss), resolve_method(inference, {})
+        for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
+            check_pair(loss, one.form.graph, one.labels)
+        method.check_settings()
+        optimizer = resolve_optimizer(self.optimizer)
+        optimizer.check_settings()
+        optimizer.check_fits(loss)
+        if self.schedule is not None:
+            SCHEDULES.resolve(self.schedule).check_settings()
+        rule = self._rule(loss)
+        check_fits(examples, loss, method, rule)
 
     def check_validation(
         self, examples: Sequence[Example], inference: str | InferenceMethod, validation: Sequence[Example] | None
@@ -144,7 +163,8 @@ class RiskMinimizer(NamedParts, Learner):
         """Raise where these cannot tell when to stop; with None, those that would be held out."""
         train, held_out = self._hold_out(examples, validation)
         if held_out:
-            check_validation(held_out, self.risk(train, inference))
+            self.check_examples(train, inference)
+            check_validation(held_out, resolve_loss(self.loss), train[0].scores.n_weights)
 
     def minimize(
         self,
@@ -182,9 +202,12 @@ class RiskMinimizer(NamedParts, Learner):
         ConvergenceWarning
             When the last stage ended before its tolerance; not after Ctrl-C or early stopping.
         """
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.minimize(examples, inference, start, validation=validation, title=title)
         self.check_examples(examples, inference)
         train, held_out = self._hold_out(examples, validation)
-        risk = self.risk(train, inference)
+        risk = self.risk(train, inference) if len(train) < len(examples) else self._risk(train, inference)
         weights = check_start(start, risk.n_weights)
         optimizer = resolve_optimizer(self.optimizer)
         stopping = None
@@ -199,7 +222,7 @@ class RiskMinimizer(NamedParts, Learner):
                 risk,
                 stages,
                 self._rng().permutation(len(risk)),
-                int(self.random_state),
+                as_seed(self.random_state),
                 stopping,
                 self._checkpoint([*train, *held_out], risk, len(held_out)),
                 report,
@@ -258,9 +281,12 @@ class RiskMinimizer(NamedParts, Learner):
         >>> bool(weights[1] > weights[0]), round(risk, 4)          # log 2 before the step
         (True, 0.6931)
         """
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.step(examples, inference, weights, state)
         risk = self.risk(examples, inference)
         return resolve_optimizer(self.optimizer).epoch(
-            risk, check_start(weights, risk.n_weights), state or {}, int(self.random_state)
+            risk, check_start(weights, risk.n_weights), state or {}, as_seed(self.random_state)
         )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
@@ -291,31 +317,20 @@ class RiskMinimizer(NamedParts, Learner):
         NotSupportedError
             If loss, inference and gradient rule do not fit.
         """
-        check_number(self.ridge, "RiskMinimizer: ridge", low=0.0)
-        check_number(self.random_state, "RiskMinimizer: random_state", low=0, integer=True)
-        check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
-        check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
-        check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
-        check_labelled(examples)
-        loss, method = resolve_loss(self.loss), resolve_method(inference, {})
-        for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
-            check_pair(loss, one.form.graph, one.labels)
-        method.check_settings()
-        optimizer = resolve_optimizer(self.optimizer)
-        optimizer.check_settings()
-        optimizer.check_fits(loss)
-        if self.schedule is not None:
-            SCHEDULES.resolve(self.schedule).check_settings()
-        rule = self._rule(loss)
-        check_fits(examples, loss, method, rule)
+        self.check_examples(examples, inference)
+        return self.with_seed()._risk(examples, inference)
+
+    def _risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
+        """Regularised risk of examples that are checked already."""
+        loss = resolve_loss(self.loss)
         return Risk(
             examples,
             loss,
-            rule,
-            method,
-            float(self.ridge),
+            self._rule(loss),
+            resolve_method(inference, {}),
+            float(self.l2) / sum(one.mass for one in examples),
             self.n_jobs,
-            int(self.random_state),
+            as_seed(self.random_state),
             preconditioned=bool(self.precondition),
         )
 
@@ -337,8 +352,8 @@ class RiskMinimizer(NamedParts, Learner):
         return hold_out(examples, self.validation_fraction, self._rng())
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
-        check_validation(held_out, risk)
-        return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, int(self.random_state))
+        check_validation(held_out, risk.loss, risk.n_weights)
+        return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, as_seed(self.random_state))
 
     def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
         if self.checkpoint is None:
@@ -349,14 +364,14 @@ class RiskMinimizer(NamedParts, Learner):
             "gradient": describe(risk.rule),
             "inference": describe(risk.inference),
             "optimizer": describe(optimizer, "max_iter", "tol"),
-            "ridge": describe(float(self.ridge)),
+            "l2": describe(float(self.l2)),
             "precondition": describe(bool(self.precondition)),
             "schedule": describe(None if self.schedule is None else SCHEDULES.resolve(self.schedule), "max_iter"),
-            "random_state": describe(int(self.random_state)),
+            "random_state": describe(as_seed(self.random_state)),
             "number of validation examples": describe(n_held_out),
             "number of weights": describe(risk.n_weights),
         }
         return Checkpoint(self.checkpoint, settings, data_sums(examples))
 
     def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(int(self.random_state))
+        return np.random.default_rng(as_seed(self.random_state))

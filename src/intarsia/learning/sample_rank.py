@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.validation import FloatArray, as_float_array, as_generator, check_choice, check_number
 from intarsia._kernels import partition as kernels
@@ -62,7 +63,7 @@ class SampleRank(Learner):
         Most passes. Each begins at the world's start.
     block : int
         Largest number of neighbouring variables of a graph that are proposed at once.
-    random_state : int
+    random_state : int, Generator or None
         Seed.
     verbose : bool
         Show progress on stderr, only on a terminal.
@@ -110,7 +111,7 @@ class SampleRank(Learner):
         n_proposals: float = 100.0,
         max_iter: int = 10,
         block: int = 1,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.update = update
@@ -137,7 +138,8 @@ class SampleRank(Learner):
         check_number(self.n_proposals, f"{here}: n_proposals", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
         check_number(self.block, f"{here}: block", low=1, integer=True)
-        check_number(self.random_state, f"{here}: random_state", low=0, integer=True)
+        with errors_in(here):
+            as_generator(self.random_state)
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
         """Raise where settings and examples do not fit; the inference is not used while learning."""
@@ -175,7 +177,7 @@ class SampleRank(Learner):
         """
         self.check_settings()
         state = self._begin(worlds, start)
-        first, rng, begun = state.weights.copy(), as_generator(int(self.random_state)), time.perf_counter()
+        first, rng, begun = state.weights.copy(), as_generator(self.random_state), time.perf_counter()
         rows: list[dict[str, float]] = []
         status = Status.MAX_ITER
         with fit_progress(title or "SampleRank", bool(self.verbose)) as report:

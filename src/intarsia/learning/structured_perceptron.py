@@ -47,7 +47,7 @@ class StructuredPerceptron(MarginLearner):
         pass with the fewest are then the result.
     path : {"passes", "steps", "none"}
         Which weights `history["path"]` keeps: at the start and after each pass, after each step, or none.
-    random_state : int
+    random_state : int, Generator or None
         Seed of the orders.
     verbose : bool
         Show progress on stderr, only on a terminal.
@@ -97,7 +97,7 @@ class StructuredPerceptron(MarginLearner):
         shuffle: bool = True,
         patience: int = 5,
         path: str = "passes",
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.average = average
@@ -125,6 +125,9 @@ class StructuredPerceptron(MarginLearner):
         title: str = "",
     ) -> Minimum:
         """Weights after the last pass, or after the one with the fewest mistakes on the validation examples."""
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.minimize(examples, inference, start, validation=validation, title=title)
         ready, method, weights = self._prepare(examples, inference, start)
         held_out = Look([MarginExample(one, i) for i, one in enumerate(validation)]) if validation else None
         first, total, status = weights.copy(), np.zeros_like(weights), Status.MAX_ITER

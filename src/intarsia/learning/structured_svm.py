@@ -1,9 +1,10 @@
 """The structured support vector machine: the largest margin by block-coordinate Frank-Wolfe, or by subgradients.
 
-The objective is `ridge / 2 |w|^2 + sum_i c_i max_z [l_i(z) - w . psi_i(z)]` with `psi_i(z)` the features of the truth
-less those of z, and `l_i(z)` the cost of z plus what fixed scores say for it. Its dual has a distribution over answers
-for each example; mean features and mean costs under these are all that is kept, and
-`w = sum_i c_i E[psi_i] / ridge`, with the value `sum_i c_i E[l_i] - ridge / 2 |w|^2`.
+The objective per labelled variable is `ridge / 2 |w|^2 + sum_i c_i max_z [l_i(z) - w . psi_i(z)]` with `ridge` the
+penalty l2 over the number of labelled variables, `psi_i(z)` the features of the truth less those of z, and `l_i(z)` the
+cost of z plus what fixed scores say for it. Its dual has a distribution over answers for each example; mean features
+and mean costs under these are all that is kept, and `w = sum_i c_i E[psi_i] / ridge`, with the value
+`sum_i c_i E[l_i] - ridge / 2 |w|^2`.
 """
 
 from __future__ import annotations
@@ -190,8 +191,8 @@ _LOOK_EVERY = 10
 class StructuredSVM(MarginLearner):
     r"""Weights under which the truth wins by as much as the other labellings are wrong, or nearly so.
 
-    .. math:: \min_w \; \frac\lambda2 \lVert w \rVert^2 + \frac1N \sum_e a_e \max_z
-              \big[ \Delta_e(z) - w \cdot (\Phi_e(y_e) - \Phi_e(z)) \big],
+    .. math:: \min_w \; \frac1N \Big[ \frac{l_2}{2} \lVert w \rVert^2 + \sum_e a_e \max_z
+              \big( \Delta_e(z) - w \cdot (\Phi_e(y_e) - \Phi_e(z)) \big) \Big],
 
     where :math:`\Delta_e(z)` adds up the wrong labels of z (each times its `class_weight`), the maximum is over what
     the inference maximises over: labellings, or with `lp_relaxation` the local polytope, fractions as they are. As in
@@ -202,8 +203,9 @@ class StructuredSVM(MarginLearner):
 
     Parameters
     ----------
-    ridge : float
-        :math:`\lambda`, above 0.
+    l2 : float
+        Penalty above 0: `l2 / 2` times the squared length of the weights, beside the summed hinge losses. It is 1 / C
+        of the usual support vector machine.
     solver : {"frank_wolfe", "subgradient"}
         Block-coordinate Frank-Wolfe has no step size, and keeps a weight vector for each of some answers of each
         example; subgradients keep two in all and need many more passes.
@@ -213,7 +215,7 @@ class StructuredSVM(MarginLearner):
         Most passes over the examples.
     path : {"passes", "steps", "none"}
         Which weights `history["path"]` keeps: at the start and after each pass, after each step, or none.
-    random_state : int
+    random_state : int, Generator or None
         Seed of the orders.
     verbose : bool
         Show progress on stderr, only on a terminal.
@@ -243,7 +245,7 @@ class StructuredSVM(MarginLearner):
     Examples
     --------
     One variable, features 1 and -1 by label, so that only :math:`w_1 - w_0` matters. The hinge is
-    :math:`\max(0, 1 - (w_1 - w_0))`, and with a small ridge it is 0 at the shortest weights for which it can be:
+    :math:`\max(0, 1 - (w_1 - w_0))`, and with a small penalty it is 0 at the shortest weights for which it can be:
 
     >>> from intarsia.learning.examples import example
     >>> from intarsia.models import Templates, TemplateScores, template_graph
@@ -253,7 +255,7 @@ class StructuredSVM(MarginLearner):
     ...     example(TemplateScores(templates, graph, {"node": [[sign]]}, {}), [label])
     ...     for sign, label in ((-1.0, 0), (1.0, 1))
     ... ]
-    >>> found = StructuredSVM(ridge=0.01).minimize(data, "lp_relaxation")
+    >>> found = StructuredSVM(l2=0.02).minimize(data, "lp_relaxation")
     >>> found.status.name, found.point.round(6).tolist()
     ('CONVERGED', [-0.5, 0.5])
     """
@@ -265,15 +267,15 @@ class StructuredSVM(MarginLearner):
     def __init__(
         self,
         *,
-        ridge: float = 1e-3,
+        l2: float = 1.0,
         solver: str = "frank_wolfe",
         tol: float = 1e-2,
         max_iter: int = 100,
         path: str = "passes",
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
-        self.ridge = ridge
+        self.l2 = l2
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -284,7 +286,7 @@ class StructuredSVM(MarginLearner):
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        check_number(self.ridge, "StructuredSVM: ridge", low=0.0, high=np.inf, open_low=True, open_high=True)
+        check_number(self.l2, "StructuredSVM: l2", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_number(self.tol, "StructuredSVM: tol", low=0.0)
         check_choice(self.solver, _SOLVERS, "StructuredSVM: solver")
 
@@ -298,6 +300,9 @@ class StructuredSVM(MarginLearner):
         title: str = "",
     ) -> Minimum:
         """Weights of the lowest objective found, with the duality gap in the history."""
+        seeded = self.with_seed()
+        if seeded is not self:
+            return seeded.minimize(examples, inference, start, validation=validation, title=title)
         ready, method, first = self._prepare(examples, inference, start)
         if first.any():
             raise NotSupportedError(
@@ -306,12 +311,12 @@ class StructuredSVM(MarginLearner):
             )
         if validation is not None:
             raise NotSupportedError(
-                "StructuredSVM does not stop early: its objective has one minimum. Choose ridge on the validation "
+                "StructuredSVM does not stop early: its objective has one minimum. Choose l2 on the validation "
                 "examples instead, by fits with several."
             )
         mass = sum(one.given.mass for one in ready)
         shares = np.array([one.weight / mass for one in ready])
-        solver = _SOLVERS[self.solver](shares, first.size, float(self.ridge))
+        solver = _SOLVERS[self.solver](shares, first.size, float(self.l2) / mass)
         record, look, status = Record(first, self.path), Look(ready, shares), Status.MAX_ITER
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
@@ -332,7 +337,7 @@ class StructuredSVM(MarginLearner):
         if status is Status.MAX_ITER:
             warn_caller(
                 f"StructuredSVM: MAX_ITER after {len(record.rows)} passes with a duality gap of {row['gap']:.2e} "
-                f"against tol={self.tol:g} times {row['risk']:.3g}. Raise max_iter, tol or ridge.",
+                f"against tol={self.tol:g} times {row['risk']:.3g}. Raise max_iter, tol or l2.",
                 ConvergenceWarning,
             )
         found = Minimum(
@@ -350,7 +355,7 @@ class StructuredSVM(MarginLearner):
         last: bool,
     ) -> float:
         """One pass and the gap after it: as it looks, or for certain where it looks small and at the end."""
-        hinge, ridge = 0.0, float(self.ridge)
+        hinge, ridge = 0.0, solver.ridge
         for i in self._order(len(ready), len(record.rows)):
             visit = Visit(ready[i], solver.weights, method, 1.0)
             record.see(visit)

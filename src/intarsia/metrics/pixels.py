@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from intarsia._core.validation import FloatArray
-
-if TYPE_CHECKING:
-    pass
 
 
 def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.status import Status
-from intarsia._core.transaction import transaction
+from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
@@ -25,9 +26,9 @@ from intarsia.learning.energy_learner import (
     check_strengths_alone,
 )
 from intarsia.learning.minimum import Minimum
+from intarsia.sequences.chain_data import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_file import chain_crf_from_file, chain_crf_to_file
 from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner, resolve_chain_learner
-from intarsia.sequences.chain_preparation import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
@@ -89,7 +90,9 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         How strengths are learned: "doubly_stochastic", "double_loop", or an object with settings.
     warm_start : bool
         Whether `fit` goes on from the weights it finds, with the same features and labels.
-    random_state, n_jobs, verbose : optional
+    random_state : int or Generator, optional
+        Where given, instead of that of the learner.
+    n_jobs, verbose : optional
         Where given, instead of those of the learner; `n_jobs` also for predictions. Results do not depend on it.
 
     Attributes
@@ -160,7 +163,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         projection: str | InferenceMethod | None = None,
         energy_learner: str | EnergyLearner = "doubly_stochastic",
         warm_start: bool = False,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -301,10 +304,23 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         self.history_ = {"risk": np.append(getattr(self, "history_", {}).get("risk", np.empty(0)), risk)}
         return self
 
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags: X is a list of sequences, y a list of labels for each."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.target_tags.required = True
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
+        return tags
+
     def _store(self, prepared: Prepared) -> None:
         self.vectorizer_, self.classes_ = prepared.vectorizer, prepared.classes
         self.layout_, self.constraints_ = prepared.examples.layout, prepared.examples.constraints
         self._note_settings()
+
+    def _note_settings(self) -> None:
+        """Remember the settings that are part of the model, and those that can be changed for predictions."""
+        self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
+        self._projection_of_fit = SettingsOfFit(self, ("projection",))
 
     # ---------------------------------------------------------------- files
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Registry
-from intarsia._core.validation import FloatArray, check_number
+from intarsia._core.validation import FloatArray, as_generator, check_number
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.minimum import Minimum
 from intarsia.sequences.chain_data import ChainExamples
@@ -24,7 +25,7 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
     """When to choose it, in one line."""
     validation_fraction: float
     patience: int
-    random_state: int
+    random_state: int | np.random.Generator | None
 
     @abstractmethod
     def check_settings(self) -> None:
@@ -32,7 +33,8 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
         here = type(self).__name__
         check_number(self.validation_fraction, f"{here}: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, f"{here}: patience", low=1, integer=True)
-        check_number(self.random_state, f"{here}: random_state", low=0, integer=True)
+        with errors_in(here):
+            as_generator(self.random_state)
 
     @abstractmethod
     def check_examples(self, examples: ChainExamples) -> None:
@@ -54,7 +56,7 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
         raise NotSupportedError(f"{type(self).__name__} cannot learn step by step. Use fit with all data.")
 
     def hold_out(
-        self, examples: ChainExamples, validation: ChainExamples | None
+        self, examples: ChainExamples, validation: ChainExamples | None, seed: int
     ) -> tuple[ChainExamples, ChainExamples | None]:
         """Examples to learn from, and those for early stopping: given ones, or a share at random."""
         if validation is not None or self.validation_fraction == 0.0:
@@ -65,7 +67,7 @@ class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{type(self).__name__}: validation_fraction={self.validation_fraction} of a single sequence. Give "
                 f"more sequences, or validation_fraction=0."
             )
-        order = np.random.default_rng(int(self.random_state)).permutation(n)
+        order = np.random.default_rng(seed).permutation(n)
         cut = min(max(1, round(self.validation_fraction * n)), n - 1)
         return examples.subset(np.sort(order[cut:])), examples.subset(np.sort(order[:cut]))
 

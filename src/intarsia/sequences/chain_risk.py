@@ -12,13 +12,11 @@ from scipy import sparse
 
 from intarsia._core.validation import FloatArray
 from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads, workers_are_apart
-from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.chain_inference import chain_marginals
 from intarsia.learning.minimum import LARGEST_WEIGHT, Part, SummedObjective, largest
 from intarsia.models.chain_scores import ChainWeights
 from intarsia.sequences.chain_data import ChainExamples, ChainScores, cut_in_chunks
-from intarsia.sequences.chain_prediction import log_probabilities
 
 # Each group of chunks has a gradient of its own, whatever the number of workers.
 MOST_GROUPS = 8
@@ -243,18 +241,3 @@ class _Group:
 
 def _sum(group: _Group, weights: FloatArray) -> tuple[float, FloatArray]:
     return group.risk.sum(weights)
-
-
-def check_feasible(examples: ChainExamples) -> None:
-    """Raise if the labels of a sequence are forbidden by the constraints."""
-    if not examples.constraints.any:
-        return
-    scores = ChainScores(examples.data, examples.layout, examples.constraints)
-    possible = examples.truth.possible(examples.layout.n_labels)
-    found = log_probabilities(scores, np.zeros(examples.layout.n_weights), possible, None) > -np.inf
-    if not found.all():
-        s = int(examples.data.kept[int(np.argmin(found))])
-        raise InvalidInputError(
-            f"no labelling of X[{s}] is left by y[{s}] together with forbidden= and scheme=. Correct the "
-            f"labels, or allow the transitions they have."
-        )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
+from intarsia._core.predictions import PredictionList
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
@@ -25,7 +26,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.labelling import observed_states
 from intarsia.models.sequence_features import SequenceVectorizer
-from intarsia.sequences.chain_data import ChainData, ChainScores, make_truth, read_chain_labels
+from intarsia.sequences.chain_data import ChainData, ChainScores, make_truth, read_chain_labels, read_known
 from intarsia.sequences.chain_prediction import (
     Tilt,
     Work,
@@ -37,7 +38,6 @@ from intarsia.sequences.chain_prediction import (
     log_probabilities,
     several_best,
 )
-from intarsia.sequences.chain_preparation import read_known
 from intarsia.sequences.energy_fit import FittedEnergies, resolve_energies
 from intarsia.sequences.tag_schemes import Constraints
 
@@ -74,6 +74,8 @@ class ChainTagger(ABC):
     def predict(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[NDArray[Any]]:
         """Labels of each sequence, as `decode` says.
 
+        The list turns into an array with one entry per sequence, so that `cross_val_predict` takes it.
+
         Parameters
         ----------
         X : list of sequences
@@ -88,36 +90,53 @@ class ChainTagger(ABC):
         InvalidInputError
             `allowed` leaves a sequence no labelling. (Where `forbidden` alone does, it is not kept for that sequence.)
         """
-        check_choice(self.decode, ("map", "marginals"), "decode")
-        work: Work = best_labels if self.decode == "map" else likely_labels
-        found, data = self._ask(work, X, edge_features, allowed)
-        return data.spread([self.classes_[states] for states in found], self.classes_[:0])
+        decoder = self._decoder()
+        data = self._read(X, edge_features)
+        states = self._ask(decoder, data, allowed)
+        return PredictionList(data.spread([self.classes_[path] for path in states], self.classes_[:0]))
 
     @entry_point
     def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
         """Probability of each class at each position, (T, n_classes) arrays; arguments as in `predict`."""
-        found, data = self._ask(label_probabilities, X, edge_features, allowed)
-        return data.spread(found, np.zeros((0, self.classes_.size)))
+        data = self._read(X, edge_features)
+        marginals = self._ask(label_probabilities, data, allowed)
+        return data.spread(marginals, np.zeros((0, self.classes_.size)))
 
     @entry_point
     def predict_kbest(
-        self, X: Any, n: int, *, allowed: Any = None, edge_features: Any = None
+        self, X: Any, k: int, *, allowed: Any = None, edge_features: Any = None
     ) -> list[list[tuple[NDArray[Any], float]]]:
-        """The n best labellings of each sequence with their log-probabilities, the best first; fewer if there are."""
-        check_number(n, "n", low=1, high=2**31, integer=True)
-        found, data = self._ask(several_best(int(n)), X, edge_features, allowed)
-        named = [[(self.classes_[states], value) for states, value in one] for one in found]
+        """Return the k best labellings of each sequence with their log-probabilities, the best first.
+
+        A sequence with fewer than k possible labellings has as many as there are. With energies the labellings are
+        those of the chain tilted by them. `decode` makes no difference.
+        """
+        check_number(k, "k", low=1, high=2**31, integer=True)
+        data = self._read(X, edge_features)
+        ranked = self._ask(several_best(int(k)), data, allowed)
+        named = [[(self.classes_[path], value) for path, value in paths] for paths in ranked]
         return data.spread(named, [(self.classes_[:0], 0.0)])
 
     @entry_point
     def sample(
-        self, X: Any, n: int = 1, random_state: Any = None, *, allowed: Any = None, edge_features: Any = None
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.Generator | None = None,
+        *,
+        allowed: Any = None,
+        edge_features: Any = None,
     ) -> list[NDArray[Any]]:
-        """Labellings (n, T) of each sequence, drawn independently by their probabilities."""
-        check_number(n, "n", low=0, integer=True)
+        """Return labellings (n_samples, T) of each sequence, drawn independently by their probabilities.
+
+        With energies the probabilities are those of the chain tilted by them. `decode` makes no difference.
+        """
+        check_number(n_samples, "n_samples", low=0, integer=True)
         seed = int(as_generator(random_state).integers(2**62))
-        found, data = self._ask(draws(int(n), seed), X, edge_features, allowed)
-        return data.spread([self.classes_[states] for states in found], self.classes_[np.zeros((int(n), 0), int)])
+        data = self._read(X, edge_features)
+        samples = self._ask(draws(int(n_samples), seed), data, allowed)
+        nothing = self.classes_[np.zeros((int(n_samples), 0), int)]
+        return data.spread([self.classes_[states] for states in samples], nothing)
 
     @entry_point
     def sequence_log_probability(self, X: Any, y: Any, *, edge_features: Any = None) -> FloatArray:
@@ -144,8 +163,7 @@ class ChainTagger(ABC):
     @entry_point
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, edge_features: Any = None) -> float:
         """Fraction of the positions with a known label whose label is predicted; a label not seen in fit is wrong."""
-        check_choice(self.decode, ("map", "marginals"), "decode")
-        X = X if isinstance(X, (list, tuple)) else list(X)
+        decoder = self._decoder()
         data = self._read(X, edge_features)
         weight = check_sample_weight(sample_weight, data.n_given)[data.kept]
         labels = read_chain_labels(y, data)
@@ -156,14 +174,17 @@ class ChainTagger(ABC):
             raise InvalidInputError(
                 "all labels are hidden, or of sequences without weight. Give labels of some positions."
             )
-        found, _ = self._ask(best_labels if self.decode == "map" else likely_labels, X, edge_features, None)
-        return float(each @ (np.concatenate(found)[known] == truth[known]) / each.sum())
+        states = np.concatenate(self._ask(decoder, data, None))
+        return float(each @ (states[known] == truth[known]) / each.sum())
 
-    def _ask(self, work: Work, X: Any, edge_features: Any, allowed: Any) -> tuple[list[Any], ChainData]:
-        data = self._read(X, edge_features)
+    def _decoder(self) -> Work:
+        check_choice(self.decode, ("map", "marginals"), "decode")
+        return best_labels if self.decode == "map" else likely_labels
+
+    def _ask(self, work: Work, data: ChainData, allowed: Any) -> list[Any]:
         scores = ChainScores(data, self.layout_, self.constraints_)
         mask = None if allowed is None else self._mask(allowed, data)
-        return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data)), data
+        return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data))
 
     def _tilt(self, data: ChainData) -> Tilt | None:
         """How energies change the scores, by `projection` as it is set now."""
@@ -174,11 +195,6 @@ class ChainTagger(ABC):
             parts = resolve_energies(self)
             fitted = fitted if parts is None else replace(fitted, method=parts.method)
         return fitted.tilt(data)
-
-    def _note_settings(self) -> None:
-        """Remember the settings that are part of the model, and those that can be changed for predictions."""
-        self._model_settings = SettingsOfFit(self, ("energies", "psi", "forbidden", "scheme"))
-        self._projection_of_fit = SettingsOfFit(self, ("projection",))
 
     def _mask(self, allowed: Any, data: ChainData) -> NDArray[np.bool_]:
         given = allowed

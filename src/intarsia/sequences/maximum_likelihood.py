@@ -11,7 +11,7 @@ from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
-from intarsia._core.validation import FloatArray, check_n_jobs, check_number
+from intarsia._core.validation import FloatArray, as_seed, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.exceptions import NotSupportedError
 from intarsia.learning.lbfgs import LBFGS
@@ -57,7 +57,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         File that is written after every iteration; if it exists, the fit goes on from there. See `RiskMinimizer`.
     n_jobs : int, optional
         Threads over chunks of sequences; the result does not depend on it.
-    random_state : int
+    random_state : int, Generator or None
         Seed of batches and of what is held out.
     verbose : bool
         Show progress on stderr, only on a terminal.
@@ -85,7 +85,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         patience: int = 10,
         checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.l2 = l2
@@ -132,7 +132,8 @@ class MaximumLikelihood(NamedParts, ChainLearner):
             When the search ended before its tolerance; not after Ctrl-C or early stopping.
         """
         self.check_settings()
-        train, held_out = self.hold_out(examples, validation)
+        seed = as_seed(self.random_state)
+        train, held_out = self.hold_out(examples, validation, seed)
         risk = self.risk(train)
         optimizer = self._optimizer(risk)
         stopping = None
@@ -145,9 +146,9 @@ class MaximumLikelihood(NamedParts, ChainLearner):
                 risk,
                 [(len(risk), limit)],
                 np.arange(len(risk)),
-                int(self.random_state),
+                seed,
                 stopping,
-                self._checkpoint(risk, held_out),
+                self._checkpoint(risk, held_out, seed),
                 report,
             ).run(start)
         given_up = stopping is not None and stopping.given_up
@@ -160,7 +161,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         """One pass over the examples in batches, for data that come bit by bit; needs an optimiser of mini-batches."""
         self.check_settings()
         return resolve_optimizer(self.optimizer).epoch(
-            self.risk(examples), weights, state or {}, int(self.random_state)
+            self.risk(examples), weights, state or {}, as_seed(self.random_state)
         )
 
     def risk(self, examples: ChainExamples) -> ChainRisk:
@@ -173,7 +174,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
             return OWLQN(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
         return optimizer
 
-    def _checkpoint(self, risk: ChainRisk, held_out: ChainExamples | None) -> Checkpoint | None:
+    def _checkpoint(self, risk: ChainRisk, held_out: ChainExamples | None, seed: int) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         optimizer = resolve_optimizer(self.optimizer)
@@ -181,7 +182,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
             "optimizer": describe(optimizer, "max_iter", "tol"),
             "l1": describe(float(self.l1)),
             "l2": describe(float(self.l2)),
-            "random_state": describe(int(self.random_state)),
+            "random_state": describe(seed),
             "number of weights": describe(risk.n_weights),
         }
         parts = [risk.examples] if held_out is None else [risk.examples, held_out]

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
-from intarsia._core.validation import FloatArray, check_choice, check_number, read_only
+from intarsia._core.validation import FloatArray, as_seed, check_choice, check_number, read_only
 from intarsia._kernels.online_updates import learn_sequences
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.chains.chain_inference import viterbi
@@ -76,7 +76,8 @@ class OnlineLearner(ChainLearner):
     ) -> Minimum:
         """Weights after the last pass, or after the one with the fewest mistakes on the sequences held out."""
         self.check_examples(examples)
-        train, held_out = self.hold_out(examples, validation)
+        seed = as_seed(self.random_state)
+        train, held_out = self.hold_out(examples, validation, seed)
         state, weights, status = self._begin(start), np.array(start), Status.MAX_ITER
         rows: list[tuple[float, ...]] = []
         shares: list[float] = []
@@ -84,7 +85,7 @@ class OnlineLearner(ChainLearner):
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
                 while len(rows) < int(self.max_iter):
-                    share, weights = self._pass(train, state)
+                    share, weights = self._pass(train, state, seed)
                     rows.append((share, np.nan, time.perf_counter() - begun, len(rows) + 1.0))
                     if report is not None:
                         report(len(rows), share, np.nan, len(rows) / int(self.max_iter))
@@ -112,7 +113,7 @@ class OnlineLearner(ChainLearner):
         """One pass over the examples; `state` goes on from the last call."""
         self.check_examples(examples)
         kept = self._begin(weights) if state is None else {name: array.copy() for name, array in state.items()}
-        share, new = self._pass(examples, kept)
+        share, new = self._pass(examples, kept, as_seed(self.random_state))
         return new, kept, share
 
     def _begin(self, start: FloatArray) -> State:
@@ -124,13 +125,13 @@ class OnlineLearner(ChainLearner):
             "epochs": np.zeros(1, dtype=np.int64),
         }
 
-    def _pass(self, examples: ChainExamples, state: State) -> tuple[float, FloatArray]:
+    def _pass(self, examples: ChainExamples, state: State, seed: int) -> tuple[float, FloatArray]:
         """One pass, which changes the state; share of wrong labels, and the weights to predict with."""
         data, truth, layout, bounds = examples.data, examples.truth, examples.layout, examples.constraints
         rule = self.rule()
         thin = sparse.csr_array(data.matrix)
         allowed = np.zeros((0, layout.n_labels), dtype=bool) if truth.allowed is None else truth.allowed
-        order = np.random.default_rng([int(self.random_state), int(state["epochs"][0])]).permutation(len(examples))
+        order = np.random.default_rng([seed, int(state["epochs"][0])]).permutation(len(examples))
         pair_ptr, pair_label = layout.pairs()
         n_wrong = learn_sequences(
             read_only(order), read_only(data.ptr), read_only(thin.indptr), read_only(thin.indices),
@@ -174,7 +175,7 @@ class AveragedPerceptron(OnlineLearner):
         Share of the sequences held out; the pass with the fewest mistakes on them is the result.
     patience : int
         Passes without fewer mistakes after which the search ends.
-    random_state : int
+    random_state : int, Generator or None
         Seed of the order of the sequences, and of what is held out.
     verbose : bool
         Show progress on stderr, only on a terminal.
@@ -200,7 +201,7 @@ class AveragedPerceptron(OnlineLearner):
         max_iter: int = 20,
         validation_fraction: float = 0.0,
         patience: int = 5,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.max_iter = max_iter
@@ -266,7 +267,7 @@ class PassiveAggressive(OnlineLearner):
         max_iter: int = 20,
         validation_fraction: float = 0.0,
         patience: int = 5,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.variant = variant
@@ -338,7 +339,7 @@ class AROW(OnlineLearner):
         max_iter: int = 20,
         validation_fraction: float = 0.0,
         patience: int = 5,
-        random_state: int = 0,
+        random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
     ) -> None:
         self.variance = variance

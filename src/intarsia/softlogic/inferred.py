@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import narwhals as nw
 
 from intarsia._core.html import ShownResult
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia._files.atomic_file import replaced_file
+from intarsia._files.tables import TableKind, write_table
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.evaluation import evaluate
 from intarsia.softlogic.explain import Explanation, explain
@@ -31,8 +30,8 @@ class InferredAtoms(ShownResult):
         The ground program.
     result : HingeResult
         What inference tells of its run.
-    backend
-        The kind of data frame for tables; None for dicts of columns.
+    backend : TableKind or None
+        The kind of table that `table` gives; None for dicts of columns.
     program : Program, optional
         The program that was ground, so that explanations can name the data behind each term.
 
@@ -53,7 +52,7 @@ class InferredAtoms(ShownResult):
     grounding: Grounding
     result: Any
     evaluations: tuple[Evaluation, ...] = ()
-    backend: Any = field(default=None)
+    backend: TableKind | None = None
     program: Program | None = None
 
     @property
@@ -74,7 +73,7 @@ class InferredAtoms(ShownResult):
         atoms = self.grounding.atoms
         columns: dict[str, Any] = {f"argument{k}": column for k, column in enumerate(atoms.columns(predicate), 1)}
         columns["value"] = self.x[atoms.variables(predicate)]
-        return columns if self.backend is None else nw.from_dict(columns, backend=self.backend).to_native()
+        return write_table(columns, self.backend)
 
     def tables(self) -> dict[str, Any]:
         """`table` of every predicate that has targets or latent atoms."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.validation import check_choice, check_number
+from intarsia._files.tables import TableKind, is_table_file, table_kind
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, backend_of, read_table
+from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, read_connected, read_table
 from intarsia.softlogic.language.forms import rule_key, split_filters
 from intarsia.softlogic.language.rules import read_rule, read_rules
 from intarsia.softlogic.language.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
@@ -88,6 +89,10 @@ class Program:
         How rules are read. "plain": arithmetic has the usual order of operations, `|X|` counts the atoms of a sum, a
         filter with `|` holds where either side does, and `A % B` orders integers by number. "psl": all of these are
         exactly as in PSL; `docs/guide/rules.md` has a table of the differences.
+    connection : DuckDB connection, optional
+        Then a text in place of a table names a table or view of it. DuckDB replaces names by numbers, so that texts of
+        the rows are never copied to Python: only the names that are different, and the numbers. Copies of the program
+        have no connection.
 
     Raises
     ------
@@ -115,13 +120,18 @@ class Program:
     Program(2 predicates, 2 rules, 2 observed atoms, 2 targets)
     """
 
-    def __init__(self, *, dialect: str = "plain") -> None:
+    def __init__(self, *, dialect: str = "plain", connection: Any = None) -> None:
         self._dialect = check_choice(dialect, DIALECTS, "Program: dialect")
+        if connection is not None and not (hasattr(connection, "table") and hasattr(connection, "sql")):
+            raise InvalidInputError(
+                f"Program: connection is a {type(connection).__name__}, expected one that duckdb.connect() gives."
+            )
+        self.connection = connection
         self.constants = ConstantTable()
         self.evaluations: list[Evaluation] = []
         self.options: dict[str, Any] = {}
         self.notes: list[str] = []
-        self.backend: Any = None  # answers come back as tables of the kind that questions came in
+        self.backend: TableKind | None = None  # answers come back as tables of the kind that questions came in
         self._predicates: dict[str, Predicate] = {}
         self._rules: dict[Hashable, Rule] = {}
         self._data: dict[str, dict[str, list[AtomRows]]] = {}
@@ -318,7 +328,7 @@ class Program:
         >>> program.without_data()
         Program(1 predicates, 1 rules, 0 observed atoms, 0 targets)
         """
-        bare = Program(dialect=self._dialect)
+        bare = Program(dialect=self._dialect, connection=self.connection)
         bare._predicates, bare._rules = dict(self._predicates), dict(self._rules)
         bare._data = {key: {role: [] for role in ROLES} for key in self._predicates}
         bare.evaluations, bare.options = list(self.evaluations), dict(self.options)
@@ -327,9 +337,13 @@ class Program:
     def _add(self, predicate: str, role: str, table: Any) -> Program:
         found = self.find_predicate(predicate)
         method = {OBSERVED: "observe"}.get(role, role)
-        rows = read_table(table, found.n_arguments, self.constants, f"Program.{method}({found.name})")
+        place = f"Program.{method}({found.name})"
+        if self.connection is not None and isinstance(table, str) and not is_table_file(table):
+            table, rows = read_connected(self.connection, table, found.n_arguments, self.constants, place)
+        else:
+            rows = read_table(table, found.n_arguments, self.constants, place)
         if self.backend is None:
-            self.backend = backend_of(table)
+            self.backend = table_kind(table)
         return self.add_rows(predicate, role, rows)
 
     def _check_atom(self, atom: Atom, place: str) -> None:
@@ -342,6 +356,9 @@ class Program:
                 f"{place}: {atom} has {len(atom.arguments)} arguments, but {found.name} was declared with "
                 f"{found.n_arguments}."
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "connection": None}  # a connection belongs to its process
 
     def __repr__(self) -> str:
         n_latent = self.n_atoms(LATENT)

@@ -233,6 +233,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
 
     # ---------------------------------------------------------------- files
 
+    _needs_labels = False
     _learned = None  # weights as they are written do without a fit
     _settings_apart = ("program",)
     _parts: ClassVar[Parts] = {"learner": HINGE_LEARNERS, "inference": HINGE_INFERENCE}

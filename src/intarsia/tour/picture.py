@@ -63,7 +63,7 @@ def picture_stop(seed: int = 0) -> Stop:
     for label, settings in _FITS.items():
         crf = GridCRF(
             inference=_INFERENCE,
-            learner=RiskMinimizer(ridge=1e-4, optimizer=LBFGS(tol=1e-4), **settings),
+            learner=RiskMinimizer(l2=1e-4 * truth[0].size, optimizer=LBFGS(tol=1e-4), **settings),
             classes=[0, 1],
         )
         crf.fit(features[:1], truth[:1])

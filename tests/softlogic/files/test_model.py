@@ -9,6 +9,7 @@ import pytest
 
 import intarsia
 from intarsia import Program, SoftLogic
+from intarsia._files.tables import table_kind
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import HingePseudoLikelihood, ground, read_rule
 
@@ -83,8 +84,8 @@ def test_names_frames_options_and_evaluations_come_back(tmp_path):
     assert (back.options, back.notes, back.evaluations) == (program.options, program.notes, program.evaluations)
     assert back.rules == program.rules
     assert repr(back) == repr(program)
-    program.backend = frames_of = intarsia.softlogic.grounding.tables.backend_of(frames.DataFrame({"a": [1]}))
-    assert saved(SoftLogic(program), tmp_path).program.backend is frames_of
+    program.backend = frames_of = table_kind(frames.DataFrame({"a": [1]}))
+    assert saved(SoftLogic(program), tmp_path).program.backend == frames_of
     assert isinstance(saved(SoftLogic(program), tmp_path).predict(predicate="Knows"), frames.DataFrame)
 
 

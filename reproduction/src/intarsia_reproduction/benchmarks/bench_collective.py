@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from intarsia._core.validation import check_number
-from intarsia.collective import CollectiveResult, Gaussian, infer_flows
+from intarsia.collective import CollectiveResult, GaussianNoise, infer_flows
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia_reproduction.benchmarks.measurement import (
     PEAK_BYTES,
@@ -138,8 +138,8 @@ def _descend(made: NoisyMarginals, n_iter: int) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a number of iterations is asked for
         result = infer_flows(
-            np.zeros((s, s)), made.counts, made.n_walkers, noise=Gaussian(made.sigma), flow_counts=made.flow_counts,
-            model_weight=0.0, method="mirror_descent", max_iter=n_iter, tol=0.0,
+            np.zeros((s, s)), made.counts, made.n_walkers, noise=GaussianNoise(made.sigma),
+            flow_counts=made.flow_counts, model_weight=0.0, method="mirror_descent", max_iter=n_iter, tol=0.0,
         )  # fmt: skip
     seconds = time.process_time() - start
     n_counts = made.counts.size + made.flow_counts.size

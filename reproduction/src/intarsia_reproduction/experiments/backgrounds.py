@@ -18,6 +18,7 @@ from intarsia_reproduction.models.image_fits import (
     Pictures,
     fit_independent,
     fit_pictures,
+    penalty,
     plot_beliefs,
     weights_left,
     with_marginals,
@@ -152,7 +153,7 @@ def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) ->
         gradient=TruncatedGradient(n_iter=sweeps),
         optimizer=optimizer,
         schedule=schedule,
-        ridge=_RIDGE,
+        l2=penalty(_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(len(_NAMES)))
@@ -179,7 +180,7 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
         loss=_LOSSES[key][1],
         optimizer=LBFGS(tol=1e-5),
         schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
-        ridge=_WEAK_RIDGE,
+        l2=penalty(_WEAK_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
     method = TreeReweighted(tol=1e-5, max_iter=1000)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from intarsia._core.validation import FloatArray
-from intarsia.collective import CollectiveChain, Poisson, moves_within
+from intarsia.collective import CollectiveChain, FlowDual, PoissonNoise, moves_within
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def fit_year(year: Year, seen: NDArray[np.bool_], max_iter: int) -> CollectiveCh
     n_weeks = len(year.shares)
     counts = np.where(seen[:, None], _RATE * _WALKERS * year.shares, np.nan)
     model = CollectiveChain(
-        moves_within(year.positions, _RADIUS, _FEATURES), noise=Poisson(_RATE), n_walkers=_WALKERS,
-        seasons=np.arange(n_weeks - 1) // _SEASON, max_iter=max_iter, tol=1e-4, inference_tol=1e-5,
+        moves_within(year.positions, _RADIUS, _FEATURES), noise=PoissonNoise(_RATE), n_walkers=_WALKERS,
+        seasons=np.arange(n_weeks - 1) // _SEASON, max_iter=max_iter, tol=1e-4, inference=FlowDual(tol=1e-5),
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is a setting of the experiment

@@ -20,6 +20,7 @@ from intarsia_reproduction.models.image_fits import (
     Pictures,
     fit_independent,
     fit_pictures,
+    penalty,
     plot_beliefs,
     weights_left,
     with_marginals,
@@ -116,7 +117,7 @@ def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -
         gradient="auto" if key in CLOSED_FORM else BackPropagation(tol=_TOL),
         optimizer=LBFGS(tol=1e-3),  # inference to 1e-4 gives no better gradients
         schedule=Incremental(n_start=n_start, max_iter=max_iter),
-        ridge=_RIDGE,
+        l2=penalty(_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
     crf = GridCRF(inference=TreeReweighted(tol=_TOL, max_iter=1000), learner=learner)

@@ -21,6 +21,7 @@ from intarsia_reproduction.models.image_fits import (
     fit_independent,
     fit_pictures,
     in_blocks,
+    penalty,
     plot_beliefs,
     weights_left,
     with_marginals,
@@ -146,7 +147,7 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
         gradient=TruncatedGradient(n_iter=sweeps),
         optimizer=LBFGS(tol=1e-5),
         schedule=Incremental(n_start=n_start, max_iter=max_iter),
-        ridge=_RIDGE,
+        l2=penalty(_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
     told = {"sweeps": sweeps, "block": _SCALE, "ridge": _RIDGE, "incremental": [n_start, max_iter]}
@@ -166,7 +167,7 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
         loss=next(loss for name, _, loss in LOSSES if name == key),
         optimizer=LBFGS(tol=1e-5),
         schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
-        ridge=_WEAK_RIDGE,
+        l2=penalty(_WEAK_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
     crf = GridCRF(inference=TreeReweighted(tol=1e-5, max_iter=1000), learner=learner)

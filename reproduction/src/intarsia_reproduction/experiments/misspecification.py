@@ -201,7 +201,7 @@ def fit_chains(x: IntArray, y: IntArray, loss: str | Loss, ridge: float) -> Floa
         loss=loss,
         gradient="auto" if closed else TruncatedGradient(n_iter=1),
         optimizer=LBFGS(max_iter=500, tol=1e-5),
-        ridge=ridge,
+        l2=ridge * x.size,
     )
     inference = "tree" if closed else "belief_propagation"
     with warnings.catch_warnings():

@@ -24,7 +24,7 @@ from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia.models import edge_features, pixel_features
 from intarsia_reproduction.datasets import load_backgrounds
 from intarsia_reproduction.experiment import Experiment, Finding, Task
-from intarsia_reproduction.models.image_fits import Pictures
+from intarsia_reproduction.models.image_fits import Pictures, penalty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +190,10 @@ def _fit(
     rule: GradientRule, pictures: Pictures, settings: Settings, max_iter: int, start: FloatArray | None = None
 ) -> GridCRF:
     learner = RiskMinimizer(
-        loss="univariate_logistic", gradient=rule, optimizer=LBFGS(max_iter=max_iter, tol=1e-5), ridge=settings.ridge
+        loss="univariate_logistic",
+        gradient=rule,
+        optimizer=LBFGS(max_iter=max_iter, tol=1e-5),
+        l2=penalty(settings.ridge, pictures.labels),
     )
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(8))
     crf.fit(pictures.features, pictures.labels, edge_features=pictures.edges, start=start)

@@ -66,6 +66,17 @@ NEEDS_START = ("smooth_5", "smooth_15", "smooth_50")
 CLOSED_FORM = ("surrogate", "pseudo_likelihood", "piecewise")
 
 
+def penalty(ridge: float, labels: Sequence[Any]) -> float:
+    """`l2` for a ridge relative to the risk per labelled variable, as papers name it.
+
+    Examples
+    --------
+    >>> penalty(0.5, [[0, 1, -1], [[1, 1], [0, -1]]])                  # five labels, two hidden ones
+    2.5
+    """
+    return ridge * sum(int((np.asarray(one) >= 0).sum()) for one in labels)
+
+
 def fit_independent(
     train: Pictures,
     test: Pictures,
@@ -83,7 +94,7 @@ def fit_independent(
         gradient=TruncatedGradient(n_iter=0),
         optimizer=LBFGS(tol=1e-5),
         schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
-        ridge=ridge,
+        l2=penalty(ridge, train.labels),
         checkpoint=checkpoint,
     )
     n_edge_features = 2 if train.edges is None else train.edges[0].shape[1]  # without any: which direction

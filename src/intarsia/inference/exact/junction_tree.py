@@ -8,6 +8,7 @@ from intarsia._core.validation import check_choice, check_number
 from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph
 from intarsia.graph.elimination_order import ORDERINGS, search_order
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.inference.exact.elimination import BucketTree
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 
@@ -93,8 +94,7 @@ class JunctionTree(InferenceMethod):
 
     def prepare(self, graph: FactorGraph) -> BucketTree:
         """What follows from the graph alone, made once; raises TooLargeError if it needs too much memory."""
-        # They refer to the graph, so they must go with it.
-        trees: dict[tuple[str, int], BucketTree] = graph.__dict__.setdefault("_junction_trees", {})
+        trees = _bucket_trees(graph)
         key = (self.ordering, int(self.n_restarts))
         tree = trees.get(key)
         if tree is None:
@@ -103,6 +103,24 @@ class JunctionTree(InferenceMethod):
             raise self._refusal(tree.n_bytes, tree.log2_width, "")
         trees[key] = tree
         return tree
+
+    def affords(self, graph: FactorGraph, max_entries: float) -> bool:
+        """Whether an order with at most `max_entries` entries in all tables exists that a short search can find.
+
+        The search makes at most about `max_entries` steps and stores its order for `run`.
+        """
+        key = (self.ordering, int(self.n_restarts))
+        trees, refused = _bucket_trees(graph), _refused_entries(graph)
+        if key not in trees and max_entries > refused.get(key, -1.0):
+            order = search_order(
+                graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=max_entries / 2, max_steps=max_entries
+            )
+            if order.complete and order.n_cells <= max_entries / 2:
+                trees[key] = BucketTree(graph, order.order)
+            else:
+                refused[key] = max_entries
+        tree = trees.get(key)
+        return tree is not None and float(tree.entries.sum()) <= max_entries and tree.n_bytes <= self.max_memory
 
     def _plan(self, graph: FactorGraph) -> BucketTree:
         found = search_order(graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=self.max_memory / 8)
@@ -117,3 +135,15 @@ class JunctionTree(InferenceMethod):
             f"{self.max_memory / 2**30:.3g} GiB. Use 'tree_reweighted', 'belief_propagation', 'mean_field' or 'gibbs' "
             f"for an approximate answer, or raise max_memory."
         )
+
+
+@OncePerGraph
+def _bucket_trees(graph: FactorGraph) -> dict[tuple[str, int], BucketTree]:
+    """Bucket trees by ordering and number of restarts."""
+    return {}
+
+
+@OncePerGraph
+def _refused_entries(graph: FactorGraph) -> dict[tuple[str, int], float]:
+    """For each ordering and number of restarts, the largest limit within which `affords` found no order."""
+    return {}

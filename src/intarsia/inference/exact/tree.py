@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from intarsia.exceptions import NotSupportedError
+from intarsia.graph import FactorGraph
 from intarsia.graph.elimination_order import forest_order
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.inference.exact.elimination import BucketTree
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 
@@ -66,15 +68,16 @@ class Tree(InferenceMethod):
 
     def run(self, problem: Problem) -> Answer:
         """Eliminate leaves first."""
-        graph = problem.graph
-        tree: BucketTree | None = graph.__dict__.get("_tree")  # it refers to the graph, so it must go with it
-        if tree is None:
-            order = forest_order(graph)
-            if order is None:
-                raise NotSupportedError(
-                    f"Tree: the factor graph has a cycle ({graph.n_variables} variables, {graph.n_factors} factors). "
-                    f"Use 'junction_tree' for an exact answer if the graph is narrow, or 'belief_propagation' or "
-                    f"'tree_reweighted' for an approximate one."
-                )
-            tree = graph.__dict__["_tree"] = BucketTree(graph, order)
-        return tree.answer(problem, "Tree")
+        return _bucket_tree(problem.graph).answer(problem, "Tree")
+
+
+@OncePerGraph
+def _bucket_tree(graph: FactorGraph) -> BucketTree:
+    order = forest_order(graph)
+    if order is None:
+        raise NotSupportedError(
+            f"Tree: the factor graph has a cycle ({graph.n_variables} variables, {graph.n_factors} factors). "
+            f"Use 'junction_tree' for an exact answer if the graph is narrow, or 'belief_propagation' or "
+            f"'tree_reweighted' for an approximate one."
+        )
+    return BucketTree(graph, order)

@@ -11,6 +11,7 @@ from intarsia._kernels.beliefs import decode_in_order, factor_beliefs, traversal
 from intarsia._kernels.messages import gather_beliefs, sweep_messages, sweep_residual
 from intarsia.graph import FactorGraph
 from intarsia.graph.expansion import expand_tables
+from intarsia.graph.once_per_graph import OncePerGraph
 
 # Relative error of a sum of logarithms, each of them a result of some operations.
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
@@ -170,23 +171,21 @@ class GeneralMessages:
         return labels
 
 
+@OncePerGraph
 def sweep_order(graph: FactorGraph) -> IntArray:
     """Pairs of one forward-backward sweep, each once.
 
     Going up, messages to every variable of a factor but its first, by target; going down, those to the first. For
     pairwise factors that is: forward to later variables, backward to earlier ones.
     """
-    known: IntArray | None = graph.__dict__.get("_sweep_order")
-    if known is None:
-        targets = graph.scope_idx
-        first = np.full(graph.n_factors, graph.n_variables)
-        np.minimum.at(first, graph.factor_of_pair, targets)
-        is_first = targets == first[graph.factor_of_pair]
-        _, by_variable = graph.pairs_by_variable
-        up = by_variable[~is_first[by_variable]]
-        down = by_variable[is_first[by_variable]][::-1]
-        known = graph.__dict__["_sweep_order"] = np.concatenate([up, down])
-    return known
+    targets = graph.scope_idx
+    first = np.full(graph.n_factors, graph.n_variables)
+    np.minimum.at(first, graph.factor_of_pair, targets)
+    is_first = targets == first[graph.factor_of_pair]
+    _, by_variable = graph.pairs_by_variable
+    up = by_variable[~is_first[by_variable]]
+    down = by_variable[is_first[by_variable]][::-1]
+    return np.concatenate([up, down])
 
 
 def _exponentials(

@@ -26,6 +26,7 @@ from intarsia._kernels.pairwise_messages import (
 from intarsia._kernels.pairwise_slots import order_slots, row_spans
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_kinds import parametric_statistic
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.inference.messages.general_messages import Beliefs, GeneralMessages
 
 # Products of normalised messages stay above exp(-SAFE_RANGE), far from underflow at exp(-708).
@@ -51,23 +52,20 @@ class SlotLayout:
     flipped: NDArray[np.bool_]
     most_receivers: int
 
-    @staticmethod
-    def of(graph: FactorGraph) -> SlotLayout:
-        """The layout of a graph, remembered on it."""
-        known: SlotLayout | None = graph.__dict__.get("_slot_layout")
-        if known is None:
-            n, n_pairs = graph.n_variables, graph.scope_idx.size
-            index: Any = np.int32 if n_pairs < 2**31 else np.int64  # half the memory where it is enough
-            by_variable = [np.empty(size, index) for size in (n, n, n + 1, n, n)]
-            by_slot = [np.empty(n_pairs, index) for _ in range(3)]
-            by_edge = np.empty(n_pairs // 2, index), np.empty(n_pairs // 2, np.bool_)
-            scratch = np.empty(n + 1, index), np.empty(n_pairs, index)
-            order_slots(graph.scope_idx, *by_variable, *by_slot, *by_edge, *scratch)  # type: ignore[call-arg]
-            slot_ptr, middle = by_variable[2], by_variable[3]
-            most = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
-            known = SlotLayout(*by_variable, *by_slot, *by_edge, most)  # type: ignore[call-arg, arg-type]
-            graph.__dict__["_slot_layout"] = known
-        return known
+
+@OncePerGraph
+def slot_layout(graph: FactorGraph) -> SlotLayout:
+    """Lay out the messages of a pairwise graph."""
+    n, n_pairs = graph.n_variables, graph.scope_idx.size
+    index: Any = np.int32 if n_pairs < 2**31 else np.int64  # half the memory where it is enough
+    by_variable = [np.empty(size, index) for size in (n, n, n + 1, n, n)]
+    by_slot = [np.empty(n_pairs, index) for _ in range(3)]
+    by_edge = np.empty(n_pairs // 2, index), np.empty(n_pairs // 2, np.bool_)
+    scratch = np.empty(n + 1, index), np.empty(n_pairs, index)
+    order_slots(graph.scope_idx, *by_variable, *by_slot, *by_edge, *scratch)  # type: ignore[call-arg]
+    slot_ptr, middle = by_variable[2], by_variable[3]
+    most = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
+    return SlotLayout(*by_variable, *by_slot, *by_edge, most)  # type: ignore[call-arg, arg-type]
 
 
 class PairwiseMessages:
@@ -79,7 +77,7 @@ class PairwiseMessages:
         self.rho = rho
         self.k = k = int(graph.n_states[0])
         self.kind = int(graph.table_kind[0]) or None
-        self.layout = layout = SlotLayout.of(graph)
+        self.layout = layout = slot_layout(graph)
         split = int(graph.variable_ptr[-1])
         unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
         self.unary_top = _spans(unary)[0]
@@ -263,7 +261,7 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
     if graph.table_kind[0] == FactorKind.TABLE:
         span = _spans(theta[split:].reshape(-1, k * k))[1]
     else:
-        span = _spans(lay_tables(graph, SlotLayout.of(graph), theta[split:])[0])[1]
+        span = _spans(lay_tables(graph, slot_layout(graph), theta[split:])[0])[1]
     unary_span = _spans(theta[:split].reshape(-1, k))[1]
     # A normalised message is at least exp(-span / rho) / k; a cavity is a product of those at its variable.
     message_span = span / rho[0] + np.log(k)
@@ -293,7 +291,7 @@ class PairwiseMaxMessages:
         self.theta = read_only(theta)
         self.rho = rho
         self.kind = int(graph.table_kind[0]) or None
-        self.layout = layout = SlotLayout.of(graph)
+        self.layout = layout = slot_layout(graph)
         k, split, n_messages = int(graph.n_states[0]), int(graph.variable_ptr[-1]), graph.scope_idx.size
         self.unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
         self.tables, self.table_of_slot = lay_tables(graph, layout, theta[split:])

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.spanning_trees import appearance_probabilities, check_appearance, is_valid_appearance
+from intarsia.graph.spanning_trees import check_appearance, is_valid_appearance, stored_appearance
 from intarsia.inference.messages.message_passing import Appearance, MessagePassing
 from intarsia.inference.method import Problem
 
@@ -97,7 +97,7 @@ class TreeReweighted(MessagePassing):
         """The given rho carried over to the reduced graph, or computed; and whether it is known to be valid."""
         graph = problem.graph
         if self.rho is None:
-            return Appearance(appearance_probabilities(graph), is_valid=True, is_mixture=True)
+            return Appearance(stored_appearance(graph), is_valid=True, is_mixture=True)
         given = as_float_array(self.rho, "TreeReweighted: rho")
         if given.ndim == 0:
             rho = check_appearance(graph, np.full(graph.n_factors, float(given)))

@@ -10,6 +10,7 @@ from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.inference.exact.junction_tree import JunctionTree
 from intarsia.inference.exact.tree import Tree
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
@@ -136,13 +137,17 @@ def resolve_oracle(oracle: str | InferenceMethod, problem: Problem) -> Inference
 def _automatic(graph: FactorGraph) -> InferenceMethod:
     if graph.is_forest:
         return Tree()
-    narrow: bool | None = graph.__dict__.get("_is_narrow")
-    method = JunctionTree(n_restarts=0, max_memory=_MEMORY)
-    if narrow is None:
-        try:
-            method.prepare(graph)
-            narrow = True
-        except TooLargeError:
-            narrow = False
-        graph.__dict__["_is_narrow"] = narrow
-    return method if narrow else TreeReweighted(tol=1e-10, max_iter=5000)
+    return _narrow_tree() if _is_narrow(graph) else TreeReweighted(tol=1e-10, max_iter=5000)
+
+
+def _narrow_tree() -> JunctionTree:
+    return JunctionTree(n_restarts=0, max_memory=_MEMORY)
+
+
+@OncePerGraph
+def _is_narrow(graph: FactorGraph) -> bool:
+    try:
+        _narrow_tree().prepare(graph)
+    except TooLargeError:
+        return False
+    return True

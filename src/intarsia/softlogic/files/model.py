@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
 from intarsia._files.saved_model import (
@@ -17,6 +16,7 @@ from intarsia._files.saved_model import (
     finite_array,
     index_array,
 )
+from intarsia._files.tables import TableKind
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.grounding.tables import AtomRows
 from intarsia.softlogic.language.rules import read_rule
@@ -65,7 +65,7 @@ def _program_to_file(program: Program) -> Content:
         "evaluations": evaluations,
         "options": program.options,
         "program_notes": program.notes,
-        "backend": None if program.backend is None else program.backend.name,
+        "backend": None if program.backend is None else [program.backend.name, program.backend.lazy],
         "data": [],
     }
     arrays: Arrays = {}
@@ -94,7 +94,9 @@ def _program_from_file(about: dict[str, Any], arrays: Arrays) -> Program:
     program.constants.numbers(constants, "constants")
     program.evaluations = [Evaluation(str(name), str(kind), options) for name, kind, options in about["evaluations"]]
     program.options, program.notes = dict(about["options"]), [str(note) for note in about["program_notes"]]
-    program.backend = None if about["backend"] is None else nw.Implementation[about["backend"]]
+    program.backend = (
+        None if about["backend"] is None else TableKind(str(about["backend"][0]), bool(about["backend"][1]))
+    )
     for k, (name, role) in enumerate(about["data"]):
         arguments = index_array(arrays, f"data_{k}_arguments", len(constants))
         values = finite_array(arrays, f"data_{k}_values", (len(arguments),))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.tables import TABLES, read_columns
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.linear_rows import Index32
 
@@ -178,9 +179,9 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: st
 
     Parameters
     ----------
-    table : data frame, dict of columns, array or list of rows
-        pandas, polars, PyArrow, ... whatever narwhals knows. The order of the columns counts, not their names. For a
-        predicate with one argument a list of names is enough.
+    table : table, dict of columns, array or list of rows
+        Whatever `read_columns` reads. The order of the columns counts, not their names. For a predicate with one
+        argument a list of names is enough.
     n_arguments : int
         Arguments of the predicate.
     constants : ConstantTable
@@ -204,18 +205,86 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: st
                            constants, place)  # fmt: skip
 
 
+def read_connected(
+    connection: Any, name: str, n_arguments: int, constants: ConstantTable, place: str
+) -> tuple[Any, AtomRows]:
+    """The relation of a table or view of a DuckDB connection, and its atoms.
+
+    DuckDB numbers the names: only different names come to Python, and rows as numbers.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("create table knows as select 'ann' as a, 'bob' as b, 0.5 as truth")
+    >>> read_connected(connection, "knows", 2, ConstantTable(), "Knows")[1].arguments.tolist()
+    [[0, 1]]
+    """
+    import duckdb
+
+    try:
+        relation = connection.table(name)
+        return relation, _connected_rows(relation, n_arguments, constants, place)
+    except duckdb.CatalogException as error:
+        reason = f"the connection has no table or view {name!r:.60}: {str(error).splitlines()[0]}"
+        raise InvalidInputError(f"{place}: {reason} Check the name, or give the table itself.") from None
+    except duckdb.Error as error:
+        raise InvalidInputError(f"{place}: DuckDB cannot read {name!r:.60}: {str(error).splitlines()[0]}") from None
+
+
+def _connected_rows(relation: Any, n_arguments: int, constants: ConstantTable, place: str) -> AtomRows:
+    _check_width(len(relation.columns), n_arguments, place)
+    columns = ['"' + column.replace('"', '""') + '"' for column in relation.columns]
+    for column, kind in zip(columns[:n_arguments], map(str, relation.types), strict=False):
+        if kind != "VARCHAR" and "INT" not in kind and not kind.startswith("ENUM"):
+            raise InvalidInputError(
+                f"{place}: column {column} is of type {kind}, expected texts or whole numbers. Cast it in a view."
+            )
+    numbered = relation.project(", ".join(["row_number() over () as place", *columns]))
+    names: dict[str, Any] = {}
+    for column in columns[:n_arguments]:
+        first = numbered.filter(f"{column} is not null").aggregate(f"{column}::varchar as name, min(place) as place")
+        names.update(dict.fromkeys(first.order("place").project("name").fetchnumpy()["name"].tolist()))
+    codes = {"name": np.array(list(names), dtype=object), "number": constants.numbers(list(names), place)}
+    return _coded_rows(numbered, codes, columns, n_arguments, place)
+
+
+def _coded_rows(numbered: Any, codes: dict[str, Any], columns: list[str], n_arguments: int, place: str) -> AtomRows:
+    """Atoms of a relation whose rows have a `place`, by the number of each name."""
+    fields = [f"c{k}.number as a{k}" for k in range(n_arguments)]
+    fields += [f"rows.{column} as truth" for column in columns[n_arguments:]]
+    joins = [
+        f"left join codes as c{k} on c{k}.name = rows.{column}::varchar"
+        for k, column in enumerate(columns[:n_arguments])
+    ]
+    query = f"select {', '.join(fields)} from rows {' '.join(joins)} order by rows.place"
+    found = numbered.query("rows", query).fetchnumpy()
+    arguments = np.empty((len(found["a0"]), n_arguments), dtype=np.int32)
+    for k in range(n_arguments):
+        column = found.pop(f"a{k}")
+        if np.ma.is_masked(column):
+            _as_name(None, int(np.argmax(np.ma.getmaskarray(column))), place)
+        arguments[:, k] = column
+    truth = found.get("truth")
+    if np.ma.isMaskedArray(truth):
+        truth = truth.filled(None if truth.dtype.kind == "O" else np.nan)
+    return AtomRows(arguments, _truth(truth, arguments.shape, place, 0, "row"))
+
+
+def _check_width(n_columns: int, n_arguments: int, place: str) -> None:
+    if n_columns not in (n_arguments, n_arguments + 1):
+        raise InvalidInputError(
+            f"{place}: the table has {n_columns} columns; expected {n_arguments}, one for each argument, and "
+            f"perhaps one more with truth values."
+        )
+
+
 def rows_of_columns(
     columns: Sequence[Any], values: Any, constants: ConstantTable, place: str, first_row: int = 0, unit: str = "row"
 ) -> AtomRows:
     """Atoms of columns of names, and a column of truth values or None."""
     arguments = np.stack([constants.numbers(column, place) for column in columns], axis=1)
     return AtomRows(arguments, _truth(values, arguments.shape, place, first_row, unit))
-
-
-def backend_of(table: Any) -> Any:
-    """The kind of data frame that a table is, or None if it is no data frame."""
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    return frame.implementation if isinstance(frame, nw.DataFrame) else None
 
 
 def row_keys(arguments: Index32, n_constants: int) -> IntArray:
@@ -239,37 +308,18 @@ def row_keys(arguments: Index32, n_constants: int) -> IntArray:
 
 
 def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        columns = [_column(series) for series in frame.iter_columns()]
-    elif isinstance(table, Mapping):
-        columns = list(table.values())
-        for name, column in table.items():
-            if isinstance(column, str) or not isinstance(column, Sized):
-                raise InvalidInputError(
-                    f"{place}: column {name!r} is {column!r:.40}, expected a list with an entry for every atom. Give "
-                    f"atoms with their truth as rows, [('ann', 'bob', 0.5), ...]."
-                )
-        if len({len(column) for column in columns}) > 1:
-            raise InvalidInputError(f"{place}: columns have different lengths. Give an entry in each for every atom.")
+    with errors_in(place):
+        named = read_columns(table)
+    if named is not None:
+        columns = list(named.values())
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         columns = list(table.T)
     elif isinstance(table, (list, tuple, np.ndarray)):
         return _columns_of_rows(table, n_arguments, place)
     else:
-        raise InvalidInputError(
-            f"{place}: expected a data frame, a dict of columns or a list of rows, got {type(table).__name__}."
-        )
-    if len(columns) not in (n_arguments, n_arguments + 1):
-        raise InvalidInputError(
-            f"{place}: the table has {len(columns)} columns; expected {n_arguments}, one for each argument, and "
-            f"perhaps one more with truth values."
-        )
+        raise InvalidInputError(f"{place}: expected {TABLES}, or a list of rows, got {type(table).__name__}.")
+    _check_width(len(columns), n_arguments, place)
     return columns
-
-
-def _column(series: nw.Series[Any]) -> Any:
-    return series.to_numpy() if series.dtype.is_numeric() and not series.is_null().any() else series.to_list()
 
 
 def _columns_of_rows(rows: Any, n_arguments: int, place: str) -> list[Any]:

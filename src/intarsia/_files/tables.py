@@ -1,0 +1,213 @@
+"""Tables of all kinds in, and of the same kind out: data frames, Arrow tables, DuckDB relations, files, dicts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+
+from intarsia._core.validation import check_choice
+from intarsia._files.plain_tables import read_csv_rows
+from intarsia.exceptions import FileFormatError, InvalidInputError
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+FILE_ENDINGS = (".parquet", *_DELIMITERS)
+TABLES = (
+    "a data frame (pandas, polars), an Arrow table, a polars LazyFrame, a DuckDB relation, the path of a Parquet, CSV "
+    "or TSV file, or a dict of columns"
+)
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """The kind of table that data came in, by which results are written.
+
+    Attributes
+    ----------
+    name : str
+        The library, such as "PANDAS", "POLARS", "PYARROW" or "DUCKDB".
+    lazy : bool
+        Whether the frame is a lazy one.
+    relation : DuckDB relation or None
+        A relation of the connection in which new ones are made; None stands for DuckDB's default connection.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> table_kind(pandas.DataFrame({"a": [1]})).name
+    'PANDAS'
+    """
+
+    name: str
+    lazy: bool = False
+    relation: Any = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_choice(self.name, nw.Implementation.__members__, "kind of table")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TableKind:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process has no access to the connection."""
+        return TableKind, (self.name, self.lazy)
+
+    def write(self, columns: Mapping[str, Any]) -> Any:
+        """A table of this kind from columns."""
+        if self.name == "DUCKDB":
+            return _relation(columns, self.relation)
+        backend: Any = nw.Implementation[self.name]
+        frame = nw.from_dict(dict(columns), backend=backend)
+        return (frame.lazy() if self.lazy else frame).to_native()
+
+
+def table_kind(table: Any) -> TableKind | None:
+    """The kind of a table; None for dicts, lists and files, whose results come as dicts of columns."""
+    if is_table_file(table):
+        return None
+    frame: Any = nw.from_native(table, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        if frame.implementation.name == "DUCKDB":
+            return TableKind("DUCKDB", relation=table)
+        if frame.implementation.name == "POLARS":
+            return TableKind("POLARS", lazy=True)
+        return TableKind(frame.head(0).collect().implementation.name)
+    return TableKind(frame.implementation.name) if isinstance(frame, nw.DataFrame) else None
+
+
+def write_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
+    """A table of the kind that data came in; without one, the columns as they are.
+
+    Examples
+    --------
+    >>> import polars
+    >>> write_table({"a": [1, 2]}, table_kind(polars.LazyFrame({"b": [0]}))).collect().to_dict(as_series=False)
+    {'a': [1, 2]}
+    """
+    return columns if kind is None else kind.write(columns)
+
+
+def is_table_file(table: Any) -> bool:
+    """Whether a path, or a text with the ending of a file that `read_columns` reads, names a table."""
+    return isinstance(table, os.PathLike) or (isinstance(table, str) and table.lower().endswith(FILE_ENDINGS))
+
+
+def read_columns(table: Any) -> dict[Any, Any] | None:
+    """Columns of a table by name; None for what is no table with named columns.
+
+    Parameters
+    ----------
+    table : data frame, lazy frame, DuckDB relation, path or dict
+        Lazy frames and relations are computed once. Columns of CSV and TSV files are texts.
+
+    Returns
+    -------
+    dict
+        Numbers without missing values as arrays, other columns as lists with None where a value is missing. Columns of
+        a dict are as they came.
+
+    Raises
+    ------
+    InvalidInputError
+        Columns differ in length, two have one name, or the file does not exist.
+    FileFormatError
+        The file cannot be read.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> read_columns(duckdb.sql("select 'ann' as name, 3 as age"))
+    {'name': ['ann'], 'age': array([3], dtype=int32)}
+    """
+    if isinstance(table, Mapping):
+        return _checked(table)
+    if is_table_file(table):
+        return _file_columns(Path(table))
+    try:
+        frame: Any = nw.from_native(table, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            if frame.implementation.name == "DUCKDB":
+                return _relation_columns(table)
+            frame = frame.collect()
+        return {s.name: _series(s) for s in frame.iter_columns()} if isinstance(frame, nw.DataFrame) else None
+    except DuplicateError as error:
+        raise InvalidInputError(f"two columns have one name. {error}") from None
+
+
+def _series(series: Any) -> Any:
+    missing = series.is_null()
+    if not missing.any():
+        return series.to_numpy() if series.dtype.is_numeric() else series.to_list()
+    return [None if absent else value for value, absent in zip(series.to_list(), missing.to_list(), strict=True)]
+
+
+def _checked(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    columns = dict(table)
+    for name, column in columns.items():
+        if isinstance(column, str) or not isinstance(column, Sized):
+            raise InvalidInputError(
+                f"column {name!r} is {column!r:.40}, expected a list with an entry for every row. Give each "
+                f"column as a list or an array, or rows, [('ann', 'bob', 0.5), ...]."
+            )
+    lengths = {name: len(column) for name, column in columns.items()}
+    first = next(iter(lengths), None)
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise InvalidInputError(
+                f"column {first!r} has {lengths[first]} values, but {name!r} has {length}. Give an entry in each for "
+                f"every row."
+            )
+    return columns
+
+
+def _file_columns(path: Path) -> dict[Any, Any]:
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}. Check the path.")
+    ending = path.suffix.lower()
+    if ending in _DELIMITERS:
+        header, rows = read_csv_rows(path, _DELIMITERS[ending])
+        return {name: [row[k].strip() or None for row in rows] for k, name in enumerate(header)}
+    if ending != ".parquet":
+        raise InvalidInputError(f"{path.name} ends in {ending!r}, expected one of {', '.join(FILE_ENDINGS)}.")
+    import duckdb
+
+    try:
+        return _relation_columns(duckdb.connect().read_parquet(str(path)))
+    except duckdb.Error as error:
+        raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}") from None
+
+
+def _relation_columns(relation: Any) -> dict[Any, Any]:
+    """Columns of a relation, computed once and without Arrow."""
+    arrays, types = relation.fetchnumpy(), map(str, relation.types)
+    return {name: _array(column, kind) for (name, column), kind in zip(arrays.items(), types, strict=True)}
+
+
+def _array(column: Any, kind: str) -> Any:
+    if isinstance(column, np.ma.MaskedArray) and not np.ma.is_masked(column):
+        column = column.data
+    if column.dtype.kind in "iuf" and not isinstance(column, np.ma.MaskedArray):
+        return column
+    if column.dtype.kind == "M":
+        column = column.astype("M8[D]" if kind == "DATE" else "M8[us]")
+    return column.tolist()
+
+
+def _relation(columns: Mapping[str, Any], of: Any) -> Any:
+    """A relation of the connection to which another belongs."""
+    import duckdb
+
+    new_columns = {name: _duckdb_column(column) for name, column in columns.items()}  # noqa: F841
+    text = "select * from new_columns"
+    return duckdb.sql(text) if of is None else of.query("intarsia_unused", text)
+
+
+def _duckdb_column(column: Sequence[Any]) -> Any:
+    array = np.asarray(column)
+    return array if array.dtype.kind in "biuf" else np.array(list(column), dtype=object)
