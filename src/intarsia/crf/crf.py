@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from intarsia._core.validation import (
 )
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
-from intarsia.crf.crf_data import Data, Truth, as_truth, find_truth, make_examples, observed_truth
+from intarsia.crf.crf_data import Data, Prepared, Truth, as_truth, find_truth, make_examples, observed_truth
 from intarsia.crf.crf_file import crf_from_file, crf_to_file
 from intarsia.crf.graph_data import TypeTable
 from intarsia.crf.independent import forget_start, independent_weights
@@ -46,17 +46,6 @@ from intarsia.models.template_scores import Templates, TemplateScores
 NOISE = 0.1
 
 Self = TypeVar("Self", bound="CRF")
-
-
-class Prepared(NamedTuple):
-    """What one fit learns from: data and labels as they were read, and examples made from them."""
-
-    data: Data
-    truth: Truth
-    templates: Templates
-    examples: list[Example]
-    known: Templates | None
-    """Form of the weights to go on from, in a warm start."""
 
 
 class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: ignore[misc]

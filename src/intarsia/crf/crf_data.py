@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,17 @@ class Truth:
     def labelled(self, kind: str) -> bool:
         """Whether some variable of the type has a label."""
         return any(tells_something(one[kind]) for one in self.states if kind in one)
+
+
+class Prepared(NamedTuple):
+    """What one fit learns from: data and labels as they were read, and examples made from them."""
+
+    data: Data
+    truth: Truth
+    templates: Templates
+    examples: list[Example]
+    known: Templates | None
+    """Form of the weights to go on from, in a warm start."""
 
 
 def find_truth(data: Data, y: Any, given: Any, known: Classes | None = None) -> Truth:

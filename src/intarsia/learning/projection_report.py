@@ -22,13 +22,14 @@ def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, me
 
     Examples
     --------
+    >>> import warnings
     >>> from intarsia import BetheRDA
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     reports = [ProjectionReport(3, 0, 0.0), ProjectionReport(4, 2, 0.02)]
-    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "inference")
-    >>> str(caught[0].message).partition(":")[2].partition(":")[0]
-    ' inference under the energies did not converge for 2 of 7 sequences'
+    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "projection")
+    >>> str(caught[0].message).partition(":")[0]
+    'inference under the energies did not converge for 2 of 7 sequences'
     """
     listed = list(reports)
     n_failed = sum(report.n_failed for report in listed)
