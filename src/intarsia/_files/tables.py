@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,10 +76,10 @@ def table_kind(table: Any) -> TableKind | None:
     """The kind of a table; None for dicts, lists and files, whose results come as dicts of columns."""
     if is_table_file(table):
         return None
+    if _is_relation(table):
+        return TableKind("DUCKDB", relation=table)
     frame: Any = nw.from_native(table, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
-        if frame.implementation.name == "DUCKDB":
-            return TableKind("DUCKDB", relation=table)
         if frame.implementation.name == "POLARS":
             return TableKind("POLARS", lazy=True)
         return TableKind(frame.head(0).collect().implementation.name)
@@ -154,11 +155,11 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
         return _checked(table)
     if is_table_file(table):
         return _file_columns(Path(table))
+    if _is_relation(table):
+        return _relation_columns(table)
     try:
         frame: Any = nw.from_native(table, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
-            if frame.implementation.name == "DUCKDB":
-                return _relation_columns(table)
             frame = frame.collect()
         return {s.name: _series(s) for s in frame.iter_columns()} if isinstance(frame, nw.DataFrame) else None
     except DuplicateError as error:
@@ -204,6 +205,12 @@ def _file_columns(path: Path) -> dict[Any, Any]:
         return _relation_columns(quiet_database().read_parquet(str(path)))
     except duckdb.Error as error:
         raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}") from None
+
+
+def _is_relation(table: Any) -> bool:
+    """Whether it is a relation of DuckDB, which nobody has who has not imported it."""
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
 
 
 def _relation_columns(relation: Any) -> dict[Any, Any]:
