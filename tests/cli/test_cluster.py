@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from intarsia._files.tables import quiet_database
 from intarsia.cli import main
-from intarsia.cli.cluster_files import _database, read_table_file, write_table_file
+from intarsia.cli.cluster_files import read_table_file, write_table_file
 from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.datasets import make_customers
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -189,4 +190,4 @@ def test_vectors_in_parquet(tmp_path):
 
 
 def test_no_bar_is_drawn_on_stdout():
-    assert _database().execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
+    assert quiet_database().execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 
 import duckdb
 import numpy as np
@@ -77,9 +78,12 @@ def test_files(tmp_path):
         read_columns(tmp_path / "bad.parquet")
     with pytest.raises(InvalidInputError, match="there is no file"):
         read_columns("nowhere.parquet")
-    (tmp_path / "made.txt").write_text("x")
-    with pytest.raises(InvalidInputError, match=r"expected one of \.parquet"):
-        read_columns(tmp_path / "made.txt")
+    with gzip.open(tmp_path / "made.tsv.gz", "wt") as file:
+        file.write("name\tage\nAnn\t3\n")
+    assert read_columns(str(tmp_path / "made.tsv.gz")) == {"name": ["Ann"], "age": ["3"]}
+    (tmp_path / "made.doc").write_text("x")
+    with pytest.raises(InvalidInputError, match="the ending tells no format"):
+        read_columns(tmp_path / "made.doc")
 
 
 def test_dates_and_missing_numbers_of_a_relation():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -16,8 +17,12 @@ from intarsia._core.validation import check_choice
 from intarsia._files.plain_tables import read_csv_rows
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-FILE_ENDINGS = (".parquet", *_DELIMITERS)
+if TYPE_CHECKING:
+    import duckdb
+
+# Separators of text files, and endings of Parquet files.
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+PARQUET = (".parquet", ".pq")
 TABLES = (
     "a data frame (pandas, polars), an Arrow table, a polars LazyFrame, a DuckDB relation, the path of a Parquet, CSV "
     "or TSV file, or a dict of columns"
@@ -71,10 +76,10 @@ def table_kind(table: Any) -> TableKind | None:
     """The kind of a table; None for dicts, lists and files, whose results come as dicts of columns."""
     if is_table_file(table):
         return None
+    if _is_relation(table):
+        return TableKind("DUCKDB", relation=table)
     frame: Any = nw.from_native(table, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
-        if frame.implementation.name == "DUCKDB":
-            return TableKind("DUCKDB", relation=table)
         if frame.implementation.name == "POLARS":
             return TableKind("POLARS", lazy=True)
         return TableKind(frame.head(0).collect().implementation.name)
@@ -95,7 +100,28 @@ def write_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
 
 def is_table_file(table: Any) -> bool:
     """Whether a path, or a text with the ending of a file that `read_columns` reads, names a table."""
-    return isinstance(table, os.PathLike) or (isinstance(table, str) and table.lower().endswith(FILE_ENDINGS))
+    if not isinstance(table, str):
+        return isinstance(table, os.PathLike)
+    return table.lower().removesuffix(".gz").endswith((*DELIMITERS, *PARQUET))
+
+
+def table_file_kind(path: Path) -> str:
+    """Ending that tells the format of a file, `.gz` left out; refused where it tells none."""
+    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if ending.lower() not in (*DELIMITERS, *PARQUET) or (path.suffix == ".gz" and ending.lower() in PARQUET):
+        raise InvalidInputError(
+            f"{path.name}: the ending tells no format. Expected {', '.join((*DELIMITERS, *PARQUET))}, text also as .gz."
+        )
+    return ending.lower()
+
+
+def quiet_database() -> duckdb.DuckDBPyConnection:
+    """A database in memory that draws no progress bar on stdout."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def read_columns(table: Any) -> dict[Any, Any] | None:
@@ -129,11 +155,11 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
         return _checked(table)
     if is_table_file(table):
         return _file_columns(Path(table))
+    if _is_relation(table):
+        return _relation_columns(table)
     try:
         frame: Any = nw.from_native(table, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
-            if frame.implementation.name == "DUCKDB":
-                return _relation_columns(table)
             frame = frame.collect()
         return {s.name: _series(s) for s in frame.iter_columns()} if isinstance(frame, nw.DataFrame) else None
     except DuplicateError as error:
@@ -169,18 +195,22 @@ def _checked(table: Mapping[Any, Any]) -> dict[Any, Any]:
 def _file_columns(path: Path) -> dict[Any, Any]:
     if not path.is_file():
         raise InvalidInputError(f"there is no file {path}. Check the path.")
-    ending = path.suffix.lower()
-    if ending in _DELIMITERS:
-        header, rows = read_csv_rows(path, _DELIMITERS[ending])
+    kind = table_file_kind(path)
+    if kind in DELIMITERS:
+        header, rows = read_csv_rows(path, DELIMITERS[kind])
         return {name: [row[k].strip() or None for row in rows] for k, name in enumerate(header)}
-    if ending != ".parquet":
-        raise InvalidInputError(f"{path.name} ends in {ending!r}, expected one of {', '.join(FILE_ENDINGS)}.")
     import duckdb
 
     try:
-        return _relation_columns(duckdb.connect().read_parquet(str(path)))
+        return _relation_columns(quiet_database().read_parquet(str(path)))
     except duckdb.Error as error:
         raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}") from None
+
+
+def _is_relation(table: Any) -> bool:
+    """Whether it is a relation of DuckDB, which nobody has who has not imported it."""
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
 
 
 def _relation_columns(relation: Any) -> dict[Any, Any]:

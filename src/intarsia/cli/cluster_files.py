@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intarsia._files.atomic_file import replaced_file
+from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
 from intarsia.exceptions import FileFormatError, InvalidInputError
-
-if TYPE_CHECKING:
-    import duckdb
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-_PARQUET = (".parquet", ".pq")
 
 
 def read_table_file(path: Path) -> dict[str, list[Any]]:
@@ -26,14 +21,14 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
     InvalidInputError
         The ending is none that is known.
     """
-    kind = _kind(path)
-    if kind in _PARQUET:
+    kind = table_file_kind(path)
+    if kind in PARQUET:
         import duckdb
 
         if not path.is_file():
             raise InvalidInputError(f"{path}: there is no such file.")
         try:
-            found = _database().execute("SELECT * FROM read_parquet(?)", [str(path)])
+            found = quiet_database().execute("SELECT * FROM read_parquet(?)", [str(path)])
             names = [column[0] for column in found.description or []]
             rows = found.fetchall()
         except duckdb.Error as error:
@@ -41,7 +36,7 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
     from intarsia._files.plain_tables import read_csv_rows
 
-    header, lines = read_csv_rows(path, _DELIMITERS[kind])
+    header, lines = read_csv_rows(path, DELIMITERS[kind])
     return {name: [row[k] for row in lines] for k, name in enumerate(header)}
 
 
@@ -50,19 +45,19 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
 
     The file appears when all is written.
     """
-    kind = _kind(path)
-    if kind not in _PARQUET:
+    kind = table_file_kind(path)
+    if kind not in PARQUET:
         from intarsia._files.text_lines import written_text
 
         with written_text(path) as file:
-            writer = csv.writer(file, delimiter=_DELIMITERS[kind], lineterminator="\n")
+            writer = csv.writer(file, delimiter=DELIMITERS[kind], lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
         return
     import numpy as np
 
-    connection = _database()
-    typed = _kind(source) in _PARQUET
+    connection = quiet_database()
+    typed = table_file_kind(source) in PARQUET
     made = {}
     for name in [added] if typed else columns:
         made[name] = np.empty(len(columns[name]), dtype=object)
@@ -73,23 +68,3 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
         connection.execute(
             f"COPY ({query}) TO '{str(beside).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)", [str(source)] * typed
         )
-
-
-def _database() -> duckdb.DuckDBPyConnection:
-    """A database in memory."""
-    import duckdb
-
-    connection = duckdb.connect()
-    # Where nobody's file is the main program, DuckDB would draw a bar on stdout for long reads.
-    connection.execute("SET enable_progress_bar = false")
-    return connection
-
-
-def _kind(path: Path) -> str:
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if ending.lower() not in (*_DELIMITERS, *_PARQUET) or (path.suffix == ".gz" and ending.lower() in _PARQUET):
-        raise InvalidInputError(
-            f"{path.name}: the ending tells no format. Expected {', '.join((*_DELIMITERS, *_PARQUET))}, text also as "
-            f".gz."
-        )
-    return ending.lower()
