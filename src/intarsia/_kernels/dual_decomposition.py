@@ -20,15 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import fast_kernel, kernel
-from intarsia._kernels.factor_kinds import (
-    AT_LEAST,
-    AT_LEAST_OUTPUT,
-    AT_MOST,
-    AT_MOST_OUTPUT,
-    POTTS,
-    TABLE,
-    TRUNCATED_LINEAR,
-)
+from intarsia._kernels.factor_kinds import AT_MOST, AT_MOST_OUTPUT, POTTS, TABLE, TRUNCATED_LINEAR, allowed_counts
 
 # Terms of a smoothed maximum that are further below the largest, in units of the temperature, do not count.
 _NEGLIGIBLE = -40.0
@@ -249,8 +241,7 @@ def _count_marginal(c, own, theta, delta, labels, out, graph):
         graph[5], graph[6], graph[9], graph[10], graph[11], graph[12]
     )  # fmt: skip
     first, last, kind = scope_ptr[c], scope_ptr[c + 1], kinds[c]
-    low = 0 if kind in (AT_MOST, AT_MOST_OUTPUT) else int(min(truncation[c], last - first + 1))
-    high = last - first if kind in (AT_LEAST, AT_LEAST_OUTPUT) else int(min(truncation[c], last - first + 1))
+    low, high = allowed_counts(kind, truncation[c], last - first)
     gains = np.empty(last - first)
     n, certain, base = 0, 0, 0.0
     for s in range(first, last):

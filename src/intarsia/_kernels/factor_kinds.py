@@ -34,3 +34,12 @@ def count_on(c, a, b, y, kind, scope_ptr, scope_idx):
             off = kind >= AT_MOST_OUTPUT and s == scope_ptr[c + 1] - 1
             count += 1 - y[scope_idx[s]] if off else y[scope_idx[s]]
     return count
+
+
+@kernel
+def allowed_counts(kind, number, width):
+    """Smallest and largest count that satisfy a constraint over `width` variables; `width + 1` where none does."""
+    limit = int(min(number, width + 1))
+    low = 0 if kind in (AT_MOST, AT_MOST_OUTPUT) else limit
+    high = width if kind in (AT_LEAST, AT_LEAST_OUTPUT) else limit
+    return low, high
