@@ -95,7 +95,7 @@ def test_scores_whose_sums_would_overflow(value):
 def test_the_bound_of_a_labelling_read_from_beliefs_is_open():
     graph = intarsia.chain_graph(2, 2)
     theta = graph.pack(tables=[[[0, 1], [1, 0]]])
-    result = intarsia.infer(graph, theta, "belief_propagation", task="map", decode="beliefs")
+    result = intarsia.infer(graph, theta, "belief_propagation", task="map", rounding="beliefs")
     assert result.score == 0.0
     assert result.upper_bound == np.inf
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import fast_kernel, kernel
+from intarsia._kernels.factor_kinds import AT_MOST, AT_MOST_OUTPUT, POTTS, TABLE, TRUNCATED_LINEAR, allowed_counts
 
 # Terms of a smoothed maximum that are further below the largest, in units of the temperature, do not count.
 _NEGLIGIBLE = -40.0
@@ -114,7 +115,7 @@ def _pair_marginal_linear(exps, top, at, k, j, row_wise, delta, there, t, unary,
 def fill_exponentials(theta, t, table_ptr, kind, tops, exps):
     """exp((theta - top) / t) of every full table; `top` is its largest score."""
     for c in range(kind.shape[0]):
-        if kind[c] == 0:
+        if kind[c] == TABLE:
             for i in range(table_ptr[c], table_ptr[c + 1]):
                 exps[i] = np.exp((theta[i] - tops[c]) / t)
 
@@ -158,7 +159,7 @@ def _potts_marginal(weight, k, other, t, out, work):
 @kernel
 def _distance_score(kind, weight, truncation, x, y):
     gap = float(abs(x - y))
-    return -weight * min(gap if kind == 2 else gap * gap, truncation)
+    return -weight * min(gap if kind == TRUNCATED_LINEAR else gap * gap, truncation)
 
 
 @kernel
@@ -240,15 +241,13 @@ def _count_marginal(c, own, theta, delta, labels, out, graph):
         graph[5], graph[6], graph[9], graph[10], graph[11], graph[12]
     )  # fmt: skip
     first, last, kind = scope_ptr[c], scope_ptr[c + 1], kinds[c]
-    base_kind = kind - 3 if kind > 6 else kind
-    low = 0 if base_kind == 4 else int(min(truncation[c], last - first + 1))
-    high = last - first if base_kind == 5 else int(min(truncation[c], last - first + 1))
+    low, high = allowed_counts(kind, truncation[c], last - first)
     gains = np.empty(last - first)
     n, certain, base = 0, 0, 0.0
     for s in range(first, last):
         if s == own:
             continue
-        on = 0 if kind > 6 and s == last - 1 else 1
+        on = 0 if kind >= AT_MOST_OUTPUT and s == last - 1 else 1
         label = labels[scope_idx[s]]
         if label >= 0:
             certain += label == on
@@ -264,7 +263,7 @@ def _count_marginal(c, own, theta, delta, labels, out, graph):
                 n += 1
     _sort(gains, n)
     for counts in range(2):
-        on = 0 if kind > 6 and own == last - 1 else 1
+        on = 0 if kind >= AT_MOST_OUTPUT and own == last - 1 else 1
         state = on if counts == 1 else 1 - on
         fewest, most = max(low - certain - counts, 0), min(high - certain - counts, n)
         best, free = base, base
@@ -287,7 +286,7 @@ def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
     )  # fmt: skip
     first = scope_ptr[c]
     k = n_states[scope_idx[own]]
-    if kind[c] > 3:
+    if kind[c] >= AT_MOST:
         _count_marginal(c, own, theta, delta, free, out, graph)
         return
     if scope_ptr[c + 1] - first != 2:
@@ -295,11 +294,11 @@ def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
         return
     pair = 2 * first + 1 - own
     j = n_states[scope_idx[pair]]
-    if kind[c] == 0:  # by positions: making a slice costs as much as a row of a small table
+    if kind[c] == TABLE:  # by positions: making a slice costs as much as a row of a small table
         _pair_marginal(theta, start[c], k, j, own == first, delta, message_ptr[pair], t, out, work)
         return
     other = delta[message_ptr[pair] : message_ptr[pair] + j]
-    if kind[c] == 1:
+    if kind[c] == POTTS:
         _potts_marginal(theta[start[c]], k, other, t, out, work)
     else:
         _distance_marginal(kind[c], theta[start[c]], truncation[c], k, other, t, out, work)
@@ -333,7 +332,8 @@ def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digit
             n_out += not ends
             if not begins:
                 n_in += 1
-                if kind[c] == 0 and scope_ptr[c + 1] - scope_ptr[c] == 2:  # here, as calls with all arrays cost more
+                # Here, as calls with all arrays cost more.
+                if kind[c] == TABLE and scope_ptr[c + 1] - scope_ptr[c] == 2:
                     other = 2 * scope_ptr[c] + 1 - pair
                     j, row_wise, there = n_states[scope_idx[other]], other > pair, message_ptr[other]
                     done = linear and _pair_marginal_linear(
@@ -402,7 +402,7 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             pair = pair_idx[q]
             c = factor_of_pair[pair]
-            if kind[c] > 3:
+            if kind[c] >= AT_MOST:
                 _count_marginal(c, pair, theta, delta, labels, out, graph)
             elif scope_ptr[c + 1] - scope_ptr[c] != 2:
                 _wide_marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
@@ -411,13 +411,13 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
                 state = labels[scope_idx[other]]
                 if state < 0:
                     _marginal(c, pair, theta, delta, 0.0, labels, digits, out, work, graph)
-                elif kind[c] == 0:
+                elif kind[c] == TABLE:
                     row_wise = other > pair
                     step = n_states[scope_idx[other]] if row_wise else 1
                     at = start[c] + (state if row_wise else state * k)
                     for x in range(k):
                         out[x] = theta[at + x * step]
-                elif kind[c] == 1:
+                elif kind[c] == POTTS:
                     for x in range(k):
                         out[x] = theta[start[c]] if x == state else 0.0
                 else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import kernel
+from intarsia._kernels.factor_kinds import AT_LEAST, AT_LEAST_OUTPUT, AT_MOST, AT_MOST_OUTPUT, TABLE
 
 
 @kernel
@@ -38,19 +39,18 @@ def _first_left(domain, start, state, n):
 @kernel
 def _mark_counts(c, kind, number, domain, supported, variable_ptr, scope_ptr, scope_idx):
     """The same for a constraint on counts: how many variables must count, and how many can."""
-    base = kind - 3 if kind > 6 else kind
     first, last = scope_ptr[c], scope_ptr[c + 1]
-    low = 0.0 if base == 4 else number
-    high = last - first if base == 5 else number
+    low = 0.0 if kind in (AT_MOST, AT_MOST_OUTPUT) else number
+    high = last - first if kind in (AT_LEAST, AT_LEAST_OUTPUT) else number
     must, can, missing = 0, 0, 0
     for s in range(first, last):
         at = variable_ptr[scope_idx[s]]
-        on = 0 if kind > 6 and s == last - 1 else 1
+        on = 0 if kind >= AT_MOST_OUTPUT and s == last - 1 else 1
         must += not domain[at + 1 - on]
         can += domain[at + on]
     for s in range(first, last):
         at = variable_ptr[scope_idx[s]]
-        on = 0 if kind > 6 and s == last - 1 else 1
+        on = 0 if kind >= AT_MOST_OUTPUT and s == last - 1 else 1
         certain = not domain[at + 1 - on]
         possible = domain[at + on]
         fits_on = must + (not certain) <= high and can >= low
@@ -70,7 +70,7 @@ def _mark_supports(c, theta, domain, size, supported, digits, model):
     n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, number = model
     first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
     t = table_of_factor[c]
-    if kind[t] > 3:
+    if kind[t] >= AT_MOST:
         return _mark_counts(c, kind[t], number[t], domain, supported, variable_ptr, scope_ptr, scope_idx)
     missing = 0
     for d in range(width):
@@ -79,7 +79,7 @@ def _mark_supports(c, theta, domain, size, supported, digits, model):
         supported[variable_ptr[v] : variable_ptr[v + 1]] = False
         digits[d] = _first_left(domain, variable_ptr[v], 0, n_states[v])
     while missing > 0:
-        if kind[t] == 0:
+        if kind[t] == TABLE:
             position = 0
             for d in range(width):
                 position = position * n_states[scope_idx[first + d]] + digits[d]

@@ -10,6 +10,7 @@ import numpy as np
 
 from intarsia._core.jit import inline_kernel, kernel
 from intarsia._core.validation import IntArray
+from intarsia._kernels.factor_kinds import POTTS, TABLE, TRUNCATED_QUADRATIC
 
 
 @inline_kernel
@@ -31,7 +32,7 @@ def _condition(field, v, y, theta, graph, block_of):
         other = scope_idx[first if pair != first else last - 1]
         if block_of[other] == block_of[v]:
             continue
-        if kind[t] == 0:
+        if kind[t] == TABLE:
             at, stride, step = table_ptr[t], 1, 1
             for s in range(last - 1, first - 1, -1):
                 if s == pair:
@@ -41,12 +42,12 @@ def _condition(field, v, y, theta, graph, block_of):
                 stride *= n_states[scope_idx[s]]
             for x in range(k):
                 field[x] += theta[at + x * step]
-        elif kind[t] == 1:
+        elif kind[t] == POTTS:
             field[y[other]] += theta[table_ptr[t]]
         else:
             for x in range(k):
                 distance = float(x - y[other])
-                if kind[t] == 3:
+                if kind[t] == TRUNCATED_QUADRATIC:
                     distance *= distance
                 elif distance < 0.0:
                     distance = -distance
@@ -95,18 +96,18 @@ def _count(y, count, graph):
         count[variable_ptr[v] + y[v]] += 1.0
     for c in range(table_of_factor.shape[0]):
         t = table_of_factor[c]
-        if kind[t] == 0:
+        if kind[t] == TABLE:
             position = 0
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 position = position * n_states[scope_idx[s]] + y[scope_idx[s]]
             count[table_ptr[t] + position] += 1.0
             continue
         distance = float(y[scope_idx[scope_ptr[c]]] - y[scope_idx[scope_ptr[c] + 1]])
-        if kind[t] == 1:
+        if kind[t] == POTTS:
             if distance == 0.0:
                 count[table_ptr[t]] += 1.0
             continue
-        if kind[t] == 3:
+        if kind[t] == TRUNCATED_QUADRATIC:
             distance *= distance
         elif distance < 0.0:
             distance = -distance

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from intarsia._core.jit import kernel
-
-
-@kernel
-def _violated(kind, number, count):
-    """Whether a constraint is violated; kinds are those of `FactorKind`."""
-    base = kind - 3 if kind > 6 else kind
-    if base == 4:
-        return count > number
-    if base == 5:
-        return count < number
-    return count != number
-
-
-@kernel
-def _count_on(c, a, b, y, kind, scope_ptr, scope_idx):
-    """How many variables of c count, pairs a and b left out; the last counts when it is off in the output kinds."""
-    count = 0
-    for s in range(scope_ptr[c], scope_ptr[c + 1]):
-        if s != a and s != b:
-            off = kind > 6 and s == scope_ptr[c + 1] - 1
-            count += 1 - y[scope_idx[s]] if off else y[scope_idx[s]]
-    return count
+from intarsia._kernels.factor_kinds import (
+    AT_MOST,
+    AT_MOST_OUTPUT,
+    POTTS,
+    TABLE,
+    TRUNCATED_QUADRATIC,
+    count_on,
+    violated,
+)
 
 
 @kernel
@@ -48,7 +35,7 @@ def sweep_icm(theta, y, active, field, graph):
             c = factor_of_pair[pair]
             t = table_of_factor[c]
             first, last = scope_ptr[c], scope_ptr[c + 1]
-            if kind[t] == 0:
+            if kind[t] == TABLE:
                 at, stride, step = table_ptr[t], 1, 1
                 for s in range(last - 1, first - 1, -1):
                     if s == pair:
@@ -60,20 +47,20 @@ def sweep_icm(theta, y, active, field, graph):
                     field[x] += theta[at + x * step]
                 continue
             weight = theta[table_ptr[t]]
-            if kind[t] > 3:
-                count = _count_on(c, pair, -1, y, kind[t], scope_ptr, scope_idx)
-                off = kind[t] > 6 and pair == last - 1
+            if kind[t] >= AT_MOST:
+                count = count_on(c, pair, -1, y, kind[t], scope_ptr, scope_idx)
+                off = kind[t] >= AT_MOST_OUTPUT and pair == last - 1
                 for x in range(2):
-                    if _violated(kind[t], truncation[t], count + (1 - x if off else x)):
+                    if violated(kind[t], truncation[t], count + (1 - x if off else x)):
                         field[x] += weight
                 continue
             state = y[scope_idx[first if pair != first else last - 1]]
-            if kind[t] == 1:
+            if kind[t] == POTTS:
                 field[state] += weight
                 continue
             for x in range(k):
                 distance = float(x - state)
-                if kind[t] == 3:
+                if kind[t] == TRUNCATED_QUADRATIC:
                     distance *= distance
                 elif distance < 0.0:
                     distance = -distance

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import fast_kernel
+from intarsia._kernels.factor_kinds import POTTS, TABLE, TRUNCATED_LINEAR
 
 
 @fast_kernel
@@ -58,21 +59,21 @@ def _add_columns(field, table, weights):
 def _add_parametric(field, weight, other, kind, truncation):
     """Add the expected score of a Potts or truncated factor; `other` is the neighbour's marginal."""
     k = field.shape[0]
-    if kind == 1:
+    if kind == POTTS:
         for x in range(k):
             if other[x] > 0.0:
                 field[x] += weight * other[x]
         return
     # -min(d, cap) = -cap + max(cap - d, 0), and the last term vanishes outside a window around x.
-    farthest = float(k - 1) if kind == 2 else float((k - 1) * (k - 1))
+    farthest = float(k - 1) if kind == TRUNCATED_LINEAR else float((k - 1) * (k - 1))
     cap = min(truncation, farthest)
-    reach = cap if kind == 2 else np.sqrt(cap)
+    reach = cap if kind == TRUNCATED_LINEAR else np.sqrt(cap)
     window = int(np.ceil(reach))
     for x in range(k):
         near = 0.0
         for y in range(max(0, x - window), min(k, x + window + 1)):
             gap = float(abs(x - y))
-            distance = gap if kind == 2 else gap * gap
+            distance = gap if kind == TRUNCATED_LINEAR else gap * gap
             near += max(cap - distance, 0.0) * other[y]
         field[x] += weight * (near - cap)
 
@@ -86,7 +87,7 @@ def _add_factor(field, theta, mu, pair, c, left, right, graph):
     if last - first == 2:
         other = scope_idx[last - 1] if pair == first else scope_idx[first]
         weights = mu[variable_ptr[other] : variable_ptr[other + 1]]
-        if kind[t] != 0:
+        if kind[t] != TABLE:
             _add_parametric(field, theta[table_ptr[t]], weights, kind[t], truncation[t])
             return
         table = theta[table_ptr[t] : table_ptr[t + 1]]
@@ -324,14 +325,14 @@ def fill_pairwise_tables(mu, scope_idx, variable_ptr, table_of_factor, table_ptr
 def expect_parametric(first, second, kind, truncation):
     """Expected statistic of a Potts or truncated factor under independent marginals."""
     total = 0.0
-    if kind == 1:
+    if kind == POTTS:
         for x in range(first.shape[0]):
             total += first[x] * second[x]
         return total
     for x in range(first.shape[0]):
         for y in range(second.shape[0]):
             gap = float(abs(x - y))
-            total -= first[x] * second[y] * min(gap if kind == 2 else gap * gap, truncation)
+            total -= first[x] * second[y] * min(gap if kind == TRUNCATED_LINEAR else gap * gap, truncation)
     return total
 
 
@@ -351,7 +352,7 @@ def complete_mean_field(theta, mu, keep, left, right, graph):
         first, last = scope_ptr[c], scope_ptr[c + 1]
         v, w = scope_idx[first], scope_idx[last - 1]
         start = table_ptr[t]
-        if kind[t] != 0:
+        if kind[t] != TABLE:
             statistic = expect_parametric(
                 mu[variable_ptr[v] : variable_ptr[v + 1]],
                 mu[variable_ptr[w] : variable_ptr[w + 1]],

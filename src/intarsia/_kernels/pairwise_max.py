@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import kernel
+from intarsia._kernels.factor_kinds import POTTS, TRUNCATED_LINEAR
 
 
 @kernel
@@ -38,14 +39,14 @@ def _best_by_distance(kind, score, k, cavity, out, site, border):
             best, second, at = cavity[x], best, x
         elif cavity[x] > second:
             second = cavity[x]
-    if kind == 1:
+    if kind == POTTS:
         for x in range(k):
             out[x] = max(score[1] + (second if x == at else best), score[0] + cavity[x])
     elif score[1] > 0.0:
         for x in range(k):
             for y in range(k):
                 out[x] = max(out[x], cavity[y] + score[abs(x - y)])
-    elif kind == 2:
+    elif kind == TRUNCATED_LINEAR:
         for x in range(1, k):
             out[x] = max(out[x], out[x - 1] + score[1])
         for x in range(k - 2, -1, -1):
@@ -69,7 +70,7 @@ def _best_by_distance(kind, score, k, cavity, out, site, border):
                 j += 1
             y = int(site[j])
             out[x] = cavity[y] + score[1] * (x - y) ** 2
-    if kind > 1 and score[1] <= 0.0:  # where the score has levelled off any partner will do
+    if kind != POTTS and score[1] <= 0.0:  # where the score has levelled off any partner will do
         for x in range(k):
             out[x] = max(out[x], best + score[k - 1])
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import fast_kernel
+from intarsia._kernels.factor_kinds import POTTS, TRUNCATED_LINEAR
 
 TINY = 1e-300  # stands in for 0 where a message is divided out
 
@@ -283,9 +284,9 @@ def sweep_equal(
             t = table_of_slot[q]
             if kind is None:  # full tables; the compiler drops the rest
                 _receive(tables[t], k, forward, cavity, out)
-            elif kind == 1:
+            elif kind == POTTS:
                 _receive_potts(tables[t], k, cavity, out)
-            elif kind == 2 and tables[t, 0] == 1.0:  # the weight is not negative
+            elif kind == TRUNCATED_LINEAR and tables[t, 0] == 1.0:  # the weight is not negative
                 _receive_linear(tables[t], reach[t], k, cavity, out, left, right)
             else:
                 _receive_window(tables[t], reach[t], k, cavity, out)

@@ -14,6 +14,15 @@ from numpy.typing import NDArray
 
 from intarsia._core.jit import kernel
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._kernels.factor_kinds import (
+    AT_LEAST,
+    AT_LEAST_OUTPUT,
+    AT_MOST,
+    AT_MOST_OUTPUT,
+    POTTS,
+    TABLE,
+    TRUNCATED_LINEAR,
+)
 
 
 def score_labellings(labellings: IntArray, theta: FloatArray, *graph: NDArray[Any]) -> FloatArray:
@@ -46,33 +55,34 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 def _parametric_statistics(labellings: IntArray, *graph: NDArray[Any]) -> tuple[IntArray, FloatArray]:
     """Position in theta of each parametric factor, and its statistic for each row; kinds are those of `FactorKind`."""
     _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
-    if kind.max(initial=0) > 3:
+    if kind.max(initial=0) >= AT_MOST:
         return _with_constraints(labellings, *graph)
     factors = np.flatnonzero(kind[table_of_factor]) if kind.any() else np.empty(0, np.int64)
     first, tables = scope_ptr[factors], table_of_factor[factors]
     gap = np.abs(labellings[:, scope_idx[first]] - labellings[:, scope_idx[first + 1]]).astype(np.float64)
-    distance = np.minimum(np.where(kind[tables] == 2, gap, gap * gap), truncation[tables])
-    return table_ptr[tables], np.where(kind[tables] == 1, gap == 0.0, -distance)
+    distance = np.minimum(np.where(kind[tables] == TRUNCATED_LINEAR, gap, gap * gap), truncation[tables])
+    return table_ptr[tables], np.where(kind[tables] == POTTS, gap == 0.0, -distance)
 
 
 def _with_constraints(labellings: IntArray, *graph: NDArray[Any]) -> tuple[IntArray, FloatArray]:
     """The same where there are constraints on counts: their statistic is 1 where they are violated."""
     n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
-    others = np.where(kind > 3, 0, kind)
+    others = np.where(kind >= AT_MOST, 0, kind)
     at, values = _parametric_statistics(
         labellings, n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, others, truncation
     )
-    factors = np.flatnonzero(kind[table_of_factor] > 3)
+    factors = np.flatnonzero(kind[table_of_factor] >= AT_MOST)
     tables, begins, widths = table_of_factor[factors], scope_ptr[factors], np.diff(scope_ptr)[factors]
     ends = np.cumsum(widths)
     pairs = np.arange(widths.sum()) + np.repeat(begins - (ends - widths), widths)
     on = labellings[:, scope_idx[pairs]]
-    output = (ends - 1)[(kind[tables] > 6) & (widths > 0)]
+    output = (ends - 1)[(kind[tables] >= AT_MOST_OUTPUT) & (widths > 0)]
     on[:, output] = 1 - on[:, output]  # the last variable counts when it is off
     sums = np.concatenate([np.zeros((len(on), 1), np.int64), np.cumsum(on, axis=1)], axis=1)
     count, number = sums[:, ends] - sums[:, ends - widths], truncation[tables]
-    base = np.where(kind[tables] > 6, kind[tables] - 3, kind[tables])
-    violated = np.where(base == 4, count > number, np.where(base == 5, count < number, count != number))
+    at_most = np.isin(kind[tables], (AT_MOST, AT_MOST_OUTPUT))
+    at_least = np.isin(kind[tables], (AT_LEAST, AT_LEAST_OUTPUT))
+    violated = np.where(at_most, count > number, np.where(at_least, count < number, count != number))
     return np.concatenate([at, table_ptr[tables]]), np.concatenate([values, violated], axis=1)
 
 
@@ -88,7 +98,7 @@ def _score_tables(
             total += theta[variable_ptr[v] + y[v]]
         for c in range(table_of_factor.shape[0]):
             t = table_of_factor[c]
-            if kind[t] == 0:
+            if kind[t] == TABLE:
                 at = 0
                 for s in range(scope_ptr[c], scope_ptr[c + 1]):
                     v = scope_idx[s]
@@ -106,7 +116,7 @@ def _count_tables(labellings, counts, n_states, variable_ptr, scope_ptr, scope_i
             counts[variable_ptr[v] + y[v]] += 1.0
         for c in range(table_of_factor.shape[0]):
             t = table_of_factor[c]
-            if kind[t] == 0:
+            if kind[t] == TABLE:
                 at = 0
                 for s in range(scope_ptr[c], scope_ptr[c + 1]):
                     v = scope_idx[s]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.jit import kernel
+from intarsia._kernels.factor_kinds import AT_MOST, AT_MOST_OUTPUT, POTTS, TABLE, TRUNCATED_LINEAR, count_on, violated
 
 
 @kernel
@@ -74,33 +75,11 @@ def _place(c, a, b, y, graph):
 
 
 @kernel
-def _violated(kind, number, count):
-    """Whether a constraint is violated; kinds are those of `FactorKind`."""
-    base = kind - 3 if kind > 6 else kind
-    if base == 4:
-        return count > number
-    if base == 5:
-        return count < number
-    return count != number
-
-
-@kernel
-def _count_on(c, a, b, y, kind, scope_ptr, scope_idx):
-    """How many variables of c count, pairs a and b left out; the last counts when it is off in the output kinds."""
-    count = 0
-    for s in range(scope_ptr[c], scope_ptr[c + 1]):
-        if s != a and s != b:
-            off = kind > 6 and s == scope_ptr[c + 1] - 1
-            count += 1 - y[scope_idx[s]] if off else y[scope_idx[s]]
-    return count
-
-
-@kernel
 def _by_distance(kind, weight, truncation, x, z):
     gap = float(abs(x - z))
-    if kind == 1:
+    if kind == POTTS:
         return weight if gap == 0.0 else 0.0
-    return -weight * min(gap if kind == 2 else gap * gap, truncation)
+    return -weight * min(gap if kind == TRUNCATED_LINEAR else gap * gap, truncation)
 
 
 @kernel
@@ -116,15 +95,15 @@ def _add_fixed(v, k, theta, y, held, field, graph):
         if held[c] > 1:
             continue
         t = table_of_factor[c]
-        if kinds[t] == 0:
+        if kinds[t] == TABLE:
             at, step, _ = _place(c, pair, -1, y, graph)
             for x in range(k):
                 field[x] += theta[at + x * step]
-        elif kinds[t] > 3:
-            count = _count_on(c, pair, -1, y, kinds[t], scope_ptr, scope_idx)
-            off = kinds[t] > 6 and pair == scope_ptr[c + 1] - 1
+        elif kinds[t] >= AT_MOST:
+            count = count_on(c, pair, -1, y, kinds[t], scope_ptr, scope_idx)
+            off = kinds[t] >= AT_MOST_OUTPUT and pair == scope_ptr[c + 1] - 1
             for x in range(2):
-                if _violated(kinds[t], truncation[t], count + (1 - x if off else x)):
+                if violated(kinds[t], truncation[t], count + (1 - x if off else x)):
                     field[x] += theta[table_ptr[t]]
         else:
             state = y[scope_idx[2 * scope_ptr[c] + 1 - pair]]
@@ -145,17 +124,18 @@ def _send(v, u, c, theta, y, fields, choice, n_states, graph):
             a = s
         elif scope_idx[s] == u:
             b = s
-    at, step_v, step_u = _place(c, a, b, y, graph) if kinds[t] == 0 else (0, 0, 0)
-    count = _count_on(c, a, b, y, kinds[t], scope_ptr, scope_idx) if kinds[t] > 3 else 0
-    v_off, u_off = kinds[t] > 6 and a == scope_ptr[c + 1] - 1, kinds[t] > 6 and b == scope_ptr[c + 1] - 1
+    at, step_v, step_u = _place(c, a, b, y, graph) if kinds[t] == TABLE else (0, 0, 0)
+    count = count_on(c, a, b, y, kinds[t], scope_ptr, scope_idx) if kinds[t] >= AT_MOST else 0
+    output = scope_ptr[c + 1] - 1 if kinds[t] >= AT_MOST_OUTPUT else -2  # of no pair
+    v_off, u_off = a == output, b == output
     for z in range(n_states[u]):
         best, value = y[v], -np.inf
         for x in range(n_states[v]):
-            if kinds[t] == 0:
+            if kinds[t] == TABLE:
                 score = fields[v, x] + theta[at + x * step_v + z * step_u]
-            elif kinds[t] > 3:
+            elif kinds[t] >= AT_MOST:
                 now = count + (1 - x if v_off else x) + (1 - z if u_off else z)
-                score = fields[v, x] + (theta[table_ptr[t]] if _violated(kinds[t], truncation[t], now) else 0.0)
+                score = fields[v, x] + (theta[table_ptr[t]] if violated(kinds[t], truncation[t], now) else 0.0)
             else:
                 score = fields[v, x] + _by_distance(kinds[t], theta[table_ptr[t]], truncation[t], x, z)
             if score > value:

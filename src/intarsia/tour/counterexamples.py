@@ -21,7 +21,7 @@ from intarsia.tour.tour import Row, Stop
 _METHODS: dict[str, InferenceMethod] = {
     "exact inference": BruteForce(),
     "LP relaxation": LPRelaxation(),
-    "parallel max-product": BeliefPropagation(schedule="parallel", decode="beliefs", max_iter=2_000, tol=1e-10),
+    "parallel max-product": BeliefPropagation(schedule="parallel", rounding="beliefs", max_iter=2_000, tol=1e-10),
 }
 WORDS = ("all +1", "all -1", "mixed", "a tie")
 _STRONG = 5000.0  # log lambda, as in `reproduce separability`

@@ -182,7 +182,7 @@ def test_infeasible_although_messages_converge():
 
 def test_decoding_by_beliefs_takes_the_first_of_equals():
     graph, theta = ZOO["ties"]()
-    result = intarsia.infer(graph, theta, "belief_propagation", task="map", decode="beliefs")
+    result = intarsia.infer(graph, theta, "belief_propagation", task="map", rounding="beliefs")
     assert result.assignment.tolist() == [0] * 6
 
 

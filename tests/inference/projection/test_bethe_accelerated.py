@@ -50,7 +50,7 @@ def test_strong_energies_need_far_fewer_calls_than_mirror_descent_with_sure_step
     energy = MeasuredEnergy(Count(1), Squared(25.0), psi=5.0)
     constant = energy.bind(graph).lipschitz
     quick = ask(graph, theta, "bethe_accelerated", energy=energy, max_iter=3000)
-    slow = ask(graph, theta, "bethe_mirror_descent", energy=energy, step=1.0 / constant, max_iter=3000)
+    slow = ask(graph, theta, "bethe_mirror_descent", energy=energy, step_size=1.0 / constant, max_iter=3000)
     sure = ask(graph, theta, "bethe_dual", energy=energy)
     assert quick.converged
     assert quick.log_partition == pytest.approx(sure.log_partition, abs=1e-6)

@@ -31,7 +31,7 @@ def test_steps_are_those_of_algorithm_4():
     for _ in range(4):
         tilted = (eta * (theta - bound.gradient(mu)) + tilted) / (1 + eta)
         mu = intarsia.infer(graph, tilted, "brute_force").mu
-    result = solve("squared", "bethe_mirror_descent", step=eta, max_iter=4, tol=0.0)
+    result = solve("squared", "bethe_mirror_descent", step_size=eta, max_iter=4, tol=0.0)
     np.testing.assert_allclose(result.tilted_theta, tilted, atol=1e-10)
 
 

@@ -196,7 +196,7 @@ def test_forests_are_refused_above_scope_two():
 @pytest.mark.parametrize(
     "chosen",
     [
-        {"n_chains": 1}, {"burn_in": -1}, {"max_iter": 10}, {"tol": -1}, {"r_hat_max": 0.9}, {"thinning": 0},
+        {"n_chains": 1}, {"burn_in": -1}, {"max_iter": 10}, {"tol": -1}, {"max_r_hat": 0.9}, {"thinning": 0},
         {"block": "trees"}, {"temperature": 0},
     ],
 )  # fmt: skip

@@ -105,8 +105,8 @@ VALUE = ""
 _STRONG = 5000.0  # log lambda; weights are of the order of 1
 _COUPLINGS = (2.0, 5.0, 10.0, 50.0, _STRONG)
 # Each node by its own belief, as in the paper; many sweeps, since messages near the flip point grow slowly.
-_PARALLEL = BeliefPropagation(schedule="parallel", decode="beliefs", max_iter=20_000, tol=1e-10)
-_IN_TURN = BeliefPropagation(schedule="forward_backward", decode="beliefs", max_iter=20_000, tol=1e-10)
+_PARALLEL = BeliefPropagation(schedule="parallel", rounding="beliefs", max_iter=20_000, tol=1e-10)
+_IN_TURN = BeliefPropagation(schedule="forward_backward", rounding="beliefs", max_iter=20_000, tol=1e-10)
 
 
 def separability(quick: bool = False, data: Path | None = None) -> Experiment:

@@ -36,7 +36,7 @@ LEAST_VIOLATION = 1e-3
 # Many preferences pull at the same counts, so steps of inference and of learning must not be long: short ones of
 # constant length with momentum, on all references at once, since clipping at 0 makes strength of the noise of batches.
 MOST_STEPS = 40
-INFERENCE = BetheMirrorDescent(step=1.0 / 3.0, max_iter=MOST_STEPS, tol=1e-2)
+INFERENCE = BetheMirrorDescent(step_size=1.0 / 3.0, max_iter=MOST_STEPS, tol=1e-2)
 STEPS_IN_LEARNING = 8
 LEARNING = DoublyStochastic(max_iter=60, optimizer=SGD(step_size=50.0, momentum=0.9, batch_size=100_000, decay=0.02))
 

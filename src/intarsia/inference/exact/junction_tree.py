@@ -120,7 +120,7 @@ class JunctionTree(InferenceMethod):
             else:
                 refused[key] = max_entries
         tree = trees.get(key)
-        return tree is not None and float(tree.entries.sum()) <= max_entries and tree.n_bytes <= self.max_memory
+        return tree is not None and bool(tree.entries.sum() <= max_entries and tree.n_bytes <= self.max_memory)
 
     def _plan(self, graph: FactorGraph) -> BucketTree:
         found = search_order(graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=self.max_memory / 8)

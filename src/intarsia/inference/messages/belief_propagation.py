@@ -35,7 +35,7 @@ class BeliefPropagation(MessagePassing):
     schedule : {"forward_backward", "parallel", "residual"}
         Each update sees the ones before it, going up and down through the variables; or all at once from the
         old messages; or always the message that changes most.
-    decode : {"sequential", "beliefs"}
+    rounding : {"sequential", "beliefs"}
         For "map": label variables one after the other given the earlier ones (right on forests also with ties) and
         improve the labelling by single changes until none helps; or each variable by its own belief, as it stands.
     temperature : float, optional
@@ -68,14 +68,14 @@ class BeliefPropagation(MessagePassing):
         tol: float = 1e-8,
         damping: float = 0.0,
         schedule: str = "forward_backward",
-        decode: str = "sequential",
+        rounding: str = "sequential",
         temperature: float | None = None,
     ) -> None:
         self.max_iter = max_iter
         self.tol = tol
         self.damping = damping
         self.schedule = schedule
-        self.decode = decode
+        self.rounding = rounding
         self.temperature = temperature
 
     def appearance(self, problem: Problem) -> Appearance:

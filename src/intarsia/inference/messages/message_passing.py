@@ -69,7 +69,7 @@ class MessagePassing(InferenceMethod):
     tol: float
     damping: float
     schedule: str
-    decode: str
+    rounding: str
 
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
@@ -79,7 +79,7 @@ class MessagePassing(InferenceMethod):
         check_number(self.tol, f"{here}: tol", low=0.0)
         check_number(self.damping, f"{here}: damping", low=0.0, high=1.0, open_high=True)
         check_choice(self.schedule, _SCHEDULES, f"{here}: schedule")
-        check_choice(self.decode, ("sequential", "beliefs"), f"{here}: decode")
+        check_choice(self.rounding, ("sequential", "beliefs"), f"{here}: rounding")
 
     @abstractmethod
     def appearance(self, problem: Problem) -> Appearance:
@@ -157,13 +157,13 @@ class MessagePassing(InferenceMethod):
         """Labelling from the max-marginals, polished; the feasible one instead where they suggest the impossible."""
         graph, theta = problem.graph, problem.theta
         answer = _outcome(loop, state.log_messages())
-        answer.assignment = state.decode(self.decode)
-        if self.decode == "sequential":
+        answer.assignment = state.decode(self.rounding)
+        if self.rounding == "sequential":
             if feasible is not None and graph.score(theta, answer.assignment) == -np.inf:
                 answer.assignment = feasible
                 answer.note = "the labelling that the messages suggest is impossible; this is another, possible one"
             climb(graph, theta, answer.assignment)
-        if self.decode == "sequential" and loop.status is Status.CONVERGED:
+        if self.rounding == "sequential" and loop.status is Status.CONVERGED:
             score, largest = float(graph.score(theta, answer.assignment)), largest_score(theta)
             answer.upper_bound = score + error
             if reaches(score, answer.upper_bound, largest):

@@ -44,7 +44,7 @@ class TreeReweighted(MessagePassing):
         Share of the old message that is kept.
     schedule : {"forward_backward", "parallel", "residual"}
         Order of the updates, as in `BeliefPropagation`.
-    decode : {"sequential", "beliefs"}
+    rounding : {"sequential", "beliefs"}
         How "map" labels variables, as in `BeliefPropagation`.
     temperature : float, optional
         T in `<theta, mu> + T H(mu)`; by default 1 for marginals, 0 for MAP.
@@ -82,7 +82,7 @@ class TreeReweighted(MessagePassing):
         tol: float = 1e-8,
         damping: float = 0.0,
         schedule: str = "forward_backward",
-        decode: str = "sequential",
+        rounding: str = "sequential",
         temperature: float | None = None,
     ) -> None:
         self.rho = rho
@@ -90,7 +90,7 @@ class TreeReweighted(MessagePassing):
         self.tol = tol
         self.damping = damping
         self.schedule = schedule
-        self.decode = decode
+        self.rounding = rounding
         self.temperature = temperature
 
     def appearance(self, problem: Problem) -> Appearance:

@@ -37,7 +37,7 @@ class BetheMirrorDescent(DescentProjection):
     oracle : str or InferenceMethod
         "tree", "junction_tree", "brute_force", or "tree_reweighted", whose entropy stands for H on loopy graphs;
         "auto" takes the first that fits.
-    step : float, optional
+    step_size : float, optional
         A constant eta instead of backtracking; well beyond 1/c it may cycle for ever.
     max_iter : int
         Largest number of iterations.
@@ -82,7 +82,7 @@ class BetheMirrorDescent(DescentProjection):
         energy: Energy | BoundEnergy | None = None,
         names: Any = None,
         oracle: str | InferenceMethod = "auto",
-        step: float | None = None,
+        step_size: float | None = None,
         max_iter: int = 1000,
         tol: float = 1e-6,
         temperature: float | None = None,
@@ -90,7 +90,7 @@ class BetheMirrorDescent(DescentProjection):
         self.energy = energy
         self.names = names
         self.oracle = oracle
-        self.step = step
+        self.step_size = step_size
         self.max_iter = max_iter
         self.tol = tol
         self.temperature = temperature
@@ -98,12 +98,12 @@ class BetheMirrorDescent(DescentProjection):
     def check_settings(self) -> None:
         """Raise for settings that cannot be meant."""
         super().check_settings()
-        if self.step is not None:
-            check_number(self.step, "BetheMirrorDescent: step", low=0.0, open_low=True)
+        if self.step_size is not None:
+            check_number(self.step_size, "BetheMirrorDescent: step_size", low=0.0, open_low=True)
 
     def shares(self, smooth: bool, known: bool) -> Callable[[int], float] | None:
         """Backtrack where tangents say enough; at kinks steps must shrink."""
-        if self.step is not None:
-            constant = float(self.step) / (1.0 + float(self.step))
+        if self.step_size is not None:
+            constant = float(self.step_size) / (1.0 + float(self.step_size))
             return lambda t: constant
         return None if smooth or known else lambda t: 1.0 / (t + 1.0)

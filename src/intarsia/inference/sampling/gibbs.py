@@ -39,7 +39,7 @@ class Gibbs(InferenceMethod):
     Each step draws a variable (or a block of variables whose induced subgraph is a forest, jointly by forward filtering
     and backward sampling) from its conditional distribution given the rest,
     :math:`p(x_j | x_{\setminus j}) \propto \exp(\theta(x_j) + \sum_{c \ni j} \theta(x_c))`. Sampling goes in rounds,
-    each as long as all before, until `r_hat <= r_hat_max` and no variable's marginal has a standard error above `tol`.
+    each as long as all before, until `r_hat <= max_r_hat` and no variable's marginal has a standard error above `tol`.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Gibbs(InferenceMethod):
         Most sweeps of each chain, burn-in included.
     tol : float
         Largest standard error of a variable's marginal to stop at; 0 samples until `max_iter`.
-    r_hat_max : float
+    max_r_hat : float
         Largest split R-hat over the variables' states to stop at.
     n_chains : int
         Independent chains, from different random starts.
@@ -100,7 +100,7 @@ class Gibbs(InferenceMethod):
         *,
         max_iter: int = 20_000,
         tol: float = 0.01,
-        r_hat_max: float = 1.01,
+        max_r_hat: float = 1.01,
         n_chains: int = 4,
         burn_in: int = 100,
         thinning: int = 10,
@@ -109,7 +109,7 @@ class Gibbs(InferenceMethod):
     ) -> None:
         self.max_iter = max_iter
         self.tol = tol
-        self.r_hat_max = r_hat_max
+        self.max_r_hat = max_r_hat
         self.n_chains = n_chains
         self.burn_in = burn_in
         self.thinning = thinning
@@ -125,7 +125,7 @@ class Gibbs(InferenceMethod):
         check_number(self.burn_in, "Gibbs: burn_in", low=0, integer=True)
         check_number(self.max_iter, "Gibbs: max_iter", low=int(self.burn_in) + 2 * _BATCHES, integer=True)
         check_number(self.tol, "Gibbs: tol", low=0.0)
-        check_number(self.r_hat_max, "Gibbs: r_hat_max", low=1.0)
+        check_number(self.max_r_hat, "Gibbs: max_r_hat", low=1.0)
         check_number(self.thinning, "Gibbs: thinning", low=1, integer=True)
         check_choice(self.block, ("auto", "tree", "single"), "Gibbs: block")
 
@@ -188,7 +188,7 @@ class Gibbs(InferenceMethod):
                 error, r_hat = tally.close_round()
                 if problem.report is not None:
                     problem.report(int(self.burn_in) + tally.n_sweeps, error)
-                if tally.n_rounds > 1 and r_hat <= self.r_hat_max and error <= self.tol:
+                if tally.n_rounds > 1 and r_hat <= self.max_r_hat and error <= self.tol:
                     return Status.CONVERGED
         except _TimeIsOverError:
             return Status.TIME_LIMIT
