@@ -73,14 +73,14 @@ def abilities(name: str) -> str:
 def losses_table() -> str:
     """One row per loss of the registry."""
     from intarsia.losses import DirectLoss
-    from intarsia.losses.registry import loss_class, loss_names
+    from intarsia.losses.registry import LOSSES
 
     rows = [
         "| loss | choose it for | needs | reads factors | hidden labels, sets | weights of variables | gradient |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in loss_names():
-        found = loss_class(name)
+    for name in LOSSES.names:
+        found = LOSSES.get(name)
         own = ["its own"] if issubclass(found, DirectLoss) else []
         rows.append(
             f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {found.needs} | {_TICK[found.uses_factors]} "
@@ -92,15 +92,15 @@ def losses_table() -> str:
 
 def gradients_table() -> str:
     """One row per gradient rule of the registry."""
-    from intarsia.gradients.registry import gradient_class, gradient_names
+    from intarsia.gradients.registry import GRADIENTS
 
     methods = _differentiable()
     rows = [
         f"| rule | choose it for | {' | '.join(f'`{name}`' for name in methods)} |",
         "|---|---|" + "---|" * len(methods),
     ]
-    for name in gradient_names():
-        found = gradient_class(name)
+    for name in GRADIENTS.names:
+        found = GRADIENTS.get(name)
         ticks = " | ".join(_TICK[method in found.differentiates] for method in methods)
         rows.append(f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {ticks} |")
     return "\n".join(rows)
@@ -108,11 +108,11 @@ def gradients_table() -> str:
 
 def optimizers_table() -> str:
     """One row per optimiser of the registry."""
-    from intarsia.learning.registry import optimizer_class, optimizer_names
+    from intarsia.learning.registry import OPTIMIZERS
 
     rows = ["| optimiser | class | steps on batches, `partial_fit` |", "|---|---|---|"]
-    for name in optimizer_names():
-        found = optimizer_class(name)
+    for name in OPTIMIZERS.names:
+        found = OPTIMIZERS.get(name)
         rows.append(f"| `{name}` | [`{found.__name__}`](#{_anchor(found)}) | {_TICK[found.takes_batches]} |")
     return "\n".join(rows)
 
@@ -145,11 +145,11 @@ def experiments_table() -> str:
 def compatibility_table() -> str:
     """One row per inference method and kind of graph, a column per learner, and the reasons below."""
     from intarsia.diagnostics.compatibility import compatibility
-    from intarsia.learning.registry import learner_names
+    from intarsia.learning.registry import LEARNERS
 
     pairs, reasons = compatibility(), dict[str, int]()
-    rows = [f"| inference | graph | {' | '.join(f'`{name}`' for name in learner_names())} |"]
-    rows.append("|---|---|" + "---|" * len(learner_names()))
+    rows = [f"| inference | graph | {' | '.join(f'`{name}`' for name in LEARNERS.names)} |"]
+    rows.append("|---|---|" + "---|" * len(LEARNERS.names))
     for method, model in dict.fromkeys((pair.inference, pair.model) for pair in pairs):
         cells = []
         for pair in pairs:
@@ -167,18 +167,18 @@ def _anchor(found: type) -> str:
 
 def _differentiable() -> list[str]:
     """Inference methods that some rule differentiates, in the order of the choosing table."""
-    from intarsia.gradients.registry import gradient_class, gradient_names
+    from intarsia.gradients.registry import GRADIENTS
     from intarsia.inference.registry import method_names
 
-    able = {method for name in gradient_names() for method in gradient_class(name).differentiates}
+    able = {method for name in GRADIENTS.names for method in GRADIENTS.get(name).differentiates}
     return [name for name in method_names() if name in able]
 
 
 def _rules_for(loss: str) -> list[str]:
-    from intarsia.gradients.registry import gradient_names, resolve_gradient
-    from intarsia.losses.registry import resolve_loss
+    from intarsia.gradients.registry import GRADIENTS
+    from intarsia.losses.registry import LOSSES
 
-    return [f"`{name}`" for name in gradient_names() if resolve_gradient(name).fits_loss(resolve_loss(loss))]
+    return [f"`{name}`" for name in GRADIENTS.names if GRADIENTS.resolve(name).fits_loss(LOSSES.resolve(loss))]
 
 
 # ---------------------------------------------------------------- results of `intarsia reproduce`

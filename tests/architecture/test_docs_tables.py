@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.gradients.registry import gradient_names
+from intarsia.gradients.registry import GRADIENTS
 from intarsia.inference.registry import method_names
-from intarsia.learning.registry import optimizer_names
-from intarsia.losses.registry import loss_names
+from intarsia.learning.registry import OPTIMIZERS
+from intarsia.losses.registry import LOSSES
 from intarsia_reproduction.benchmarks.measurement import bench_row
 from intarsia_reproduction.commands.bench import _BENCHMARKS
 from intarsia_reproduction.experiment import EXPERIMENTS, Finding, load_experiment, save_finding
@@ -33,9 +33,9 @@ def hooks():
     ("table", "names"),
     [
         ("methods_table", method_names()),
-        ("losses_table", loss_names()),
-        ("gradients_table", gradient_names()),
-        ("optimizers_table", optimizer_names()),
+        ("losses_table", LOSSES.names),
+        ("gradients_table", GRADIENTS.names),
+        ("optimizers_table", OPTIMIZERS.names),
     ],
 )
 def test_every_registry_name_has_a_row(hooks, table, names):

@@ -77,7 +77,7 @@ STAGES = {
     ],
     "SoftLogic": [
         "intarsia.softlogic.soft_logic.ground",
-        "intarsia.softlogic.soft_logic.resolve_hinge_learner",
+        "intarsia._core.registry.Registry.resolve",
         "intarsia.softlogic.soft_logic._reweighted",
     ],
 }

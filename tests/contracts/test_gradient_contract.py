@@ -18,12 +18,12 @@ from tests.oracles.finite_differences import central_differences
 from tests.zoo import HARD_ZEROS
 
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
-from intarsia.gradients import gradient_class, gradient_names, resolve_gradient
+from intarsia.gradients import GRADIENTS
 from intarsia.graph import grid_graph, learning_form
 from intarsia.inference import method_class, method_names
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.learning import RiskMinimizer, example
-from intarsia.losses import DirectLoss, MarginalLoss, loss_class, loss_names, resolve_loss, training_labels
+from intarsia.losses import LOSSES, DirectLoss, MarginalLoss, training_labels
 from intarsia.losses.clamping import gives
 from intarsia.models import LinearScores
 
@@ -34,16 +34,16 @@ MODELS = [
 RULES = {"truncated": {"n_iter": 3}, "perturbation": {"sides": 4, "multiplier": 30.0}}
 """Settings where the defaults will not do: a small marginal makes a steep loss and, by the rule, a short step, in which
 rounding counts; four sides allow a longer one."""
-PAIRS = [(rule, method) for rule in gradient_names() for method in gradient_class(rule).differentiates]
-DIRECT = [name for name in loss_names() if issubclass(loss_class(name), DirectLoss)]
-MARGINAL = [name for name in loss_names() if issubclass(loss_class(name), MarginalLoss)]
+PAIRS = [(rule, method) for rule in GRADIENTS.names for method in GRADIENTS.get(rule).differentiates]
+DIRECT = [name for name in LOSSES.names if issubclass(LOSSES.get(name), DirectLoss)]
+MARGINAL = [name for name in LOSSES.names if issubclass(LOSSES.get(name), MarginalLoss)]
 # Of losses whose gradient jumps where another labelling takes over, differences must stay on one side.
 PIECEWISE_LINEAR = ("saddle_point", "contrastive_divergence")
 TASK = {"log_partition": "marginals", "map": "map"}
 
 
 def loss_for(name, graph, inference=None):
-    loss = loss_class(name)()
+    loss = LOSSES.get(name)()
     if name == "patch_pseudo_likelihood" and graph.grid_shape is None:
         loss.set_params(patch=np.arange(graph.n_variables) // 2)
     for setting in ("inference", "free", "clamped"):
@@ -78,13 +78,13 @@ def check_slope(value, theta, gradient, step=1e-3, tolerance=1e-5):
 def precise(method):
     """The method run to the end of what doubles can hold."""
     known = method_class(method)().get_params()
-    return resolve_method(method, {k: v for k, v in {"tol": 1e-13, "max_iter": 20000}.items() if k in known})
+    return METHODS.resolve(method, {k: v for k, v in {"tol": 1e-13, "max_iter": 20000}.items() if k in known})
 
 
-@pytest.mark.parametrize("loss_name", loss_names())
+@pytest.mark.parametrize("loss_name", LOSSES.names)
 @pytest.mark.parametrize(("rule_name", "method"), PAIRS)
 def test_through_every_rule_and_inference(rule_name, method, loss_name):
-    rule = resolve_gradient(rule_name, RULES.get(rule_name))
+    rule = GRADIENTS.resolve(rule_name, RULES.get(rule_name))
     inference = precise(method)
     seen = 0
     for k, name in enumerate(MODELS):
@@ -113,7 +113,7 @@ def test_through_every_rule_and_inference(rule_name, method, loss_name):
 @pytest.mark.parametrize("loss_name", DIRECT)
 def test_gradients_in_closed_form(loss_name, method):
     """Also of losses that draw samples, which are the same for the same seed."""
-    task = TASK.get(loss_class(loss_name).needs)
+    task = TASK.get(LOSSES.get(loss_name).needs)
     if task is None:
         if method != method_names()[0]:
             return  # no inference, so once is enough
@@ -143,9 +143,9 @@ def test_gradients_in_closed_form(loss_name, method):
             check_slope(lambda t, f=value: f(t)[0], theta, value(theta)[1], step)
 
 
-@pytest.mark.parametrize("rule_name", gradient_names())
+@pytest.mark.parametrize("rule_name", GRADIENTS.names)
 def test_what_a_rule_cannot_differentiate(rule_name):
-    rule = resolve_gradient(rule_name)
+    rule = GRADIENTS.resolve(rule_name)
     form, theta = model("grid")
     labels = some_labels("grid", "observed")
     able = [method_class(name).__name__ for name in rule.differentiates]
@@ -154,24 +154,24 @@ def test_what_a_rule_cannot_differentiate(rule_name):
             for schedule in ("parallel", "residual"):
                 if "schedule" in method_class(method)().get_params():
                     with pytest.raises(NotSupportedError, match="Set schedule='forward_backward'"):
-                        rule.check_fits(resolve_method(method, {"schedule": schedule}))
+                        rule.check_fits(METHODS.resolve(method, {"schedule": schedule}))
             continue
         with pytest.raises(NotSupportedError, match=f"cannot differentiate {method_class(method).__name__}") as refusal:
-            rule.value_and_gradient(form.graph, theta, labels, loss_class("univariate_logistic")(), method)
+            rule.value_and_gradient(form.graph, theta, labels, LOSSES.get("univariate_logistic")(), method)
         assert all(name in str(refusal.value) for name in able)
 
 
-@pytest.mark.parametrize("rule_name", gradient_names())
+@pytest.mark.parametrize("rule_name", GRADIENTS.names)
 def test_declarations(rule_name):
-    rule = gradient_class(rule_name)()
+    rule = GRADIENTS.get(rule_name)()
     assert rule.name == rule_name
     assert rule.summary
     assert clone(rule).get_params() == rule.get_params()
     assert set(rule.differentiates) <= set(method_names())
-    assert all(rule.fits_loss(resolve_loss(name)) for name in MARGINAL)
+    assert all(rule.fits_loss(LOSSES.resolve(name)) for name in MARGINAL)
 
 
-@pytest.mark.parametrize("loss_name", loss_names())
+@pytest.mark.parametrize("loss_name", LOSSES.names)
 def test_one_loss_for_all_workers(loss_name):
     """A risk does not depend on how many threads share the loss."""
     rng = np.random.default_rng(0)
@@ -179,14 +179,14 @@ def test_one_loss_for_all_workers(loss_name):
     examples = []
     for _ in range(6):
         y = rng.integers(0, 2, 12)
-        if loss_class(loss_name).handles_hidden:
+        if LOSSES.get(loss_name).handles_hidden:
             y[rng.integers(0, 12, 2)] = -1
         examples.append(example(LinearScores(graph, rng.normal(size=(12, 2))), y))
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for n_jobs in (1, 2):
-            learner = RiskMinimizer(loss=loss_class(loss_name)(), optimizer="sgd", n_jobs=n_jobs)
+            learner = RiskMinimizer(loss=LOSSES.get(loss_name)(), optimizer="sgd", n_jobs=n_jobs)
             risk = learner.risk(examples, "tree_reweighted")
             found.append(risk(0.3 * np.arange(risk.n_weights)))
     assert found[0][0] == found[1][0]

@@ -11,7 +11,7 @@ from tests.losses.labelled_models import FEASIBLE, SORTS, learning_model, some_l
 
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph
-from intarsia.losses import DirectLoss, Loss, MarginalLoss, loss_class, loss_names, resolve_loss, training_labels
+from intarsia.losses import LOSSES, DirectLoss, Loss, MarginalLoss, training_labels
 
 SEED = 11
 
@@ -29,18 +29,18 @@ def evaluate(name, model, labels):
 
 
 def settings_of(name, graph):
-    loss = loss_class(name)()
+    loss = LOSSES.get(name)()
     if name == "patch_pseudo_likelihood" and graph.grid_shape is None:
         loss.set_params(patch=np.arange(graph.n_variables) // 2)
     return loss
 
 
 @pytest.mark.parametrize("sort", SORTS)
-@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("name", LOSSES.names)
 def test_finite_and_repeatable(name, sort):
     for k, model in enumerate(FEASIBLE):
         labels = some_labels(model, sort, seed=k)
-        if not loss_class(name).handles_hidden and not labels.complete:
+        if not LOSSES.get(name).handles_hidden and not labels.complete:
             with pytest.raises(NotSupportedError, match="These handle hidden labels: univariate_logistic"):
                 evaluate(name, model, labels)
             continue
@@ -55,9 +55,9 @@ def test_finite_and_repeatable(name, sort):
         np.testing.assert_array_equal(same, gradient)
 
 
-@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("name", LOSSES.names)
 def test_hidden_labels_say_nothing(name):
-    if not loss_class(name).handles_hidden or name == "surrogate_em":  # two methods need not agree
+    if not LOSSES.get(name).handles_hidden or name == "surrogate_em":  # two methods need not agree
         return
     for model in FEASIBLE:
         value, gradient = evaluate(name, model, some_labels(model, "all_hidden"))
@@ -65,11 +65,11 @@ def test_hidden_labels_say_nothing(name):
         assert np.abs(gradient).max(initial=0.0) <= 1e-5
 
 
-@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("name", LOSSES.names)
 def test_weights_are_taken_as_declared(name):
     graph, labels = learning_model("grid")[0], some_labels("grid", "observed")
     heavy = training_labels(graph, labels, np.full(9, 2.0))
-    if not loss_class(name).takes_weights:
+    if not LOSSES.get(name).takes_weights:
         with pytest.raises(NotSupportedError, match=r"takes no weights of variables. These do: univariate_logistic"):
             evaluate(name, "grid", heavy)
         return
@@ -82,9 +82,9 @@ def test_weights_are_taken_as_declared(name):
     assert not flat.any()
 
 
-@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("name", LOSSES.names)
 def test_declarations(name):
-    found = loss_class(name)
+    found = LOSSES.get(name)
     assert found.name == name
     assert found.__name__.lower() == name.replace("_", "")
     assert found.summary
@@ -112,13 +112,13 @@ def refusal(call, *given, **settings):
     return None
 
 
-@pytest.mark.parametrize("name", [name for name in loss_names() if issubclass(loss_class(name), DirectLoss)])
+@pytest.mark.parametrize("name", [name for name in LOSSES.names if issubclass(LOSSES.get(name), DirectLoss)])
 def test_what_does_not_fit_is_told_without_evaluating(name):
     """No grid, an inference without log Z, one without marginals: the refusals are those of an evaluation."""
     graph = chain_graph(2, 2)
     labels = training_labels(graph, [0, 1])
     refused = []
-    for loss in (loss_class(name)(), settings_of(name, graph)):
+    for loss in (LOSSES.get(name)(), settings_of(name, graph)):
         for inference in ("tree", "gibbs", "icm"):
             told = refusal(loss.check_fits, graph, inference)
             assert told == refusal(
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_told_without_evaluating(name):
     assert any(refused) == (name in ("likelihood", "saddle_point", "patch_pseudo_likelihood"))
 
 
-@pytest.mark.parametrize("name", loss_names())
+@pytest.mark.parametrize("name", LOSSES.names)
 def test_shared_tables_and_other_labels_are_refused(name):
     shared = chain_graph(3, 2, shared=True)
     alone = chain_graph(3, 2)
@@ -143,19 +143,19 @@ def test_shared_tables_and_other_labels_are_refused(name):
 
 
 def test_names_are_resolved():
-    assert isinstance(resolve_loss("clique_logistic"), Loss)
-    loss = resolve_loss("smoothed_classification_error", {"alpha": 2.0})
+    assert isinstance(LOSSES.resolve("clique_logistic"), Loss)
+    loss = LOSSES.resolve("smoothed_classification_error", {"alpha": 2.0})
     assert loss.alpha == 2.0
-    assert resolve_loss(loss) is loss
-    assert resolve_loss(loss, {"alpha": 3.0}).alpha == 3.0
+    assert LOSSES.resolve(loss) is loss
+    assert LOSSES.resolve(loss, {"alpha": 3.0}).alpha == 3.0
     assert loss.alpha == 2.0
     with pytest.raises(
         InvalidInputError, match=r"loss='clique_logistics' is not known.*Did you mean 'clique_logistic'"
     ):
-        resolve_loss("clique_logistics")
+        LOSSES.resolve("clique_logistics")
     with pytest.raises(InvalidInputError, match="SmoothedClassificationError: setting='beta' is not known"):
-        resolve_loss("smoothed_classification_error", {"beta": 2.0})
+        LOSSES.resolve("smoothed_classification_error", {"beta": 2.0})
     with pytest.raises(InvalidInputError, match="SmoothedClassificationError: setting='beta' is not known"):
-        resolve_loss(loss, {"beta": 2.0})
+        LOSSES.resolve(loss, {"beta": 2.0})
     with pytest.raises(InvalidInputError, match=r"loss must be a name .* got int"):
-        resolve_loss(3)
+        LOSSES.resolve(3)

@@ -13,14 +13,14 @@ from intarsia.diagnostics import compatibility
 from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning, IntarsiaError
 from intarsia.graph import chain_graph
 from intarsia.inference import method_names
-from intarsia.learning import example, learner_names
+from intarsia.learning import LEARNERS, example
 from intarsia.learning.compatibility import LOOPS
 from intarsia.models import LinearScores
 
 
 def test_every_pair_has_a_row_with_a_reason():
     table = compatibility()
-    assert len(table) == 2 * len(learner_names()) * len(method_names())
+    assert len(table) == 2 * len(LEARNERS.names) * len(method_names())
     for pair in table:
         assert pair.judgement.level in {"guaranteed", "heuristic", "known to fail", "refused"}
         assert pair.judgement.reason

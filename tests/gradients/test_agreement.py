@@ -10,7 +10,7 @@ from tests.oracles.finite_differences import central_differences, relative_error
 from tests.zoo import FORESTS, HARD_ZEROS, INFEASIBLE, ZOO
 
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
-from intarsia.gradients import gradient_class, resolve_gradient
+from intarsia.gradients import GRADIENTS
 from intarsia.gradients.back_propagation import BackPropagation
 from intarsia.gradients.implicit import ImplicitGradient
 from intarsia.gradients.perturbation import PerturbationGradient
@@ -139,15 +139,15 @@ def test_nothing_to_learn_gives_zero():
 
 def test_registry():
     rule = BackPropagation()
-    assert resolve_gradient(rule) is rule
-    assert resolve_gradient("back_propagation").get_params() == rule.get_params()
-    assert resolve_gradient(PerturbationGradient(), {"sides": 4}).sides == 4
+    assert GRADIENTS.resolve(rule) is rule
+    assert GRADIENTS.resolve("back_propagation").get_params() == rule.get_params()
+    assert GRADIENTS.resolve(PerturbationGradient(), {"sides": 4}).sides == 4
     with pytest.raises(InvalidInputError, match="Did you mean 'truncated'"):
-        gradient_class("truncate")
+        GRADIENTS.get("truncate")
     with pytest.raises(InvalidInputError, match="n_iter"):
-        resolve_gradient("truncated", {"niter": 3})
+        GRADIENTS.resolve("truncated", {"niter": 3})
     with pytest.raises(InvalidInputError, match="got int"):
-        resolve_gradient(3)
+        GRADIENTS.resolve(3)
 
 
 def test_refusals():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from intarsia.gradients import resolve_gradient
+from intarsia.gradients import GRADIENTS
 from intarsia.gradients.pairwise_reversal import PairwiseReversal
 from intarsia.graph import grid_graph
 from intarsia.losses import training_labels
@@ -26,7 +26,7 @@ def test_an_interrupted_inference_gives_no_gradient(rule, monkeypatch):
     monkeypatch.setattr(PairwiseReversal, "sweep", sweep)
     theta = graph.pack(variables=[[0.0, 0.1 * v] for v in range(6)], tables=[[[0.5, 0.0], [0.0, 0.5]]] * 7)
     with pytest.raises(KeyboardInterrupt):
-        resolve_gradient(rule).value_and_gradient(
+        GRADIENTS.resolve(rule).value_and_gradient(
             graph, theta, training_labels(graph, [0, 1, 0, 1, 0, 1]), UnivariateLogistic(), "tree_reweighted"
         )
     assert len(calls) == 2

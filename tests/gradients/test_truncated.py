@@ -24,11 +24,11 @@ from intarsia.inference.messages.belief_propagation import BeliefPropagation
 from intarsia.inference.messages.mean_field import MeanField
 from intarsia.inference.messages.pairwise_messages import fits_pairwise
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.inference.sampling.gibbs import Gibbs
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE and name != "no_variables"]
-METHODS = {
+CASES = {
     "bp": lambda graph: BeliefPropagation(),
     "bp_damped": lambda graph: BeliefPropagation(damping=0.4),
     "trw_half": lambda graph: TreeReweighted(rho=0.5),
@@ -49,11 +49,11 @@ def check(graph, theta, inference, loss, n_iter=3, tolerance=1e-6):
 
 
 @pytest.mark.parametrize("uses_factors", [False, True])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CASES)
 @pytest.mark.parametrize("name", FEASIBLE)
 def test_messages_on_the_zoo(name, method, uses_factors):
     graph, theta = lowered(name)
-    check(graph, theta, METHODS[method](graph), RandomQuadratic(graph, uses_factors))
+    check(graph, theta, CASES[method](graph), RandomQuadratic(graph, uses_factors))
 
 
 @pytest.mark.parametrize("uses_factors", [False, True])
@@ -67,7 +67,7 @@ def test_mean_field_on_the_zoo(name, uses_factors):
 @pytest.mark.parametrize("name", ["grid", "grid_three_states", "complete", "star"])
 def test_general_and_fast_path_agree(name, method):
     graph, theta = lowered(name)
-    inference = METHODS[method](graph)
+    inference = CASES[method](graph)
     rho = np.full(graph.n_factors, 0.5 if method == "trw_half" else 1.0)
     loss = RandomQuadratic(graph, True)
     assert isinstance(reversal_of(graph, theta, inference), PairwiseReversal)
@@ -123,12 +123,12 @@ def test_fast_path_up_to_the_end_of_its_range(n_states, rho):
     assert relative_error(gradients[1], gradients[0]) < 1e-8
 
 
-@pytest.mark.parametrize("method", [*METHODS, "mean_field"])
+@pytest.mark.parametrize("method", [*CASES, "mean_field"])
 @pytest.mark.parametrize("name", ["grid", "grid_three_states", "complete", "four_way_factor"])
 def test_losses_of_variables_see_the_same_marginals(name, method):
     """Those of factors are not computed for them on the fast path; 0 stands there."""
     graph, theta = lowered(name)
-    inference = MeanField() if method == "mean_field" else METHODS[method](graph)
+    inference = MeanField() if method == "mean_field" else CASES[method](graph)
     rule, split = TruncatedGradient(n_iter=3), int(graph.variable_ptr[-1])
     part, whole = (
         rule.value_and_gradient(graph, theta, None, RandomQuadratic(graph, uses_factors), inference).mu
@@ -140,11 +140,11 @@ def test_losses_of_variables_see_the_same_marginals(name, method):
         assert not part[split:].any()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CASES)
 @pytest.mark.parametrize("name", ["grid", "grid_three_states", "four_way_factor", "hard_zeros", "huge_potentials"])
 def test_forward_is_the_inference_itself(name, method):
     graph, theta = lowered(name)
-    inference = METHODS[method](graph).set_params(max_iter=4, tol=0.0)
+    inference = CASES[method](graph).set_params(max_iter=4, tol=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         there = intarsia.infer(graph, theta, inference)
@@ -159,7 +159,7 @@ def test_marginals_are_those_that_were_judged(name, method):
     graph, theta = ZOO[name]()
     form = learning_form(graph)
     rule = TruncatedGradient(n_iter=3)
-    for inference in (method, resolve_method(method, {"temperature": 1.5})):
+    for inference in (method, METHODS.resolve(method, {"temperature": 1.5})):
         judged = rule.value_and_gradient(
             form.graph, form.lower(theta), None, RandomQuadratic(form.graph, True), inference
         )

@@ -12,11 +12,11 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.gradients.back_propagation import BackPropagation
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import chain_graph
-from intarsia.losses import resolve_loss, training_labels
+from intarsia.losses import LOSSES, training_labels
 from intarsia.losses.likelihood import Likelihood, SurrogateEM
 
 NAMES = ["grid", "grid_three_states", "three_way_factor", "unequal_state_counts", "isolated_node"]
-LOSSES = [Likelihood(), SurrogateEM(), SurrogateEM(free="belief_propagation", clamped=None)]
+LIKELIHOODS = [Likelihood(), SurrogateEM(), SurrogateEM(free="belief_propagation", clamped=None)]
 
 
 def half_hidden(graph):
@@ -25,12 +25,12 @@ def half_hidden(graph):
     return training_labels(graph, y)
 
 
-@pytest.mark.parametrize("which", range(len(LOSSES)))
+@pytest.mark.parametrize("which", range(len(LIKELIHOODS)))
 @pytest.mark.parametrize("method", ["tree_reweighted", "mean_field"])
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_is_that_of_the_value(name, method, which):
     graph, theta = lowered(name)
-    labels, loss = half_hidden(graph), LOSSES[which]
+    labels, loss = half_hidden(graph), LIKELIHOODS[which]
     for n_iter in (0, 1, 3):
         rule = TruncatedGradient(n_iter=n_iter)
         found = rule.value_and_gradient(graph, theta, labels, loss, method)
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_told():
         BackPropagation().value_and_gradient(graph, graph.zeros(), labels, Likelihood(), "tree_reweighted")
     with pytest.raises(NotSupportedError, match="univariate_logistic"):
         TruncatedGradient().value_and_gradient(
-            graph, graph.zeros(), labels, resolve_loss("pseudo_likelihood"), "tree_reweighted"
+            graph, graph.zeros(), labels, LOSSES.resolve("pseudo_likelihood"), "tree_reweighted"
         )
     with pytest.raises(NotSupportedError, match="TreeReweighted"):
         TruncatedGradient().value_and_gradient(graph, graph.zeros(), labels, Likelihood(), "junction_tree")

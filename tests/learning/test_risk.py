@@ -15,7 +15,7 @@ from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import grid_graph
 from intarsia.inference import Status
 from intarsia.learning import LBFGS, RiskMinimizer, example
-from intarsia.losses import MarginalLoss, SurrogateEM, resolve_loss
+from intarsia.losses import LOSSES, MarginalLoss, SurrogateEM
 from intarsia.models import LinearScores
 
 
@@ -46,7 +46,7 @@ def make_examples(n=3, hidden=True, states=3, seed=0):
 )
 def test_gradient_in_the_weights(loss, inference, hidden):
     examples = make_examples(hidden=hidden)
-    of_marginals = isinstance(resolve_loss(loss), MarginalLoss)
+    of_marginals = isinstance(LOSSES.resolve(loss), MarginalLoss)
     gradient = TruncatedGradient(n_iter=4) if of_marginals else "auto"
     learner = RiskMinimizer(loss=loss, gradient=gradient, l2=1.5)
     risk = learner.risk(examples, inference)

@@ -18,7 +18,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import grid_graph
 from intarsia.inference import Status
-from intarsia.learning import LBFGS, SGD, Incremental, RiskMinimizer, example, learner_names, resolve_learner
+from intarsia.learning import LBFGS, LEARNERS, SGD, Incremental, RiskMinimizer, example
 from intarsia.learning.risk import Risk
 from intarsia.models import LinearScores
 
@@ -174,11 +174,11 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
 
 
 def test_names_stand_for_learners():
-    assert isinstance(resolve_learner("risk_minimizer", {"l2": 0.5}), RiskMinimizer)
+    assert isinstance(LEARNERS.resolve("risk_minimizer", {"l2": 0.5}), RiskMinimizer)
     assert clone(RiskMinimizer(schedule=Incremental(n_start=5))).schedule.n_start == 5
-    assert learner_names()[0] == "risk_minimizer"
+    assert LEARNERS.names[0] == "risk_minimizer"
     with pytest.raises(InvalidInputError, match="learner='risk_minimiser' is not known"):
-        resolve_learner("risk_minimiser")
+        LEARNERS.resolve("risk_minimiser")
 
 
 def test_a_truncated_likelihood_above_one_is_told():

@@ -14,12 +14,12 @@ from sklearn.base import clone
 from tests.losses.labelled_models import learning_model, some_labels
 
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.losses import DirectLoss, loss_class, loss_names, training_labels
+from intarsia.losses import LOSSES, DirectLoss, training_labels
 from intarsia.losses import clamping as kept
 from intarsia.losses.clamping import Kept
 
 MODEL = "grid_three_states"
-SHARED = [name for name in loss_names() if issubclass(loss_class(name), DirectLoss)]
+SHARED = [name for name in LOSSES.names if issubclass(LOSSES.get(name), DirectLoss)]
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def evaluate(loss, labels):
 
 
 def some_sorts(name, n=12):
-    sorts = ["observed"] if not loss_class(name).handles_hidden else ["mixed", "sets", "hidden"]
+    sorts = ["observed"] if not LOSSES.get(name).handles_hidden else ["mixed", "sets", "hidden"]
     return [some_labels(MODEL, sorts[k % len(sorts)], seed=k) for k in range(n)]
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_one_loss_for_many_threads(name, many_switches):
-    alone, shared = loss_class(name)(), loss_class(name)()
+    alone, shared = LOSSES.get(name)(), LOSSES.get(name)()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         expected = [evaluate(alone, labels) for labels in some_sorts(name)]
@@ -76,7 +76,7 @@ def test_threads_stay_within_the_limit(monkeypatch):
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_loss_in_use_can_be_copied_and_sent(name):
-    loss = loss_class(name)()
+    loss = LOSSES.get(name)()
     labels = some_sorts(name, n=1)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -13,13 +13,12 @@ from sklearn.base import clone
 from intarsia import Program, SoftLogic
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import (
+    HINGE_LEARNERS,
     ConsensusADMM,
     PairedDual,
     PointEM,
     PrimalSubgradient,
     ProjectedSubgradient,
-    hinge_learner_class,
-    hinge_learner_names,
 )
 
 SHORT = ProjectedSubgradient(max_iter=3)
@@ -142,9 +141,9 @@ def test_random_state_may_be_a_generator(learner):
         weights("seed")
 
 
-@pytest.mark.parametrize("name", hinge_learner_names())
+@pytest.mark.parametrize("name", HINGE_LEARNERS.names)
 def test_learners_are_cloned_and_pickled(name):
-    learner = hinge_learner_class(name)(l2=0.25)
+    learner = HINGE_LEARNERS.get(name)(l2=0.25)
     for copy in (clone(learner), pickle.loads(pickle.dumps(learner))):
         assert type(copy) is type(learner)
         assert copy.get_params() == learner.get_params()

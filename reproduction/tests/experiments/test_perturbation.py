@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intarsia.graph import chain_graph
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.losses import training_labels
 from intarsia_reproduction.experiments import perturbation as module
 
@@ -45,7 +45,7 @@ def test_differences_of_single_scores_give_the_enumerated_gradient():
     mu = p @ statistics
     # d(-log mu_i(y_i)) / d theta = mu - E[statistics | x_i = y_i]
     true = sum(mu - (p * (x := labellings[:, i] == y[i])) @ statistics / p[x].sum() for i in range(3))
-    found = module.differences(graph, theta, training_labels(graph, y), resolve_method("belief_propagation", {}))
+    found = module.differences(graph, theta, training_labels(graph, y), METHODS.resolve("belief_propagation", {}))
     np.testing.assert_allclose(found, true, atol=1e-8)
 
 

@@ -47,10 +47,10 @@ def diagnose_command(
     Example: `intarsia diagnose graphs.json --learner structured_svm --plot diagnosis.png`
     """
     from intarsia.diagnostics import diagnose_examples
-    from intarsia.inference.registry import resolve_method
+    from intarsia.inference.registry import METHODS
 
     check_folder_of(plot)
-    method = resolve_method(inference, parse_settings(setting or []))
+    method = METHODS.resolve(inference, parse_settings(setting or []))
     with warnings_on_stderr():
         found = diagnose_examples(
             load_examples(data), learner, method,

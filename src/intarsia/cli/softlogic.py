@@ -260,17 +260,17 @@ def _learner(name: str, settings: dict[str, Any]) -> HingeLearner:
     """A learner whose optimizer has its settings from the same list."""
     from intarsia._core.validation import check_choice
     from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
-    from intarsia.softlogic.learning.registry import hinge_learner_class
+    from intarsia.softlogic.learning.registry import HINGE_LEARNERS
 
-    own = [key for key in hinge_learner_class(name)._get_param_names() if key not in ("optimizer", "inference")]
-    has_optimizer = "optimizer" in hinge_learner_class(name)._get_param_names()
+    own = [key for key in HINGE_LEARNERS.get(name)._get_param_names() if key not in ("optimizer", "inference")]
+    has_optimizer = "optimizer" in HINGE_LEARNERS.get(name)._get_param_names()
     of_optimizer = ProjectedSubgradient._get_param_names() if has_optimizer else []
     for key in settings:
         check_choice(key, [*own, *of_optimizer], f"{name}: setting")
     given = {key: value for key, value in settings.items() if key in own}
     if has_optimizer:
         given["optimizer"] = ProjectedSubgradient(**{key: value for key, value in settings.items() if key not in own})
-    return hinge_learner_class(name)(**given)
+    return HINGE_LEARNERS.get(name)(**given)
 
 
 def _show_rules(found: InferredAtoms) -> None:

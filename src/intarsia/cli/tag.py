@@ -57,7 +57,7 @@ def train_command(
     Example: `intarsia tag train train.txt --model chunker.npz --scheme bio --l2 1.0`
     """
     from intarsia.sequences.chain_crf import ChainCRF
-    from intarsia.sequences.chain_learner import resolve_chain_learner
+    from intarsia.sequences.chain_learner import CHAIN_LEARNERS
 
     began = time.perf_counter()
     check_folder_of(model)
@@ -65,7 +65,7 @@ def train_command(
     settings = parse_settings(setting or [])
     # Settings of the optimiser, as optimizer__tol, are known only when it is.
     inner = {key: settings.pop(key) for key in list(settings) if "__" in key}
-    chosen = resolve_chain_learner(learner, settings)
+    chosen = CHAIN_LEARNERS.resolve(learner, settings)
     if max_iter is not None:
         inner[_limit(chosen)] = max_iter
     try:

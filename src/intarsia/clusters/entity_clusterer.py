@@ -39,7 +39,7 @@ from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import IntarsiaError, InvalidInputError
-from intarsia.learning.registry import LEARNERS, resolve_learner
+from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
 
@@ -343,7 +343,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
             return SampleRank(
                 step_size=0.01, temperature=0.0, n_proposals=20, max_iter=2, random_state=0, verbose=self.verbose
             )
-        learner = resolve_learner(self.learner)
+        learner = LEARNERS.resolve(self.learner)
         if not isinstance(learner, SampleRank):
             raise InvalidInputError(f"learner is a {type(learner).__name__}, which needs inference. Give SampleRank().")
         return learner

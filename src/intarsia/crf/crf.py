@@ -34,11 +34,11 @@ from intarsia.crf.graph_data import TypeTable
 from intarsia.crf.independent import forget_start, independent_weights
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status, infer, method_class, method_names
-from intarsia.inference.registry import METHODS, resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.learning.examples import Example, example
 from intarsia.learning.learner import Learner, whole_answer
 from intarsia.learning.minimum import COLUMNS, Minimum
-from intarsia.learning.registry import LEARNERS, resolve_learner
+from intarsia.learning.registry import LEARNERS
 from intarsia.models.labelling import Layout, States
 from intarsia.models.template_scores import Templates, TemplateScores
 
@@ -294,7 +294,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         ]
 
     def _check_ability(self, ability: str, lacks: str) -> None:
-        method = resolve_method(self.inference, {})
+        method = METHODS.resolve(self.inference, {})
         if not getattr(method, ability):
             able = [name for name in method_names() if getattr(method_class(name), ability)]
             raise NotSupportedError(f"inference={type(method).__name__} {lacks}. Set inference to one of {able}.")
@@ -373,10 +373,10 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     def _resolve_learner(self) -> Learner:
         """The learner with what is set on the estimator itself."""
         self._check_decode()
-        learner = resolve_learner(self.learner)
+        learner = LEARNERS.resolve(self.learner)
         own = {name: getattr(self, name) for name in ("n_jobs", "random_state", "verbose")}
         known = learner.get_params(deep=False)
-        return resolve_learner(
+        return LEARNERS.resolve(
             learner, {key: value for key, value in own.items() if value is not None and key in known}
         )
 
@@ -389,12 +389,12 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     def _check_decode(self) -> None:
         check_choice(self.decode, ("auto", "marginals", "map"), "decode")
-        if self.decode == "map" and not resolve_method(self.inference, {}).gives_map:
+        if self.decode == "map" and not METHODS.resolve(self.inference, {}).gives_map:
             able = [
                 name for name in method_names() if method_class(name).gives_map and method_class(name).gives_marginals
             ]
             raise NotSupportedError(
-                f"decode='map', but {type(resolve_method(self.inference, {})).__name__} finds no best "
+                f"decode='map', but {type(METHODS.resolve(self.inference, {})).__name__} finds no best "
                 f"labelling. These do, and give the marginals to fit with: {', '.join(able)}."
             )
 

@@ -17,14 +17,14 @@ from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, na
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import GraphEnergies
-from intarsia.energies.registry import resolve_psi
+from intarsia.energies.registry import PSIS
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference import InferenceMethod
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.projection.bethe_projection import BetheProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import EnergyLearner, resolve_energy_learner
+from intarsia.inference.registry import METHODS
+from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
 from intarsia.learning.examples import Example
 from intarsia.models.template_scores import TemplateScores
 
@@ -46,21 +46,21 @@ def resolve_graph_energies(crf: GraphCRF) -> GraphEnergyParts | None:
     """Settings of an estimator; None where it has no energies."""
     if crf.energies is None:
         return None
-    oracle = resolve_method(crf.inference, {})
+    oracle = METHODS.resolve(crf.inference, {})
     if not (oracle.exact or isinstance(oracle, TreeReweighted)):
         raise NotSupportedError(
             f"energies need exact or convex marginals, but inference is {type(oracle).__name__}. Use "
             f"'tree', 'junction_tree' or 'tree_reweighted'."
         )
-    learner = None if crf.energy_learner is None else resolve_energy_learner(crf.energy_learner)
+    learner = None if crf.energy_learner is None else ENERGY_LEARNERS.resolve(crf.energy_learner)
     if learner is not None:
         learner.check_settings()
-    return GraphEnergyParts(resolve_psi(crf.psi), _projection(crf, oracle), oracle, learner)
+    return GraphEnergyParts(PSIS.resolve(crf.psi), _projection(crf, oracle), oracle, learner)
 
 
 def _projection(crf: GraphCRF, oracle: InferenceMethod) -> BetheProjection:
     # The paper finds most of the effect within ten calls, and stops at forty.
-    method = BetheRDA(max_iter=40) if crf.projection is None else resolve_method(crf.projection, {})
+    method = BetheRDA(max_iter=40) if crf.projection is None else METHODS.resolve(crf.projection, {})
     if not isinstance(method, BetheProjection):
         raise NotSupportedError(
             f"projection={type(method).__name__} takes no energies. These do: BetheRDA, BetheMirrorDescent, "

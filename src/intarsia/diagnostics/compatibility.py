@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from intarsia.inference import method_class, method_names
 from intarsia.learning.compatibility import FOREST, LOOPS, Judgement, judge
-from intarsia.learning.registry import learner_class, learner_names
+from intarsia.learning.registry import LEARNERS
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     no loops - guaranteed - Pearl1988
     loops - known to fail - Kulesza2007
     """
-    learners = learner_names() if learner is None else [learner]
+    learners = LEARNERS.names if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
     return [
-        Pair(one, other, model, judge(learner_class(one), method_class(other), model))
+        Pair(one, other, model, judge(LEARNERS.get(one), method_class(other), model))
         for one in learners
         for other in methods
         for model in (FOREST, LOOPS)

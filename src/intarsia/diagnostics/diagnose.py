@@ -13,10 +13,10 @@ from intarsia.diagnostics.check import BAD, GOOD, Check, Diagnosis
 from intarsia.diagnostics.labelled_data import as_examples
 from intarsia.diagnostics.probes import Probe
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
-from intarsia.learning.registry import resolve_learner
+from intarsia.learning.registry import LEARNERS
 
 _OTHER_INFERENCE = (
     "Use inference='lp_relaxation' or an exact one with this learner; or keep the inference with "
@@ -77,7 +77,7 @@ def diagnose(
     'fits'
     """
     examples = as_examples(X, y, estimator)
-    learner, inference = resolve_learner(estimator.learner), resolve_method(estimator.inference, {})
+    learner, inference = LEARNERS.resolve(estimator.learner), METHODS.resolve(estimator.inference, {})
     return diagnose_examples(
         examples,
         learner,
@@ -116,7 +116,7 @@ def diagnose_examples(
     check_number(n_passes, "n_passes", low=1, integer=True)
     check_number(time_limit, "time_limit", low=0.0, open_low=True)
     given = as_examples(examples, None, None)
-    chosen, method = resolve_learner(learner), resolve_method(inference, {})
+    chosen, method = LEARNERS.resolve(learner), METHODS.resolve(inference, {})
     chosen.check_examples(given, method)
     usable = [one for one in given if one.n_labelled]
     order = np.random.default_rng(random_state).permutation(len(usable))[: int(n_examples)]

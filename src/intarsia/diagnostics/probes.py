@@ -20,7 +20,7 @@ from intarsia.learning.learner import Learner
 from intarsia.learning.margin_example import MarginExample, score_difference
 from intarsia.learning.margin_learner import MarginLearner
 from intarsia.learning.minimum import Minimum
-from intarsia.learning.registry import resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS
 from intarsia.learning.risk_minimizer import RiskMinimizer
 
 # Differences of risks and of relative scores below this are noise.
@@ -87,7 +87,7 @@ class Probe:
         if isinstance(chosen, MarginLearner):
             chosen.set_params(max_iter=self.n_passes, path="passes")
         elif isinstance(chosen, RiskMinimizer):
-            short = resolve_optimizer(chosen.optimizer, {"max_iter": self.n_passes})
+            short = OPTIMIZERS.resolve(chosen.optimizer, {"max_iter": self.n_passes})
             chosen.set_params(optimizer=short, schedule=None, validation_fraction=0.0, checkpoint=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

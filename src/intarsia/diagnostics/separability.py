@@ -17,7 +17,7 @@ from intarsia.diagnostics.labelled_data import as_examples, labelled
 from intarsia.diagnostics.margin_search import Certificate, MarginSearch, completions, why_no_mistake_bound
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.learning.margin_example import MarginExample
 
 
@@ -182,7 +182,7 @@ def algorithmically_separable(
     >>> found.separable, bool(found.certificate.residual < 1e-9)
     (False, True)
     """
-    method = resolve_method(inference, {})
+    method = METHODS.resolve(inference, {})
     if not _maximises(type(method)):
         known = [name for name in method_names() if _maximises(method_class(name))]
         raise NotSupportedError(

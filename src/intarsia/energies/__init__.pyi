@@ -26,7 +26,7 @@ from .psi import ConstantPsi as ConstantPsi
 from .psi import LinearPsi as LinearPsi
 from .psi import MeanMapPsi as MeanMapPsi
 from .psi import Psi as Psi
-from .registry import resolve_psi as resolve_psi
+from .registry import PSIS as PSIS
 from .segments import at_most_one as at_most_one
 from .segments import balanced as balanced
 from .segments import before as before

@@ -37,14 +37,3 @@ PSIS: Registry[Psi] = Registry(
     {"constant": "psi:ConstantPsi", "linear": "psi:LinearPsi", "mean_map": "psi:MeanMapPsi"},
     Psi,  # type: ignore[type-abstract]
 )
-
-
-def resolve_psi(psi: str | Psi, settings: dict[str, Any] | None = None) -> Psi:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_psi("mean_map", {"n_components": 50}).n_components
-    50
-    """
-    return PSIS.resolve(psi, settings)

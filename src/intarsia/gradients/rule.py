@@ -16,8 +16,8 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference.messages.message_passing import MessagePassing
 from intarsia.inference.method import InferenceMethod
-from intarsia.inference.registry import method_class, resolve_method
-from intarsia.losses.registry import loss_names, resolve_loss
+from intarsia.inference.registry import METHODS, method_class
+from intarsia.losses.registry import LOSSES
 
 
 class LossOfMarginals(Protocol):
@@ -133,7 +133,7 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
         NotSupportedError
             If loss, inference and rule do not fit; the message names those that do.
         """
-        method = resolve_method(inference, {}) if isinstance(inference, str) else inference
+        method = METHODS.resolve(inference, {}) if isinstance(inference, str) else inference
         self.check_loss(loss)
         judge = Judge(lambda mu: loss.value_and_gradient(graph, mu, labels), bool(loss.uses_factors))
         return self.differentiate(graph, theta, judge, method)
@@ -145,7 +145,7 @@ class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
     def check_loss(self, loss: Any) -> None:
         """Raise NotSupportedError, naming the losses that fit, if this is none of them."""
         if not self.fits_loss(loss):
-            able = [name for name in loss_names() if self.fits_loss(resolve_loss(name))]
+            able = [name for name in LOSSES.names if self.fits_loss(LOSSES.resolve(name))]
             raise NotSupportedError(
                 f"{type(self).__name__} does not know how {type(loss).__name__} flows back: it needs "
                 f"{getattr(loss, 'needs', 'something else')}. These losses fit: {', '.join(able)}."

@@ -15,7 +15,7 @@ from intarsia.gradients.reversal import reversal_of
 from intarsia.gradients.rule import GradientResult, GradientRule, Judge, infeasible, nothing_left
 from intarsia.graph import FactorGraph, learning_form
 from intarsia.inference.method import InferenceMethod
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.losses import TrainingLabels
 from intarsia.losses.clamping import clamp, score_labels
 from intarsia.losses.likelihood import LogPartitionLoss
@@ -103,7 +103,7 @@ class TruncatedGradient(GradientRule):
         >>> TruncatedGradient(n_iter=1).marginals(graph, graph.zeros(), "tree_reweighted")[:2].tolist()
         [0.5, 0.5]
         """
-        method = resolve_method(inference, {})
+        method = METHODS.resolve(inference, {})
         form = learning_form(graph)
         scores = self.check(form.graph, form.lower(graph.check_theta(theta)), method)
         if form.graph.n_variables == 0:
@@ -200,7 +200,7 @@ def truncated_log_partition(
     >>> round(value, 6), gradient[:2].tolist()                # 3 log 2
     (2.079442, [0.5, 0.5])
     """
-    method = resolve_method(inference, {}) if isinstance(inference, str) else inference
+    method = METHODS.resolve(inference, {}) if isinstance(inference, str) else inference
     rule = TruncatedGradient(n_iter=n_iter)
     rule.check_fits(method)
     found = free_energy_found(rule, graph, theta, method)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from intarsia._core.registry import Registry
 from intarsia.inference.method import InferenceMethod
 
@@ -52,14 +50,3 @@ def method_class(name: str) -> type[InferenceMethod]:
     'exact'
     """
     return METHODS.get(name)
-
-
-def resolve_method(method: str | InferenceMethod, settings: dict[str, Any] | None = None) -> InferenceMethod:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_method("tree_reweighted", {"max_iter": 5}).max_iter
-    5
-    """
-    return METHODS.resolve(method, settings)

@@ -1,10 +1,9 @@
 """Optimisers and learners: how weights are found."""
 
+from .energy_learner import ENERGY_LEARNERS as ENERGY_LEARNERS
 from .energy_learner import DoubleLoop as DoubleLoop
 from .energy_learner import DoublyStochastic as DoublyStochastic
 from .energy_learner import EnergyLearner as EnergyLearner
-from .energy_learner import energy_learner_names as energy_learner_names
-from .energy_learner import resolve_energy_learner as resolve_energy_learner
 from .examples import Example as Example
 from .examples import example as example
 from .lbfgs import LBFGS as LBFGS
@@ -15,10 +14,8 @@ from .minimum import Minimum as Minimum
 from .optimizer import Optimizer as Optimizer
 from .owl_qn import OWLQN as OWLQN
 from .ranking_world import RankingWorld as RankingWorld
-from .registry import learner_names as learner_names
-from .registry import optimizer_names as optimizer_names
-from .registry import resolve_learner as resolve_learner
-from .registry import resolve_optimizer as resolve_optimizer
+from .registry import LEARNERS as LEARNERS
+from .registry import OPTIMIZERS as OPTIMIZERS
 from .risk import Risk as Risk
 from .risk_minimizer import RiskMinimizer as RiskMinimizer
 from .sample_rank import SampleRank as SampleRank

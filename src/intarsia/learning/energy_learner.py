@@ -18,7 +18,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSuppor
 from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
-from intarsia.learning.registry import OPTIMIZERS, resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS
 
 Report = Callable[[int, float, float, float], None]
 """Told after each pass or round: its number, the risk, NaN for the gradient's norm, the share of the work done."""
@@ -148,28 +148,6 @@ ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
 )
 
 
-def energy_learner_names() -> list[str]:
-    """Names of all learners of energies.
-
-    Examples
-    --------
-    >>> energy_learner_names()
-    ['doubly_stochastic', 'double_loop']
-    """
-    return ENERGY_LEARNERS.names
-
-
-def resolve_energy_learner(learner: str | EnergyLearner, settings: dict[str, Any] | None = None) -> EnergyLearner:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_energy_learner("double_loop", {"n_inner_iter": 2}).n_inner_iter
-    2
-    """
-    return ENERGY_LEARNERS.resolve(learner, settings)
-
-
 class DoubleLoop(NamedParts, EnergyLearner):
     """Strengths (and weights) by rounds of inference and of optimisation (Vilnis2015 Algorithm 2).
 
@@ -231,13 +209,13 @@ class DoubleLoop(NamedParts, EnergyLearner):
         check_number(self.max_iter, "DoubleLoop: max_iter", low=0, integer=True)
         check_number(self.n_inner_iter, "DoubleLoop: n_inner_iter", low=1, integer=True)
         check_number(self.tol, "DoubleLoop: tol", low=0.0)
-        resolve_optimizer(self.optimizer).check_settings()
+        OPTIMIZERS.resolve(self.optimizer).check_settings()
 
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Rounds until nothing moves."""
         self.check_settings()
-        given = resolve_optimizer(self.optimizer)
-        optimizer = resolve_optimizer(given, {"max_iter": int(self.n_inner_iter)})
+        given = OPTIMIZERS.resolve(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(given, {"max_iter": int(self.n_inner_iter)})
         point, mean, best = start, RunningMean(start), BestPoint(risk, start)
         values: list[float] = []
         status = Status.MAX_ITER
@@ -322,7 +300,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         check_number(self.max_iter, "DoublyStochastic: max_iter", low=0, integer=True)
         with errors_in("DoublyStochastic"):
             as_generator(self.random_state)
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         optimizer.check_settings()
         if not optimizer.takes_batches:
             raise NotSupportedError(
@@ -333,7 +311,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Pass over the examples."""
         self.check_settings()
-        optimizer, seed = resolve_optimizer(self.optimizer), as_seed(self.random_state)
+        optimizer, seed = OPTIMIZERS.resolve(self.optimizer), as_seed(self.random_state)
         mean, best = RunningMean(start), BestPoint(risk, start)
         point, memory = start, dict[str, NDArray[Any]]()
         values: list[float] = []

@@ -14,7 +14,7 @@ from intarsia._core.validation import FloatArray, as_float_array, as_generator, 
 from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.learning.compatibility import warn_if_known_to_fail
 from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
@@ -145,7 +145,7 @@ class MarginLearner(Learner):
         """Raise where settings, inference and examples do not fit."""
         here = type(self).__name__
         self.check_settings()
-        method = resolve_method(inference, {})
+        method = METHODS.resolve(inference, {})
         method.check_settings()
         if not method.gives_map:
             able = [name for name in method_names() if method_class(name).gives_map]
@@ -179,7 +179,7 @@ class MarginLearner(Learner):
     ) -> tuple[list[MarginExample], InferenceMethod, FloatArray]:
         """Everything checked, and the warning for pairs known to fail; examples without weight are left out."""
         self.check_examples(examples, inference)
-        method = resolve_method(inference, {})
+        method = METHODS.resolve(inference, {})
         warn_if_known_to_fail(self, method, examples)
         ready = [MarginExample(one, i) for i, one in enumerate(examples) if one.mass > 0.0]
         for one in ready:

@@ -148,6 +148,6 @@ def warn_unless_converged(found: Minimum, optimizer: Optimizer, limit: str, stac
 
 def _named(able: Callable[[type[Optimizer]], bool]) -> str:
     """Classes of the optimisers that are able, for messages."""
-    from intarsia.learning.registry import optimizer_class, optimizer_names
+    from intarsia.learning.registry import OPTIMIZERS
 
-    return ", ".join(one.__name__ for one in map(optimizer_class, optimizer_names()) if able(one))
+    return ", ".join(one.__name__ for one in map(OPTIMIZERS.get, OPTIMIZERS.names) if able(one))

@@ -14,12 +14,11 @@ from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
-from intarsia.gradients import GradientRule, resolve_gradient
-from intarsia.gradients.registry import GRADIENTS
+from intarsia.gradients import GRADIENTS, GradientRule
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.learning.examples import Example, data_sums
 from intarsia.learning.fit_checks import (
     check_fits,
@@ -32,12 +31,11 @@ from intarsia.learning.fit_checks import (
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
-from intarsia.learning.registry import OPTIMIZERS, SCHEDULES, resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS, SCHEDULES
 from intarsia.learning.risk import Risk
 from intarsia.learning.staged_fit import EarlyStopping, Incremental, StagedFit
-from intarsia.losses import DirectLoss, Loss, resolve_loss
+from intarsia.losses import LOSSES, DirectLoss, Loss
 from intarsia.losses.loss import check_pair
-from intarsia.losses.registry import LOSSES
 
 
 class RiskMinimizer(NamedParts, Learner):
@@ -145,11 +143,11 @@ class RiskMinimizer(NamedParts, Learner):
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
         check_labelled(examples)
-        loss, method = resolve_loss(self.loss), resolve_method(inference, {})
+        loss, method = LOSSES.resolve(self.loss), METHODS.resolve(inference, {})
         for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
             check_pair(loss, one.form.graph, one.labels)
         method.check_settings()
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         optimizer.check_settings()
         optimizer.check_fits(loss)
         if self.schedule is not None:
@@ -164,7 +162,7 @@ class RiskMinimizer(NamedParts, Learner):
         train, held_out = self._hold_out(examples, validation)
         if held_out:
             self.check_examples(train, inference)
-            check_validation(held_out, resolve_loss(self.loss), train[0].scores.n_weights)
+            check_validation(held_out, LOSSES.resolve(self.loss), train[0].scores.n_weights)
 
     def minimize(
         self,
@@ -209,7 +207,7 @@ class RiskMinimizer(NamedParts, Learner):
         train, held_out = self._hold_out(examples, validation)
         risk = self.risk(train, inference) if len(train) < len(examples) else self._risk(train, inference)
         weights = check_start(start, risk.n_weights)
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         stopping = None
         if held_out:
             stopping = EarlyStopping(self._validation_risk(held_out, risk), int(self.patience))
@@ -285,7 +283,7 @@ class RiskMinimizer(NamedParts, Learner):
         if seeded is not self:
             return seeded.step(examples, inference, weights, state)
         risk = self.risk(examples, inference)
-        return resolve_optimizer(self.optimizer).epoch(
+        return OPTIMIZERS.resolve(self.optimizer).epoch(
             risk, check_start(weights, risk.n_weights), state or {}, as_seed(self.random_state)
         )
 
@@ -301,8 +299,8 @@ class RiskMinimizer(NamedParts, Learner):
         >>> RiskMinimizer().marginals(graph, graph.zeros(), "tree_reweighted")[:2].tolist()
         [0.5, 0.5]
         """
-        method = resolve_method(inference, {})
-        rule = self._rule(resolve_loss(self.loss))
+        method = METHODS.resolve(inference, {})
+        rule = self._rule(LOSSES.resolve(self.loss))
         if isinstance(rule, TruncatedGradient):
             return rule.marginals(graph, theta, method)
         return super().marginals(graph, theta, method)
@@ -322,12 +320,12 @@ class RiskMinimizer(NamedParts, Learner):
 
     def _risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
         """Regularised risk of examples that are checked already."""
-        loss = resolve_loss(self.loss)
+        loss = LOSSES.resolve(self.loss)
         return Risk(
             examples,
             loss,
             self._rule(loss),
-            resolve_method(inference, {}),
+            METHODS.resolve(inference, {}),
             float(self.l2) / sum(one.mass for one in examples),
             self.n_jobs,
             as_seed(self.random_state),
@@ -341,7 +339,7 @@ class RiskMinimizer(NamedParts, Learner):
         """How the loss flows back; None for a loss that knows its own gradient."""
         if isinstance(self.gradient, str) and self.gradient == "auto":
             return None if isinstance(loss, DirectLoss) else TruncatedGradient()
-        return resolve_gradient(self.gradient)
+        return GRADIENTS.resolve(self.gradient)
 
     def _hold_out(
         self, examples: Sequence[Example], validation: Sequence[Example] | None
@@ -358,7 +356,7 @@ class RiskMinimizer(NamedParts, Learner):
     def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         settings = {
             "loss": describe(risk.loss),
             "gradient": describe(risk.rule),

@@ -16,7 +16,5 @@ from .marginal_losses import UnivariateQuadratic as UnivariateQuadratic
 from .piecewise_likelihood import PiecewiseLikelihood as PiecewiseLikelihood
 from .pseudo_likelihood import PatchPseudoLikelihood as PatchPseudoLikelihood
 from .pseudo_likelihood import PseudoLikelihood as PseudoLikelihood
-from .registry import loss_class as loss_class
-from .registry import loss_names as loss_names
-from .registry import resolve_loss as resolve_loss
+from .registry import LOSSES as LOSSES
 from .saddle_point import SaddlePoint as SaddlePoint

@@ -16,7 +16,7 @@ from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.inference import InferenceMethod, infer, method_class, method_names
 from intarsia.inference.messages.tree_reweighted import TreeReweighted, carry_over
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.losses.labels import TrainingLabels
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ _REDUCTIONS: Kept[Reduction] = Kept()
 
 def choose_method(place: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
     """The first method that is given, if it can do the task ("marginals" with log Z, or "map")."""
-    method = resolve_method(next(choice for choice in choices if choice is not None), {})
+    method = METHODS.resolve(next(choice for choice in choices if choice is not None), {})
     if not gives(type(method), task):
         able = [name for name in method_names() if gives(method_class(name), task)]
         wanted = "log Z and its marginals" if task == "marginals" else "the best labelling"

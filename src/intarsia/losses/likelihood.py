@@ -11,7 +11,7 @@ from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import METHODS, resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.losses.clamping import choose_method, free_minus_clamped
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
@@ -195,7 +195,7 @@ def _kind(method: str | InferenceMethod | None) -> str:
     """What a method promises of log Z; with a temperature other than 1 it is the log Z of another model."""
     if method is None:
         return "estimate"
-    chosen = resolve_method(method, {})
+    chosen = METHODS.resolve(method, {})
     if chosen.temperature not in (None, 1):
         return "estimate"
     return chosen.log_partition_is or "estimate"

@@ -211,6 +211,6 @@ def check_mu(loss: Loss, graph: FactorGraph, mu: FloatArray) -> FloatArray:
 
 
 def _able(ability: str) -> str:
-    from intarsia.losses.registry import loss_class, loss_names
+    from intarsia.losses.registry import LOSSES
 
-    return ", ".join(name for name in loss_names() if getattr(loss_class(name), ability))
+    return ", ".join(name for name in LOSSES.names if getattr(LOSSES.get(name), ability))

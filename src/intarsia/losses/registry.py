@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from intarsia._core.registry import Registry
 from intarsia.losses.loss import Loss
 
@@ -26,36 +24,3 @@ LOSSES: Registry[Loss] = Registry(
     },
     Loss,
 )
-
-
-def loss_names() -> list[str]:
-    """Names of all losses, in the order of the docs' table.
-
-    Examples
-    --------
-    >>> loss_names()[:2]
-    ['univariate_logistic', 'clique_logistic']
-    """
-    return LOSSES.names
-
-
-def loss_class(name: str) -> type[Loss]:
-    """Class of a loss by its name; an unknown name raises with the nearest one.
-
-    Examples
-    --------
-    >>> loss_class("clique_logistic").needs
-    'marginals'
-    """
-    return LOSSES.get(name)
-
-
-def resolve_loss(loss: str | Loss, settings: dict[str, Any] | None = None) -> Loss:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_loss("smoothed_classification_error", {"alpha": 20.0}).alpha
-    20.0
-    """
-    return LOSSES.resolve(loss, settings)

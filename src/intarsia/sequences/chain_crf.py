@@ -28,7 +28,7 @@ from intarsia.learning.energy_learner import (
 from intarsia.learning.minimum import Minimum
 from intarsia.sequences.chain_data import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_file import chain_crf_from_file, chain_crf_to_file
-from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner, resolve_chain_learner
+from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
@@ -337,7 +337,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         """The learner with what is set on the estimator itself."""
         check_choice(self.decode, ("map", "marginals"), "decode")
         check_n_jobs(self.n_jobs, "n_jobs")
-        learner = resolve_chain_learner(self.learner)
+        learner = CHAIN_LEARNERS.resolve(self.learner)
         known = learner.get_params(deep=False)
         own = {name: getattr(self, name) for name in _OWN_SETTINGS if getattr(self, name) is not None}
         for name in ("l1", "l2"):
@@ -346,4 +346,4 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
                     f"{name}={own[name]}, but {type(learner).__name__} has no such penalty. Use "
                     f"learner='maximum_likelihood', or leave {name} out."
                 )
-        return resolve_chain_learner(learner, {key: value for key, value in own.items() if key in known})
+        return CHAIN_LEARNERS.resolve(learner, {key: value for key, value in own.items() if key in known})

@@ -83,25 +83,3 @@ CHAIN_LEARNERS: Registry[ChainLearner] = Registry(
     },
     ChainLearner,  # type: ignore[type-abstract]
 )
-
-
-def chain_learner_names() -> list[str]:
-    """Names of all learners of `ChainCRF`.
-
-    Examples
-    --------
-    >>> chain_learner_names()
-    ['maximum_likelihood', 'averaged_perceptron', 'passive_aggressive', 'arow']
-    """
-    return CHAIN_LEARNERS.names
-
-
-def resolve_chain_learner(learner: str | ChainLearner, settings: dict[str, Any] | None = None) -> ChainLearner:
-    """Return a settings object from a name or an object, with further settings put in.
-
-    Examples
-    --------
-    >>> resolve_chain_learner("maximum_likelihood", {"l1": 0.1}).l1
-    0.1
-    """
-    return CHAIN_LEARNERS.resolve(learner, settings)

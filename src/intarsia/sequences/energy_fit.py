@@ -13,14 +13,14 @@ from intarsia._core.progress import fit_progress
 from intarsia._core.validation import FloatArray, check_n_jobs
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import STRONGEST, ChainEnergies
-from intarsia.energies.registry import resolve_psi
+from intarsia.energies.registry import PSIS
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.bethe_chains import ChainOracle, by_length, check_chain_method, project_chains
 from intarsia.inference.chains.chain_inference import ChainMarginals, chain_marginals
 from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
-from intarsia.inference.registry import resolve_method
-from intarsia.learning.energy_learner import EnergyLearner, resolve_energy_learner
+from intarsia.inference.registry import METHODS
+from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
 from intarsia.learning.energy_risk import EnergyRisk, Ranges
 from intarsia.learning.projection_report import ProjectionReport
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainExamples, ChainScores, cut_in_chunks
@@ -247,11 +247,11 @@ def resolve_energies(crf: Any) -> EnergyParts | None:
     if crf.energies is None:
         return None
     # The paper finds most of the effect within ten calls, and stops at forty.
-    given = BetheRDA(max_iter=40) if crf.projection is None else resolve_method(crf.projection)
+    given = BetheRDA(max_iter=40) if crf.projection is None else METHODS.resolve(crf.projection)
     method = check_chain_method(given)
-    learner = resolve_energy_learner(crf.energy_learner)
+    learner = ENERGY_LEARNERS.resolve(crf.energy_learner)
     learner.check_settings()
-    return EnergyParts(resolve_psi(crf.psi), method, learner)
+    return EnergyParts(PSIS.resolve(crf.psi), method, learner)
 
 
 def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int) -> ChainEnergies:

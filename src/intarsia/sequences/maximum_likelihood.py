@@ -18,7 +18,7 @@ from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.owl_qn import OWLQN
-from intarsia.learning.registry import OPTIMIZERS, resolve_optimizer
+from intarsia.learning.registry import OPTIMIZERS
 from intarsia.learning.staged_fit import EarlyStopping, StagedFit
 from intarsia.sequences.chain_data import ChainExamples
 from intarsia.sequences.chain_learner import ChainLearner
@@ -104,7 +104,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         check_number(self.l2, "MaximumLikelihood: l2", low=0.0, high=np.inf, open_high=True)
         check_number(self.l1, "MaximumLikelihood: l1", low=0.0, high=np.inf, open_high=True)
         check_n_jobs(self.n_jobs, "MaximumLikelihood: n_jobs")
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         optimizer.check_settings()
         if self.l1 > 0 and not isinstance(optimizer, LBFGS):
             raise NotSupportedError(
@@ -160,7 +160,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     def step(self, examples: ChainExamples, weights: FloatArray, state: Any = None) -> tuple[FloatArray, Any, float]:
         """One pass over the examples in batches, for data that come bit by bit; needs an optimiser of mini-batches."""
         self.check_settings()
-        return resolve_optimizer(self.optimizer).epoch(
+        return OPTIMIZERS.resolve(self.optimizer).epoch(
             self.risk(examples), weights, state or {}, as_seed(self.random_state)
         )
 
@@ -169,7 +169,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         return ChainRisk(examples, float(self.l2) / (examples.mass or 1.0), self.n_jobs)
 
     def _optimizer(self, risk: ChainRisk) -> Optimizer:
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         if self.l1 > 0 and isinstance(optimizer, LBFGS):
             return OWLQN(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
         return optimizer
@@ -177,7 +177,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     def _checkpoint(self, risk: ChainRisk, held_out: ChainExamples | None, seed: int) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
-        optimizer = resolve_optimizer(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
         settings = {
             "optimizer": describe(optimizer, "max_iter", "tol"),
             "l1": describe(float(self.l1)),

@@ -19,7 +19,7 @@ from intarsia.softlogic.learning.paired_dual import PairedDual
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
 from intarsia.softlogic.learning.pseudo_likelihood import HingePseudoLikelihood
-from intarsia.softlogic.learning.registry import hinge_learner_class, hinge_learner_names, resolve_hinge_learner
+from intarsia.softlogic.learning.registry import HINGE_LEARNERS
 from intarsia.softlogic.learning.subgradient import HingePerceptron, evaluate_history
 from intarsia.softlogic.learning.surrogates import (
     EntropyPair,
@@ -32,11 +32,44 @@ from intarsia.softlogic.program import Evaluation, Predicate, Program
 from intarsia.softlogic.soft_logic import SoftLogic
 
 __all__ = [
-    "AdmmState", "AtomTable", "ConditionedMRF", "ConsensusADMM", "EntropyPair", "EntropySurrogate", "Evaluation",
-    "Explanation", "Grounding", "HingeLearner", "HingeLossMRF", "HingePerceptron", "HingePseudoLikelihood",
-    "HingeResult", "InferredAtoms", "LabelLoss", "LatentSVM", "LearnedWeights", "LinearRows", "PairedDual",
-    "PairedProblem", "PointEM", "Predicate", "PrimalSubgradient", "Program", "ProjectedSubgradient", "QuadraticPrior",
-    "RuleReport", "SoftLogic", "SurrogateByRole", "condition", "evaluate", "evaluate_history", "evaluator_names",
-    "explain", "ground", "hinge_learner_class", "hinge_learner_names", "read_psl", "read_rule", "read_rules",
-    "resolve_hinge_learner",
+    "HINGE_LEARNERS",
+    "AdmmState",
+    "AtomTable",
+    "ConditionedMRF",
+    "ConsensusADMM",
+    "EntropyPair",
+    "EntropySurrogate",
+    "Evaluation",
+    "Explanation",
+    "Grounding",
+    "HingeLearner",
+    "HingeLossMRF",
+    "HingePerceptron",
+    "HingePseudoLikelihood",
+    "HingeResult",
+    "InferredAtoms",
+    "LabelLoss",
+    "LatentSVM",
+    "LearnedWeights",
+    "LinearRows",
+    "PairedDual",
+    "PairedProblem",
+    "PointEM",
+    "Predicate",
+    "PrimalSubgradient",
+    "Program",
+    "ProjectedSubgradient",
+    "QuadraticPrior",
+    "RuleReport",
+    "SoftLogic",
+    "SurrogateByRole",
+    "condition",
+    "evaluate",
+    "evaluate_history",
+    "evaluator_names",
+    "explain",
+    "ground",
+    "read_psl",
+    "read_rule",
+    "read_rules",
 ]  # fmt: skip

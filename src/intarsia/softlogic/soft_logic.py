@@ -21,7 +21,7 @@ from intarsia.softlogic.grounding.ground import Grounding, ground
 from intarsia.softlogic.inferred import InferredAtoms
 from intarsia.softlogic.language.syntax import Rule
 from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights
-from intarsia.softlogic.learning.registry import HINGE_LEARNERS, resolve_hinge_learner
+from intarsia.softlogic.learning.registry import HINGE_LEARNERS
 from intarsia.softlogic.program import Program
 
 
@@ -38,7 +38,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         Predicates, rules and data; see `Program` and `read_psl`.
     learner : str or HingeLearner
         How `fit` learns: "paired_dual" where atoms are latent, else also "pseudo_likelihood", ...; see
-        `hinge_learner_names`.
+        `HINGE_LEARNERS.names`.
     inference : str or ConsensusADMM
         How the minimum is found.
     missing : {"error", "zero"}
@@ -143,7 +143,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         hard = np.array([rule.weight is None for rule in program.rules], dtype=bool)
         start = np.array([1.0 if rule.weight is None else rule.weight for rule in program.rules])
         ground_rules = np.array([report.n_terms > 0 for report in grounding.reports], dtype=bool)
-        learner = resolve_hinge_learner(self.learner)
+        learner = HINGE_LEARNERS.resolve(self.learner)
         learned = learner.fit(grounding.mrf, labels, start=start, learned=ground_rules & ~hard, title="SoftLogic")
         self._keep(learned)
         return self

@@ -14,6 +14,7 @@ from tests.oracles.paired_objective import exact_objective
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.inference import Status
 from intarsia.softlogic import (
+    HINGE_LEARNERS,
     ConsensusADMM,
     EntropyPair,
     HingeLossMRF,
@@ -27,8 +28,6 @@ from intarsia.softlogic import (
     PrimalSubgradient,
     ProjectedSubgradient,
     evaluate_history,
-    hinge_learner_class,
-    hinge_learner_names,
 )
 
 NAN = np.nan
@@ -58,9 +57,9 @@ def two_camps(n=6):
     return HingeLossMRF(2 * n, LinearRows.from_scipy(np.array(rows), const), 1.0, 2, term_group=group), labels
 
 
-@pytest.mark.parametrize("name", hinge_learner_names())
+@pytest.mark.parametrize("name", HINGE_LEARNERS.names)
 def test_a_rule_that_the_labels_keep_gains_weight(name):
-    learner = hinge_learner_class(name)(l2=1e-4)
+    learner = HINGE_LEARNERS.get(name)(l2=1e-4)
     if learner.takes_latent:
         rows, group = LinearRows([0, 1, 2, 4], [0, 0, 1, 0], [-1.0, 1.0, 1.0, -1.0], [1.0, 0.0, 0.0]), [0, 1, 2]
         model, labels = HingeLossMRF(2, rows, 1.0, 2, term_group=group), [1.0, NAN]
@@ -101,7 +100,7 @@ def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(
     problem = PairedProblem.of(model, labels, EntropyPair(weight=1.0))
     best = minimize(lambda w: exact_objective(problem, w, 0.1), np.ones(3), jac=True, bounds=[(0.0, None)] * 3)
     optimizer = ProjectedSubgradient(adagrad=False, step_size=1.0, max_iter=400, average=False)
-    learner = hinge_learner_class(name)(surrogate=EntropyPair(weight=1.0), l2=0.1, optimizer=optimizer)
+    learner = HINGE_LEARNERS.get(name)(surrogate=EntropyPair(weight=1.0), l2=0.1, optimizer=optimizer)
     found = learner.fit(model, labels)
     np.testing.assert_allclose(found.weights, best.x, atol=5e-3)
     told = evaluate_history(problem, found.weights[None], 0.1, TIGHT)["objective"][0]
@@ -111,7 +110,7 @@ def test_without_latent_variables_all_reach_the_minimum_of_the_convex_objective(
 @pytest.mark.parametrize("name", LATENT)
 def test_latent_learners_lower_the_exact_objective_and_find_the_camps(name):
     model, labels = two_camps()
-    learner = hinge_learner_class(name)(
+    learner = HINGE_LEARNERS.get(name)(
         optimizer=ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=150, average=False),
         evaluate=True,
         l2=0.05,
@@ -187,7 +186,7 @@ def test_the_mean_of_the_weights_is_returned_if_asked():
 @pytest.mark.parametrize("name", LATENT)
 def test_same_seed_same_weights_and_other_seeds_other_starts(name):
     model, labels = two_camps()
-    learner = hinge_learner_class(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), random_state=3)
+    learner = HINGE_LEARNERS.get(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), random_state=3)
     one, again = learner.fit(model, labels), clone(learner).fit(model, labels)
     np.testing.assert_array_equal(one.weights, again.weights)
     other = clone(learner).set_params(random_state=4).fit(model, labels)
@@ -237,7 +236,7 @@ def test_latent_variables_that_explain_nothing_are_warned_of():
 def test_ctrl_c_keeps_what_was_learned(name, monkeypatch):
     model, labels = two_camps()
     labels = np.nan_to_num(labels) if name == "perceptron" else labels
-    learner = hinge_learner_class(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=50, average=False))
+    learner = HINGE_LEARNERS.get(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=50, average=False))
     inner, calls = type(learner)._gradient, []
 
     def interrupted(self, *given):

@@ -24,7 +24,7 @@ from intarsia.gradients.reversal import Reversal, reversal_of
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import infer
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.losses import TrainingLabels, UnivariateLogistic, training_labels
 from intarsia_reproduction.benchmarks.measurement import (
     PEAK_BYTES,
@@ -205,7 +205,7 @@ class _Stages:
     def __init__(self, problem: _Labelled, method: str, n_iter: int) -> None:
         self.graph, self.theta = problem.model
         self.n_iter = n_iter
-        self.method = resolve_method(method, {})
+        self.method = METHODS.resolve(method, {})
         self.truth = problem.truth
         self.run: Reversal
         self.mu: FloatArray

@@ -15,14 +15,14 @@ from intarsia.gradients.perturbation import PerturbationGradient
 from intarsia.gradients.reversal import converge, reversal_of
 from intarsia.graph import FactorGraph, grid_graph
 from intarsia.inference import InferenceMethod
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 from intarsia.losses import TrainingLabels, UnivariateLogistic, training_labels
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-METHODS = {"tree_reweighted": "TRW", "mean_field": "MNF"}
+_SHORT_NAMES = {"tree_reweighted": "TRW", "mean_field": "MNF"}
 STRENGTHS = (0.25, 0.5, 1.0, 2.0)
 SIDES = {1: "one-sided", 2: "two-sided", 4: "four-sided"}
 TOL = 1e-15
@@ -74,7 +74,7 @@ def perturbation(quick: bool = False, data: Path | None = None) -> Experiment:
             unit="relative error (median)",
             run=partial(_run, method, strength, settings),
         )
-        for method, short in METHODS.items()
+        for method, short in _SHORT_NAMES.items()
         for strength in STRENGTHS
     ]
     title = "Accuracy of perturbation gradients (Domke 2013, Fig. 3)"
@@ -104,7 +104,7 @@ def _run(method: str, strength: float, settings: Settings, checkpoint: Path | No
     multipliers = settings.multipliers
     errors = np.empty((len(SIDES), multipliers.size, settings.n_models))
     single = np.empty(settings.n_models)
-    inference = resolve_method(method, {"max_iter": MAX_SWEEPS})
+    inference = METHODS.resolve(method, {"max_iter": MAX_SWEEPS})
     for number in range(settings.n_models):
         graph, theta, labels = random_model(settings.side, strength, number)
         loss = UnivariateLogistic()
@@ -184,7 +184,7 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
         floor = np.full(m.size, np.median(finding.arrays["single"]))
         lines.append(Line("every score alone,\ntwo-sided", m, floor, colour=REFERENCE, dashes="--"))
         method, strength = finding.settings["method"], finding.settings["strength"]
-        panels.append(LinePanel(f"{METHODS[method]}, s = {strength:g}", lines))
+        panels.append(LinePanel(f"{_SHORT_NAMES[method]}, s = {strength:g}", lines))
     if not panels:
         return {}
     figure = plot_lines(

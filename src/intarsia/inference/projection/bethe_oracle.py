@@ -15,7 +15,7 @@ from intarsia.inference.exact.junction_tree import JunctionTree
 from intarsia.inference.exact.tree import Tree
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.method import Answer, InferenceMethod, Problem, Repeated
-from intarsia.inference.registry import resolve_method
+from intarsia.inference.registry import METHODS
 
 # With "auto", loopy graphs whose tables need more are left to tree-reweighted messages.
 _MEMORY = 2.5e8
@@ -115,7 +115,7 @@ def resolve_oracle(oracle: str | InferenceMethod, problem: Problem) -> Inference
     if oracle == "auto":
         chosen = _automatic(problem.graph)
     else:
-        chosen = resolve_method(oracle)
+        chosen = METHODS.resolve(oracle)
         if not (chosen.exact or isinstance(chosen, TreeReweighted)):
             raise InvalidInputError(
                 f"oracle={type(chosen).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
