@@ -9,7 +9,8 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 
-from intarsia import BetheMirrorDescent, Factors, GraphCRF, GraphInstance, GridCRF, RiskMinimizer, grid_graph
+from intarsia import BetheMirrorDescent, GraphCRF, GridCRF, RiskMinimizer, grid_graph
+from intarsia.crf import Factors, GraphInstance
 from intarsia.energies import Count, MeasuredEnergy, Squared
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.models import LinearScores

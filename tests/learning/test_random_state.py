@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.learning.training_sets import noisy_grids
 
-from intarsia import Adam, GraphCRF, GridCRF, RiskMinimizer, SampleRank, StructuredPerceptron, StructuredSVM
+from intarsia import GraphCRF, GridCRF, RiskMinimizer, SampleRank, StructuredPerceptron, StructuredSVM
 from intarsia.exceptions import InvalidInputError
-from intarsia.learning import DoublyStochastic
+from intarsia.learning import Adam, DoublyStochastic
 
 LEARNERS = {
     "risk": lambda state: RiskMinimizer(optimizer=Adam(batch_size=2, max_iter=2, tol=0.0), random_state=state),

@@ -27,6 +27,14 @@ class Registry(Generic[T]):
         Name -> class, in a module of the same name as the name; or name -> "module:Class".
     base : type
         What every one of them is.
+
+    Examples
+    --------
+    >>> from intarsia.learning.registry import OPTIMIZERS
+    >>> OPTIMIZERS.names
+    ['lbfgs', 'sgd', 'adam']
+    >>> OPTIMIZERS.resolve("lbfgs", {"max_iter": 50})
+    LBFGS(max_iter=50)
     """
 
     def __init__(self, kind: str, package: str, classes: Mapping[str, str], base: type[T]) -> None:

@@ -21,6 +21,11 @@ class FlowMethod(BaseEstimator, ABC):  # type: ignore[misc]
         Iterations at most.
     tol : float
         Stop when the residual (see `CollectiveResult`) is at most this.
+
+    Examples
+    --------
+    >>> issubclass(FlowDual, FlowMethod)
+    True
     """
 
     search: ClassVar[type[Search]]
