@@ -13,7 +13,7 @@ from intarsia_reproduction.experiments import perturbation as module
 TINY = module.Settings(side=3, n_models=2, n_multipliers=9)
 
 
-@pytest.fixture(scope="module", params=list(module.METHODS))
+@pytest.fixture(scope="module", params=list(module._SHORT_NAMES))
 def finding(request):
     return module._run(request.param, 0.5, TINY)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._files.atomic_file import replaced_file
-from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 
@@ -21,6 +20,8 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
     InvalidInputError
         The ending is none that is known.
     """
+    from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
+
     kind = table_file_kind(path)
     if kind in PARQUET:
         import duckdb
@@ -45,6 +46,8 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
 
     The file appears when all is written.
     """
+    from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
+
     kind = table_file_kind(path)
     if kind not in PARQUET:
         from intarsia._files.text_lines import written_text

@@ -6,20 +6,20 @@ import pickle
 
 import numpy as np
 import pytest
-from intarsia._core.per_example import PerExample
+from intarsia._core.predictions import PredictionList
 
 
 @pytest.mark.parametrize("lengths", [(2, 3), (2, 2), (0, 0), (1, 1), ()])
 def test_one_dimension_whatever_the_lengths(lengths):
-    entries = PerExample(np.arange(n) for n in lengths)
-    joined = np.concatenate([entries, PerExample([np.arange(4)])])
+    entries = PredictionList(np.arange(n) for n in lengths)
+    joined = np.concatenate([entries, PredictionList([np.arange(4)])])
     assert joined.shape == (len(lengths) + 1,)
     for entry, n in zip(joined, (*lengths, 4), strict=True):
         np.testing.assert_array_equal(entry, np.arange(n))
 
 
 def test_it_is_a_list():
-    entries = PerExample([np.arange(2), np.arange(3)])
+    entries = PredictionList([np.arange(2), np.arange(3)])
     assert isinstance(entries, list)
     np.testing.assert_array_equal(np.concatenate(entries), [0, 1, 0, 1, 2])  # the labels of all positions
     assert [len(entry) for entry in pickle.loads(pickle.dumps(entries))] == [2, 3]
