@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+
 from intarsia._core.predictions import PredictionList
 
 
