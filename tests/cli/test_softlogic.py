@@ -258,3 +258,15 @@ def test_nothing_is_written_without_output(run, model, tmp_path, monkeypatch, co
 def test_atoms_are_shown_without_output(run, model):
     _, out, _ = run("infer", model)
     assert "Knows('ann', 'bob') = 0.66" in out
+
+
+def test_a_rule_that_stands_twice_is_one_line_on_stderr(tmp_path, capsys):
+    path = tmp_path / "model.json"
+    path.write_text('{"rules": ["1: !P(A)", "1: !P(A)"], "predicates": {"P/1": {"targets": [["a"]]}}}')
+    with pytest.raises(SystemExit) as stopped:
+        main(["softlogic", "infer", str(path)])
+    assert stopped.value.code == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "is already in the program" in line] == lines
+    assert len(lines) == 1
+    assert lines[0].startswith("intarsia: model.json: rules, number 2")

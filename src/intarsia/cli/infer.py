@@ -61,10 +61,11 @@ def infer_command(
     check_folder_of(output)
     common = {"max_iter": max_iter, "tol": tol, "damping": damping, "temperature": temperature}
     settings = {key: value for key, value in common.items() if value is not None} | parse_settings(setting or [])
-    request = load_request(
-        file, evidence, task,
-        settings=settings, n_samples=n_samples, n_best=n_best, time_limit=time_limit, seed=seed, verbose=verbose,
-    )  # fmt: skip
+    with warnings_on_stderr():
+        request = load_request(
+            file, evidence, task,
+            settings=settings, n_samples=n_samples, n_best=n_best, time_limit=time_limit, seed=seed, verbose=verbose,
+        )  # fmt: skip
     if compare is not None:
         from intarsia.cli.compare import compare_methods
 

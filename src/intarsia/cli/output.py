@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,13 +49,18 @@ def note(message: str) -> None:
 
 
 @contextmanager
-def warnings_on_stderr(prefix: str = "") -> Iterator[None]:
-    """Show each ConvergenceWarning of a block as one line on stderr; others pass unchanged."""
+def warnings_on_stderr(prefix: str = "") -> Iterator[list[str]]:
+    """Show each UserWarning of a block, convergence included, as one line on stderr; others pass unchanged.
+
+    The list that is given holds the lines after the block.
+    """
+    shown: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        yield
+        warnings.simplefilter("always", UserWarning)
+        yield shown
     for entry in caught:
-        if issubclass(entry.category, ConvergenceWarning):
+        if issubclass(entry.category, UserWarning):
+            shown.append(str(entry.message))
             note(f"{prefix}{entry.message}")
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)

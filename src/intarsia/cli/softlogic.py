@@ -155,11 +155,12 @@ def learn_command(
     chosen = _learner(learner, parse_settings(setting or []))
     check_folder_of(output)
     _check_data(data)
-    with warnings_on_stderr():
+    with warnings_on_stderr() as shown:
         loaded = read_psl(program, phase="learn", data=data)
         model = SoftLogic(loaded, learner=chosen, missing=missing).fit()
     for line in loaded.notes:
-        note(line)
+        if line not in shown:
+            note(line)
     if output is not None:
         write_learned(program, model.rules_, output, data)
         if output.resolve().parent != program.resolve().parent:
@@ -237,11 +238,12 @@ def _inferred(
     for key in settings:
         check_choice(key, ConsensusADMM._get_param_names(), "ConsensusADMM: setting")
     _check_data(data)
-    with warnings_on_stderr():
+    with warnings_on_stderr() as shown:
         loaded = read_psl(path, data=data)
         found = SoftLogic(loaded, inference=ConsensusADMM(**settings), missing=missing).infer(time_limit=time_limit)
     for line in [*loaded.notes, *found.grounding.notes()]:
-        note(line)
+        if line not in shown:
+            note(line)
     if not found.result.converged and found.result.note:
         note(found.result.note)
     return found
