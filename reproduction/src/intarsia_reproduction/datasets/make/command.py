@@ -1,8 +1,10 @@
-"""What the scripts have in common: two paths from the command line, pictures of unequal size in flat arrays."""
+"""Shared by the scripts: two paths from the command line, pictures in flat arrays, texts with marked fields."""
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.exceptions import IntarsiaError, InvalidInputError
+
+_MARK = re.compile(r"(</?[A-Za-z][\w-]*>)")
 
 
 def run(make: Callable[[Path, Path], None], source: str, arguments: Sequence[str] | None = None) -> None:
@@ -68,3 +72,55 @@ def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     """Write a compressed npz file, and its folder where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file compressed by gzip, and its folder where there is none; equal texts give equal files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
+
+
+def read_original(path: Path) -> str:
+    """Text of a published file, plain or compressed by gzip (with `.gz` after its name).
+
+    Examples
+    --------
+    >>> read_original(Path(__file__)).splitlines()[-1].strip()
+    'return tokens'
+    """
+    packed = path.with_name(f"{path.name}.gz")
+    if not path.is_file() and not packed.is_file():
+        raise InvalidInputError(f"{path} is not there, plain or compressed by gzip. Unpack the published original.")
+    content = path.read_bytes() if path.is_file() else packed.read_bytes()
+    try:
+        return (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content).decode("utf-8")
+    except (UnicodeDecodeError, OSError, EOFError):
+        raise InvalidInputError(f"{path} is not text in UTF-8. Download it again.") from None
+
+
+def field_tokens(text: str) -> list[tuple[str, str, str]]:
+    """Tokens of a reference with nested fields, each with the tag of its innermost field and the path of all.
+
+    A token begins a field where a mark stands before it. An end closes the innermost open field of its name with all
+    inside it; an end without a beginning closes nothing.
+
+    Examples
+    --------
+    >>> field_tokens("<authors> <person> J. Doe </person> and </authors> see")
+    [('J.', 'B-person', 'authors/person'), ('Doe', 'I-person', 'authors/person'), ('and', 'B-authors', 'authors'), \
+('see', 'O', 'O')]
+    """
+    fields: list[str] = []
+    tokens: list[tuple[str, str, str]] = []
+    for k, piece in enumerate(_MARK.split(text)):
+        name = piece.strip("</>")
+        if k % 2 == 0:
+            for position, token in enumerate(piece.split()):
+                prefix = "I-" if position else "B-"
+                tokens.append((token, prefix + fields[-1], "/".join(fields)) if fields else (token, "O", "O"))
+        elif not piece.startswith("</"):
+            fields.append(name)
+        elif name in fields:
+            last = len(fields) - 1 - fields[::-1].index(name)
+            del fields[last:]
+    return tokens
