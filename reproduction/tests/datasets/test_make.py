@@ -136,7 +136,8 @@ def test_copies(tmp_path):
     make_copies(tmp_path, tmp_path / "ours")
     made = {path.name: gzip.decompress(path.read_bytes()) for path in (tmp_path / "ours").rglob("*.gz")}
     assert made == {"train.txt.gz": b"Confidence NN B-NP\n", "test.txt.gz": b"Rockwell NNP B-NP\n"}
-    expected = {file for name in ("conll2000", "febrl") for file in find_set(name).files}
+    copied = ("conll2000", "febrl", "epinions", "cora_topics", "citeseer_topics")
+    expected = {file for name in copied for file in find_set(name).files}
     assert set(COPIES.values()) == expected
 
 

