@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import pickle
 import re
 import subprocess
 import sys
@@ -19,6 +22,7 @@ from intarsia_reproduction.datasets import (
     load_horses,
     load_ocr_letters,
     load_olivetti_faces,
+    load_snakes,
     set_names,
 )
 from intarsia_reproduction.datasets.catalogue import find_set
@@ -27,6 +31,7 @@ from intarsia_reproduction.datasets.make.copies import COPIES, make_copies
 from intarsia_reproduction.datasets.make.horses import make_horses
 from intarsia_reproduction.datasets.make.ocr_letters import make_ocr_letters
 from intarsia_reproduction.datasets.make.olivetti_faces import make_olivetti_faces
+from intarsia_reproduction.datasets.make.snakes import make_snakes
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -128,6 +133,63 @@ def test_backgrounds(tmp_path):
     np.savetxt(tmp_path / "labels" / "0000003.regions.txt", regions[:5], fmt="%d")
     with pytest.raises(InvalidInputError, match=r"0000003.regions.txt has shape \(5, 15\)"):
         make_backgrounds(tmp_path, tmp_path / "ours")
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes bytes as the strings of Python 2, by which the published pickle was written."""
+
+    dispatch = pickle._Pickler.dispatch | {
+        bytes: lambda self, content: self.write(b"T" + len(content).to_bytes(4, "little") + content)
+    }
+
+
+def python2_pickle(content):
+    file = io.BytesIO()
+    Python2Pickler(file, protocol=2).dump(content)
+    return file.getvalue().replace(b"numpy._core.", b"numpy.core.")
+
+
+@pytest.mark.parametrize("dump", [python2_pickle, lambda content: pickle.dumps(content, protocol=0)])
+def test_snakes(tmp_path, dump):
+    shapes = {"train": [(2, 3), (4, 2)], "test": [(3, 3)]}
+    snakes = {f"X_{part}": [255 * RNG.integers(0, 2, (*s, 3), np.uint8) for s in shapes[part]] for part in shapes}
+    snakes |= {f"Y_{part}": [RNG.integers(0, 11, s, np.int64) for s in shapes[part]] for part in shapes}
+    original = tmp_path / "snakes.pickle"
+    original.write_bytes(dump(snakes))
+    make_snakes(original, tmp_path)
+    made = load_snakes(tmp_path)
+    for ours, key in ((made.train_rgb, "X_train"), (made.train_label, "Y_train"), (made.test_label, "Y_test")):
+        assert len(ours) == len(snakes[key])
+        for image, expected in zip(ours, snakes[key], strict=True):
+            np.testing.assert_array_equal(image, expected)
+    snakes["Y_test"][0] = snakes["Y_test"][0][:2]
+    original.write_bytes(dump(snakes))
+    with pytest.raises(InvalidInputError, match="'X_test' and 'Y_test' have different sizes"):
+        make_snakes(original, tmp_path)
+
+
+def test_a_pickle_of_snakes_cannot_run_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "harm"),)
+
+    (tmp_path / "snakes.pickle").write_bytes(pickle.dumps({"X_train": Evil()}))
+    with pytest.raises(InvalidInputError, match="neither a container nor an array"):
+        make_snakes(tmp_path / "snakes.pickle", tmp_path)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_the_real_snakes_come_back(data, tmp_path):
+    stored = load_snakes(data)
+    snakes = {"X_train": stored.train_rgb, "Y_train": stored.train_label}
+    snakes |= {"X_test": stored.test_rgb, "Y_test": stored.test_label}
+    (tmp_path / "snakes.pickle").write_bytes(python2_pickle(snakes))
+    make_snakes(tmp_path / "snakes.pickle", tmp_path)
+    with np.load(tmp_path / "snakes.npz") as made, np.load(data / "snakes.npz") as kept:
+        assert set(made) == set(kept)
+        for name in made:
+            assert made[name].dtype == kept[name].dtype
+            np.testing.assert_array_equal(made[name], kept[name], err_msg=name)
 
 
 def test_copies(tmp_path):
