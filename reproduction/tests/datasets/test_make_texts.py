@@ -152,6 +152,9 @@ def test_trust_and_topics(tmp_path):
     network = load_epinions(tmp_path / "ours")
     assert (network.pairs.tolist(), network.trust.tolist()) == ([[0, 2], [1, 0]], [True, False])
     for name in ("cora", "citeseer"):
+        copied = tmp_path / "ours/psl_uai13" / name
+        assert (copied / "labels.txt").read_text() == "1\tTheory\n2\tNeural_Networks"
+        assert text_of(copied / f"{name}.links.gz") == "1\t2\n"
         papers = load_linked_documents(name, tmp_path / "ours")
         assert papers.words.toarray().tolist() == [[0, 1, 1], [1, 0, 0]]
         assert papers.links.tolist() == [[0, 1]]
