@@ -95,7 +95,15 @@ def write_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
     >>> write_table({"a": [1, 2]}, table_kind(polars.LazyFrame({"b": [0]}))).collect().to_dict(as_series=False)
     {'a': [1, 2]}
     """
-    return columns if kind is None else kind.write(columns)
+    if kind is None:
+        return columns
+    try:
+        return kind.write(columns)
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"the table cannot hold {error.object[max(0, error.start - 10) : error.end]!r:.60}, which is not valid Unicode (a "
+            f"surrogate without its pair). Correct that name, or give the data as a dict of columns."
+        ) from None
 
 
 def is_table_file(table: Any) -> bool:
