@@ -120,3 +120,9 @@ def test_rules_and_records_take_every_kind_and_give_it_back(kind):
     pairs = clusterer.predict_pairs(make({"name": names}), n_samples=5)
     assert isinstance(pairs, cls or object)
     assert back(pairs) == expected
+
+
+def test_text_that_is_no_unicode_is_refused_where_the_table_cannot_hold_it():
+    kind = table_kind(pl.DataFrame({"a": [1]}))
+    with pytest.raises(InvalidInputError, match=r"cannot hold 'ann .ud800', which is not valid Unicode"):
+        write_table({"name": ["ann \ud800"]}, kind)

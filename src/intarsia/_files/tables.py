@@ -100,9 +100,10 @@ def write_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
     try:
         return kind.write(columns)
     except UnicodeEncodeError as error:
+        text = error.object[max(0, error.start - 10) : error.end]
         raise InvalidInputError(
-            f"the table cannot hold {error.object[max(0, error.start - 10) : error.end]!r:.60}, which is not valid Unicode (a "
-            f"surrogate without its pair). Correct that name, or give the data as a dict of columns."
+            f"the table cannot hold {text!r:.60}, which is not valid Unicode (a surrogate without its pair). Correct "
+            f"that name, or give the data as a dict of columns."
         ) from None
 
 

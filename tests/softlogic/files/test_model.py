@@ -89,12 +89,6 @@ def test_names_frames_options_and_evaluations_come_back(tmp_path):
     plain = with_data(bare())
     plain.backend = frames_of
     assert isinstance(saved(SoftLogic(plain), tmp_path).predict(predicate="Knows"), frames.DataFrame)
-    try:  # pandas holds a surrogate without its pair unless its strings are Arrow's
-        table = SoftLogic(program).predict(predicate="Knows")
-    except InvalidInputError as error:
-        assert "is not valid Unicode" in str(error)
-    else:
-        assert isinstance(table, frames.DataFrame)
 
 
 def test_rules_whose_weight_is_not_that_of_their_text(tmp_path):
