@@ -1,7 +1,7 @@
 """Write the README's table of speed beside other programs from the benchmarks' JSON: `python docs/readme_table.py`.
 
-Only rows whose peer finished, was measured in the same run and stopped by the same rule are printed. All others stand
-on the page `peers.md`, marked as what they are.
+Only rows whose peer finished, was measured in the same run and stopped by the same rule are considered. For each peer
+the row with the lowest ratio is printed. The page `peers.md` shows all rows.
 """
 
 from __future__ import annotations
@@ -23,19 +23,34 @@ def stored_rows() -> list[dict[str, Any]]:
     return [row for path in paths for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
 
 
-def peers_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one line for each fair comparison of speed; rows about memory are left out.
+def program_of(row: Mapping[str, Any]) -> str:
+    """Return the name of the program in a row's peer, such as 'PGMax' for "PGMax differentiated by JAX"."""
+    return row["peer"].replace(",", " ").replace("'s", "").split()[0]
+
+
+def lowest_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the fair comparison of speed with the lowest ratio for each peer, in the order of the peers.
 
     Raises
     ------
     InvalidInputError
         A row does not say whether its peer finished, or how the two sides compare and stop.
     """
-    lines = ["| what | beside | each stops | times faster |", "|---|---|---|---|"]
+    lowest: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if is_fair(row) and "memory" not in row["workload"]:
+            program = program_of(row)
+            if program not in lowest or row["ratio"] < lowest[program]["ratio"]:
+                lowest[program] = row
+    return list(lowest.values())
+
+
+def peers_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the table of the README: one line for each peer."""
+    lines = ["| workload | peer | both stop at | times faster |", "|---|---|---|---|"]
     lines += [
         f"| {row['workload']} | {row['peer']} | {row['stopping']} | {ratio_text(row, digits=2)} |"
-        for row in rows
-        if is_fair(row) and "memory" not in row["workload"]
+        for row in lowest_rows(rows)
     ]
     return "\n".join(lines)
 
