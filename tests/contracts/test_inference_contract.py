@@ -70,7 +70,7 @@ def test_declared_abilities_are_true(method, ability):
     with pytest.raises(NotSupportedError) as caught:
         intarsia.infer(graph, theta, method, **options)
     assert found.__name__ in str(caught.value)
-    assert "These do: " + ", ".join(able) in str(caught.value)
+    assert "Use one of: " + ", ".join(able) in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_constraints_over_many_variables():
     graph, theta = builder.build()
     result = intarsia.infer(graph, theta, task="map")
     assert (result.method.name, result.score) == ("dual_decomposition", 3.0)
-    with pytest.raises(NotSupportedError, match="writes constraints as tables"):
+    with pytest.raises(NotSupportedError, match="expands constraints into tables"):
         intarsia.infer(graph, theta)
 
 

@@ -203,7 +203,7 @@ def test_binary_path_agrees_with_the_general_one():
 
 def test_a_limit_on_sweeps_is_reported():
     graph, theta = ZOO["grid"]()
-    with pytest.warns(ConvergenceWarning, match="MeanField stopped at max_iter"):
+    with pytest.warns(ConvergenceWarning, match="MeanField did not converge: stopped at max_iter"):
         result = intarsia.infer(graph, theta, "mean_field", max_iter=1)
     assert result.status is intarsia.Status.MAX_ITER
     assert result.log_partition <= enumerate_model(graph, theta).log_partition

@@ -170,5 +170,5 @@ def test_scores_of_any_size():
 
 def test_marginals_are_refused():
     graph, theta = frustrated()
-    with pytest.raises(intarsia.exceptions.NotSupportedError, match="LPRelaxation does not offer task='marginals'"):
+    with pytest.raises(intarsia.exceptions.NotSupportedError, match="LPRelaxation does not support task='marginals'"):
         intarsia.infer(graph, theta, "lp_relaxation")

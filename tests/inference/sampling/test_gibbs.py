@@ -97,7 +97,7 @@ def test_errors_are_calibrated(block):
 def test_r_hat_shows_chains_that_do_not_mix():
     graph = intarsia.grid_graph(4, 4, 2)
     theta = graph.pack(tables=np.tile([[4.0, 0.0], [0.0, 4.0]], (graph.n_factors, 1, 1)))
-    with pytest.warns(ConvergenceWarning, match="Gibbs stopped at max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Gibbs did not converge: stopped at max_iter"):
         result = intarsia.infer(graph, theta, "gibbs", block="single", max_iter=2000, random_state=0, n_chains=6)
     assert result.status is intarsia.Status.MAX_ITER
     assert result.r_hat > 1.5

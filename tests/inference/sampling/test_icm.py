@@ -86,7 +86,7 @@ def test_evidence():
 
 def test_refusals():
     graph, theta = ZOO["grid"]()
-    with pytest.raises(NotSupportedError, match="ICM does not offer task='marginals'"):
+    with pytest.raises(NotSupportedError, match="ICM does not support task='marginals'"):
         intarsia.infer(graph, theta, "icm")
     with pytest.raises(InvalidInputError, match="ICM: max_iter"):
         intarsia.infer(graph, theta, ICM(max_iter=0), task="map")
