@@ -183,9 +183,9 @@ def test_order_by_length():
 
 
 def test_methods_that_do_not_take_many_sequences_are_refused():
-    with pytest.raises(NotSupportedError, match=r"BetheDual does not take many.*BetheRDA, BetheMirrorDescent"):
+    with pytest.raises(NotSupportedError, match=r"BetheDual does not support many.*BetheRDA or BetheMirrorDescent"):
         check_chain_method(intarsia.BetheDual())
-    with pytest.raises(NotSupportedError, match=r"^give energies= to the estimator"):
+    with pytest.raises(NotSupportedError, match=r"^projection must not have energy .*Pass energies= to the estimator"):
         check_chain_method(BetheRDA(energy=at_most_one("x")))
 
 

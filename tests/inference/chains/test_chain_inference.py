@@ -338,8 +338,8 @@ def test_the_input_is_left_as_it_is():
         (lambda batch: chain_marginals(batch, transitions=None, sequence_weight=[1.0] * 4), "transitions is None"),
         (lambda batch: best_paths(batch, 0), "n_best must be a whole number"),
         (lambda batch: sample_paths(batch, -1), "n_samples must be a whole number"),
-        (lambda batch: path_scores(batch, [0, 1]), r"labels has shape \(2,\)\. Give a label for each of the 10"),
-        (lambda batch: path_scores(batch, [0] * 9 + [-1]), r"label -1 at position 9 is none of 0 \.\. 2"),
+        (lambda batch: path_scores(batch, [0, 1]), r"labels has shape \(2,\)\. Pass a label for each of the 10"),
+        (lambda batch: path_scores(batch, [0] * 9 + [-1]), r"label -1 at position 9 is not in 0 \.\. 2"),
         (lambda batch: path_scores(batch, [3] + [0] * 9), r"label 3 at position 0"),
     ],
 )

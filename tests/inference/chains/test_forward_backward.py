@@ -55,7 +55,7 @@ def test_other_scores_in_the_same_room(name):
     repeated, room = ChainPass(batch), np.empty(batch.nodes.shape)
     for seed in range(2):
         nodes = batch.nodes + np.random.default_rng(seed).normal(size=batch.nodes.shape)
-        found = repeated.marginals(nodes, into=room, transitions="steps")
+        found = repeated.marginals(nodes, out=room, transitions="steps")
         fresh = chain_marginals(
             ChainBatch(nodes, batch.ptr, batch.transitions, batch.start, batch.end), transitions="steps"
         )
