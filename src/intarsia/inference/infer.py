@@ -373,7 +373,7 @@ def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer
     if constant == -np.inf or not _all_variables_possible(graph, problem.theta):
         return Answer(Status.INFEASIBLE)
     if graph.n_variables == 0:
-        return method.decided(problem)
+        return method.solve_without_variables(problem)
     return method.run(problem)
 
 

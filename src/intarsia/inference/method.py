@@ -158,7 +158,7 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
         if self.temperature is not None:
             check_number(self.temperature, f"{type(self).__name__}: temperature", low=0.0, high=1e300)
 
-    def decided(self, problem: Problem) -> Answer:
+    def solve_without_variables(self, problem: Problem) -> Answer:
         """Return the answer of a problem in which no variable is free, so that only one assignment is possible."""
         answer = Answer(Status.EXACT, assignment=np.empty(0, np.int64), lower_bound=0.0, upper_bound=0.0)
         if problem.task == "marginals":

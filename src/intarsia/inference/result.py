@@ -59,7 +59,7 @@ class InferenceResult(ShownResult):
     best, best_scores : arrays (n_best, n_variables) and (n_best,) or None
         Labellings with the highest scores in descending order, if requested with `n_best`.
     mu_error : float array or None
-        Monte-Carlo standard error of `mu`, for sampling methods.
+        Monte Carlo standard error of `mu`, for sampling methods.
     r_hat : float or None
         Largest split R-hat (convergence diagnostic of the chains) over the states of variables, for sampling methods.
     messages : float array or None

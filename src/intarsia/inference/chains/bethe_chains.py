@@ -290,11 +290,8 @@ class _Search:
             self.all_oracle.largest(self.all_oracle.strengths * self.current.slope, no_slope) > 0.0
         )
         n = batch.n_sequences
-        self.slope, self.readings, self.objective = (
-            no_slope,
-            self.current.readings.copy(),
-            self.current.objective.copy(),
-        )
+        self.slope, self.readings = no_slope, self.current.readings.copy()
+        self.objective = self.current.objective.copy()
         self.all_oracle.copy(self.current.slope, self.slope, ~is_tilted)
         self.n_iter, self.converged = np.zeros(n, dtype=np.int64), ~is_tilted
         self.residual = np.where(is_tilted, np.inf, 0.0)

@@ -64,7 +64,7 @@ class ChainPass:
         self._transposed = np.ascontiguousarray(weights[0].T)
         no_scores = read_only(np.zeros(k))
         self._ends = no_scores if batch.start is None else batch.start, no_scores if batch.end is None else batch.end
-        self._weigh_tables = read_only(weights), read_only(maxima), read_only(floors), dense
+        self._table_arguments = read_only(weights), read_only(maxima), read_only(floors), dense
         self._no_penalty = read_only(np.zeros((1, k)))
         self._room = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(k)
         self._messages = np.empty((longest, k)), np.empty((longest, k))
@@ -143,8 +143,8 @@ class ChainPass:
         self, scores: FloatArray, penalty: FloatArray, messages: FloatArray, keep: bool, log_z: FloatArray
     ) -> tuple[Any, ...]:
         """Return the leading arguments that the forward kernel and the full kernel share."""
-        ptr, room = self.batch.ptr, self._room
-        return ptr, scores, *self._ends, *self._weigh_tables, keep, messages, penalty, *room, log_z, self._state
+        ptr, work = self.batch.ptr, self._room
+        return ptr, scores, *self._ends, *self._table_arguments, keep, messages, penalty, *work, log_z, self._state
 
     def _pass(
         self,

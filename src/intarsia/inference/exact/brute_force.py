@@ -42,7 +42,7 @@ class BruteForce(InferenceMethod):
     """
 
     name: ClassVar[str] = "brute_force"
-    summary: ClassVar[str] = "tiny models, and as the check for everything else"
+    summary: ClassVar[str] = "tiny models, and as the reference for other methods"
     exact: ClassVar[bool] = True
     gives_marginals: ClassVar[bool] = True
     gives_map: ClassVar[bool] = True

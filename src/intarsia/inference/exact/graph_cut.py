@@ -73,7 +73,7 @@ class GraphCut(InferenceMethod):
 
     or become attractive when the two states of some variables are exchanged, which is detected. Such a model is a
     minimum cut problem (Greig1989); the maximum flow that proves the cut is computed with two search trees
-    (Boykov2004). Other models raise an error that names a factor that is not attractive.
+    (Boykov2004). Other models raise an error that names a factor on a cycle that cannot be made attractive.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class GraphCut(InferenceMethod):
     """
 
     name: ClassVar[str] = "graph_cut"
-    summary: ClassVar[str] = "the best labelling, proven, of binary attractive models of any size"
+    summary: ClassVar[str] = "the best labelling with a proof, for binary attractive models of any size"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
     only_for: ClassVar[str] = "binary attractive"

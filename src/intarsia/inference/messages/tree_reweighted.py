@@ -71,7 +71,7 @@ class TreeReweighted(MessagePassing):
     """
 
     name: ClassVar[str] = "tree_reweighted"
-    summary: ClassVar[str] = "loopy models: convex, bounds log Z from above, good to learn through"
+    summary: ClassVar[str] = "loopy models: convex, upper bound on log Z, suited to learning"
     log_partition_is: ClassVar[str | None] = "upper bound"
     cost: ClassVar[str] = "every table once per axis and sweep"
 

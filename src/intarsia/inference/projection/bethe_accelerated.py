@@ -80,7 +80,7 @@ class BetheAccelerated(BetheProjection):
     """
 
     name: ClassVar[str] = "bethe_accelerated"
-    summary: ClassVar[str] = "strong smooth convex global preferences: error falls as 1/t^2 or faster"
+    summary: ClassVar[str] = "strong smooth convex global preferences: error decreases as 1/t^2 or faster"
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
 

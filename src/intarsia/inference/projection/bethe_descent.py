@@ -117,7 +117,7 @@ class Descent(SteppedSearch):
     ) -> None:
         super().__init__(oracle, energy, start, tol)
         self.weights, self.steepness = weights, steepness
-        # A start without tilt has the tangent of gradient 0, whose offset is the minimum of the energy.
+        # A start without tilt has the tangent of gradient 0, whose offset is the lower bound (floor) of the energy.
         self.offset = energy.floor if not start.tilt.any() else -np.inf
         self.t = 0
         if energy.convex:

@@ -119,8 +119,8 @@ class BetheDual(BetheProjection):
         dual = _Dual(oracle, terms, start, self.tol, int(self.max_iter))
         note = ""
         try:
-            dual.search()
-            dual.polish()
+            dual.run_lbfgs()
+            dual.run_newton()
             status = Status.STALLED
         except _StopError as stop:
             status, note = stop.status, stop.note
@@ -193,13 +193,13 @@ class _Dual(Search):
             raise _StopError(Status.TIME_LIMIT)
         return value, gradient
 
-    def search(self) -> None:
+    def run_lbfgs(self) -> None:
         """Run L-BFGS-B until it makes no more progress."""
         options = {"maxiter": 10**6, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0, "maxcor": 20, "maxls": 40}
         bounds = Bounds(self.low, self.high)
         minimize(self, self.multipliers, jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
 
-    def polish(self) -> None:
+    def run_newton(self) -> None:
         """Make Newton steps on the gradient, as differences of values near the optimum are below rounding."""
         for _ in range(20):
             multipliers = self.multipliers

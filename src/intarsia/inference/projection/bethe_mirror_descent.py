@@ -72,7 +72,9 @@ class BetheMirrorDescent(DescentProjection):
     """
 
     name: ClassVar[str] = "bethe_mirror_descent"
-    summary: ClassVar[str] = "global preferences, convex or not: descends at every step and finds its own steps"
+    summary: ClassVar[str] = (
+        "global preferences, convex or not: every step decreases the objective, automatic step sizes"
+    )
     uses_lipschitz: ClassVar[bool] = True
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}

@@ -169,9 +169,9 @@ class BetheProjection(InferenceMethod):
             answer.oracle = clone(method).set_params(temperature=self.temperature)
         return answer
 
-    def decided(self, problem: Problem) -> Answer:
+    def solve_without_variables(self, problem: Problem) -> Answer:
         """Return the answer of a problem without free variables; log Z includes the energy of the fixed states."""
-        answer = super().decided(problem)
+        answer = super().solve_without_variables(problem)
         if self.energy is not None and problem.task == "marginals" and problem.reduction is not None:
             energy = self._bind(self.energy, problem.original).value(problem.reduction.fixed)
             answer.log_partition = answer.lower_bound = answer.upper_bound = -energy / problem.temperature

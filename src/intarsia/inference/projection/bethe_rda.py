@@ -76,7 +76,7 @@ class BetheRDA(DescentProjection):
     """
 
     name: ClassVar[str] = "bethe_rda"
-    summary: ClassVar[str] = "global preferences: good after a few oracle calls, no step size, kinks allowed"
+    summary: ClassVar[str] = "global preferences: accurate after a few oracle calls, no step size, kinks allowed"
     uses_lipschitz: ClassVar[bool] = False
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}

@@ -177,7 +177,7 @@ class DualDecomposition(InferenceMethod):
         descent = _Descent(problem, int(self.max_moves))
         loop = iterate(descent.sweep, int(self.max_iter), float(self.tol), problem.clock, problem.report)
         if not (descent.infeasible or descent.is_proven):
-            descent.polish()
+            descent.improve_best()
         if descent.infeasible:
             return Answer(Status.INFEASIBLE, note="Every labelling has a hard zero (-inf).")
         answer = Answer(
@@ -351,7 +351,7 @@ class _Descent:
         if search.labelling is not None and not search.infeasible:
             self._record_labelling(search.labelling)
 
-    def polish(self) -> None:
+    def improve_best(self) -> None:
         """Improve the best labelling, then random variations of it until no moves remain."""
         self.find_feasible()
         if self.lower == -np.inf or self.labelling is None:

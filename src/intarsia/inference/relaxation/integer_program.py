@@ -47,7 +47,7 @@ class IntegerProgram(InferenceMethod):
     """
 
     name: ClassVar[str] = "integer_program"
-    summary: ClassVar[str] = "the best labelling with a proof, or with a bound when time runs out"
+    summary: ClassVar[str] = "the best labelling with a proof, or with a bound at the time limit"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
     takes_constraints: ClassVar[bool] = True

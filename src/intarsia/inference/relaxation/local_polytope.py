@@ -53,14 +53,14 @@ class ConstraintRows:
         self.n_rows, self.n_columns = row, column
         for c in factors.tolist():
             self._write(graph, theta, c)
-        nothing = np.empty(0, np.int64)
-        self.rows: IntArray = np.concatenate([nothing, *(entry[0] for entry in self._entries)])
-        self.columns: IntArray = np.concatenate([nothing, *(entry[1] for entry in self._entries)])
+        empty = np.empty(0, np.int64)
+        self.rows: IntArray = np.concatenate([empty, *(entry[0] for entry in self._entries)])
+        self.columns: IntArray = np.concatenate([empty, *(entry[1] for entry in self._entries)])
         self.values: FloatArray = np.concatenate([np.empty(0), *(entry[2] for entry in self._entries)])
         self.lower: FloatArray = np.concatenate([np.empty(0), *(bound[0] for bound in self._bounds)])
         self.upper: FloatArray = np.concatenate([np.empty(0), *(bound[1] for bound in self._bounds)])
-        self.factor: IntArray = np.concatenate([nothing, *(np.full(b[0].size, b[2]) for b in self._bounds)])
-        self.source: IntArray = np.concatenate([nothing, *self._source])
+        self.factor: IntArray = np.concatenate([empty, *(np.full(b[0].size, b[2]) for b in self._bounds)])
+        self.source: IntArray = np.concatenate([empty, *self._source])
         self.coef: FloatArray = np.concatenate([np.empty(0), *self._coef])
 
     def _write(self, graph: FactorGraph, theta: FloatArray, c: int) -> None:

@@ -61,7 +61,7 @@ class LPRelaxation(InferenceMethod):
     """
 
     name: ClassVar[str] = "lp_relaxation"
-    summary: ClassVar[str] = "an upper bound on the best score, fractional statistics, a proof where they are integral"
+    summary: ClassVar[str] = "an upper bound on the best score, fractional statistics, a proof if they are integral"
     gives_map: ClassVar[bool] = True
     map_is: ClassVar[str] = "relaxed optimum"
     state_is: ClassVar[str | None] = "simplex basis"

@@ -84,12 +84,12 @@ def find_feasible(
     hard = find_hard_factors(theta, graph.table_of_factor, graph.table_ptr, graph.table_kind)
     lists = _hard_factors_by_variable(graph, hard)
     order = np.flatnonzero(np.diff(lists[0]))
-    blame = np.zeros(graph.n_factors)
+    fails = np.zeros(graph.n_factors)
     priorities = rng.random(split) if random else unary.copy()
     limit, n_nodes = float(_FIRST_FAILS), 0
     while True:
         outcome, n_used, labelling = search_feasible(
-            theta, allowed.copy(), priorities, order, blame, max_nodes - n_nodes, int(limit), _WINDOW, lists, model
+            theta, allowed.copy(), priorities, order, fails, max_nodes - n_nodes, int(limit), _WINDOW, lists, model
         )
         n_nodes += int(n_used)
         if outcome != 0:

@@ -30,7 +30,7 @@ Sampler = Callable[[IntArray, int, np.random.Generator, FloatArray], None]
 
 
 class Gibbs(InferenceMethod):
-    r"""Marginals and samples by Gibbs sampling, with Monte-Carlo errors and split R-hat.
+    r"""Marginals and samples by Gibbs sampling, with Monte Carlo errors and split R-hat.
 
     Choose it if you need asymptotically unbiased marginals of a loopy model, or samples, and the chains mix; it is the
     only approximate method here whose error decreases with more time. Do not use it for strongly coupled or nearly

@@ -56,9 +56,9 @@ class ICM(InferenceMethod):
     """
 
     name: ClassVar[str] = "icm"
-    summary: ClassVar[str] = "a labelling at once, as a baseline or to polish another"
+    summary: ClassVar[str] = "a fast labelling, as a baseline or to improve another"
     gives_map: ClassVar[bool] = True
-    cost: ClassVar[str] = "states x factors per sweep, then only what moved"
+    cost: ClassVar[str] = "states x factors in the first sweep, then only neighbours of changes"
 
     def __init__(self, *, max_iter: int = 100, n_restarts: int = 0, temperature: float | None = None) -> None:
         self.max_iter = max_iter
