@@ -340,7 +340,7 @@ def _set_warm_start(
         return
     if not isinstance(earlier, InferenceResult):
         raise InvalidInputError(
-            f"warm_start must be an earlier result of infer, got {type(earlier).__name__}. Pass a result."
+            f"warm_start must be an earlier result of infer, got {type(earlier).__name__}. Pass what infer returned."
         )
     same_graph = earlier.graph is reduction.original or all(
         np.array_equal(getattr(earlier.graph, name), getattr(reduction.original, name))

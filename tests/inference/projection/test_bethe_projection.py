@@ -228,7 +228,7 @@ def test_time_limit_returns_the_current_result(method, monkeypatch):
 @every_method
 def test_invalid_arguments_raise(method):
     graph, theta = chain()
-    with pytest.raises(InvalidInputError, match="energy must be an energy"):
+    with pytest.raises(InvalidInputError, match="energy must be an Energy"):
         intarsia.infer(graph, theta, method, energy="at most one")
     with pytest.raises(InvalidInputError, match=r"MeanField is neither exact nor convex.*'auto'"):
         intarsia.infer(graph, theta, method, energy=exactly_one(1), oracle="mean_field")

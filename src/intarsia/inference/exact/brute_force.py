@@ -78,7 +78,7 @@ class BruteForce(InferenceMethod):
             if problem.clock.expired:
                 raise TimeLimitError(
                     f"BruteForce: {start} of {count} assignments were visited in time_limit={problem.clock.limit:g} s. "
-                    f"Allow more time, or use JunctionTree."
+                    f"Raise time_limit, or use JunctionTree."
                 )
             labels = self._labels(problem, np.arange(start, min(start + block, count)))
             scores[start : start + block] = score_labellings(labels, problem.theta, *graph.statistics_arguments)

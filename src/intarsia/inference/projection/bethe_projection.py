@@ -133,8 +133,8 @@ class BetheProjection(InferenceMethod):
         check_number(self.tol, f"{name}: tol", low=0.0)
         if self.energy is not None and not isinstance(self.energy, (Energy, BoundEnergy)):
             raise InvalidInputError(
-                f"{name}: energy must be an energy such as MeasuredEnergy(Count('x'), Hinge(1.0)), got "
-                f"{type(self.energy).__name__}. Add several with +."
+                f"{name}: energy must be an Energy such as MeasuredEnergy(Count('x'), Hinge(1.0)), got "
+                f"{type(self.energy).__name__}. Pass one; combine several with +."
             )
 
     def check_energy(self, energy: BoundEnergy) -> None:
