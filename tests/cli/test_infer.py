@@ -344,7 +344,7 @@ def test_compare_where_exact_is_out_of_reach(run, tmp_path):
         (["infer", "{good}", "--set", "shedule=parallel"], "setting='shedule' is not known"),
         (["infer", "{good}", "--compare", "icm,mean_field", "--set", "shedule=1"], "setting='shedule' is not known"),
         (["infer", "{good}", "--method", "mean_field", "--n-best", "2"], "n_best"),
-        (["infer", "{good}", "--method", "icm"], "does not offer"),
+        (["infer", "{good}", "--method", "icm"], "does not support"),
         (["infer", "{good}", "--evidence", "{missing}"], "No such file"),
         (["infer", "{good}", "--evidence", "{far}"], "far.evid: variable 99 is given state 0, but there are 8"),
         (["infer", "{good}", "--evidence", "{high}"], "high.evid: variable 0 is given state 7, but it has 2 states"),

@@ -1,6 +1,6 @@
-"""What every inference method promises, on every model of the zoo. Joining the registry is joining these tests.
+"""Contract of every registered inference method, checked on every model of the zoo against plain enumeration.
 
-A promise is checked against plain enumeration. A method may refuse a model (a forest method a loop), with a reason.
+A method may raise for models that it does not support, such as loops for a method for forests, with a reason.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ ABILITIES = {
 
 @every_method
 def test_class_attributes_are_filled_in(method):
-    found = method_class(method)
-    assert found.name == method
-    assert found.summary
-    assert found.cost
-    assert found.log_partition_is in (None, "exact", "upper bound", "lower bound", "estimate")
-    assert found.exact == (found.log_partition_is == "exact")
-    assert found.gives_marginals or found.gives_map
+    kind = method_class(method)
+    assert kind.name == method
+    assert kind.summary
+    assert kind.cost
+    assert kind.log_partition_is in (None, "exact", "upper bound", "lower bound", "estimate")
+    assert kind.exact == (kind.log_partition_is == "exact")
+    assert kind.gives_marginals or kind.gives_map
 
 
 @every_method
@@ -58,25 +58,30 @@ def test_class_attributes_are_filled_in(method):
 def test_declared_abilities_are_true(method, ability):
     graph, theta = ZOO[plain_model(method)]()
     options = dict(ABILITIES[ability])
-    found = method_class(method)
+    kind = method_class(method)
     if "task" not in options:
-        options["task"] = "marginals" if found.gives_marginals else "map"
-    if getattr(found, ability):
+        options["task"] = "marginals" if kind.gives_marginals else "map"
+    if getattr(kind, ability):
         result = intarsia.infer(graph, theta, method, random_state=SEED, **options)
-        wanted = {"gives_marginals": "mu", "gives_map": "assignment", "gives_samples": "samples", "gives_best": "best"}
-        assert getattr(result, wanted[ability]) is not None
+        field_of = {
+            "gives_marginals": "mu",
+            "gives_map": "assignment",
+            "gives_samples": "samples",
+            "gives_best": "best",
+        }
+        assert getattr(result, field_of[ability]) is not None
         return
-    able = [name for name in METHODS if getattr(method_class(name), ability)]
+    capable = [name for name in METHODS if getattr(method_class(name), ability)]
     with pytest.raises(NotSupportedError) as caught:
         intarsia.infer(graph, theta, method, **options)
-    assert found.__name__ in str(caught.value)
-    assert "These do: " + ", ".join(able) in str(caught.value)
+    assert kind.__name__ in str(caught.value)
+    assert "Use one of: " + ", ".join(capable) in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("method", "model"), [(method, model) for method, taken in TAKES.items() for model in ZOO if model not in taken]
 )
-def test_refuses_with_reason(method, model):
+def test_error_for_unsupported_models_has_a_reason(method, model):
     with pytest.raises(NotSupportedError) as caught:
         ask(*ZOO[model](), method)
     message = str(caught.value)
@@ -86,7 +91,7 @@ def test_refuses_with_reason(method, model):
 
 
 @pytest.mark.parametrize("model", FEASIBLE)
-def test_each_model_has_two_exact_answers(model):
+def test_each_model_has_two_exact_methods(model):
     exact = [name for name in METHODS if method_class(name).exact and model in TAKES.get(name, ZOO)]
     assert len(exact) >= 2
     for name in exact:
@@ -123,7 +128,7 @@ def test_fields_are_well_formed(method, model, task):
     if result.n_iter:
         residuals = result.history["residual"]
         assert residuals[-1] == result.residual
-        # One value per sweep; sampling looks at itself only once in a round of sweeps.
+        # One value per sweep, or per round of sweeps for sampling.
         assert residuals.size == result.n_iter or (result.mu_error is not None and residuals.size < result.n_iter)
     for name, values in result.history.items():
         assert values.shape == result.history["residual"].shape, name
@@ -140,7 +145,7 @@ def test_fields_are_well_formed(method, model, task):
         assert result.log_partition is None
         if result.integral:
             np.testing.assert_array_equal(result.mu, graph.statistics(result.assignment))
-        else:  # the optimum of a relaxation, as good as the bound
+        else:  # the optimum of a relaxation has the value of the bound
             finite = np.isfinite(theta)
             assert result.mu[~finite].max(initial=0.0) == 0.0
             assert theta[finite] @ result.mu[finite] == pytest.approx(result.upper_bound, rel=1e-6, abs=1e-6)
@@ -157,7 +162,7 @@ def test_arrays_are_read_only(method, model, task):
         assert numbers.ndim == 0 or not numbers.flags.writeable, field
 
 
-def test_traces_are_read_only_too():
+def test_histories_are_read_only():
     traced = [name for name in METHODS if "trace" in method_class(name)().get_params()]
     assert "mean_field" in traced
     for method in traced:
@@ -190,7 +195,7 @@ def test_assignment_is_the_most_probable_state_of_each_variable(method, model):
 
 
 @on(FEASIBLE)
-def test_feasible_models_are_never_called_infeasible(method, model):
+def test_feasible_models_are_never_reported_infeasible(method, model):
     for task in ("marginals", "map"):
         assert solve(method, model, task).status is not Status.INFEASIBLE
 
@@ -203,7 +208,7 @@ def test_infeasible_models(method, model, task):
         assert result.lower_bound == result.upper_bound == -np.inf
         assert result.log_partition == (-np.inf if result.task == "marginals" else None)
         return
-    # Local consistency does not see every contradiction; but nothing finite may then be claimed as exact or below.
+    # Local consistency does not detect every contradiction, but no finite value may be called exact or a lower bound.
     assert not method_class(method).exact
     assert model != "infeasible_variable"
     assert result.score == -np.inf
@@ -222,7 +227,7 @@ def test_variable_marginals_are_distributions(method, model):
 
 
 @on(FEASIBLE)
-def test_factor_marginals_are_distributions_and_fit_the_variables(method, model):
+def test_factor_marginals_are_distributions_and_agree_with_variables(method, model):
     result = solve(method, model)
     for c in range(result.graph.n_factors):
         joint = result.factor_marginals(c)
@@ -272,7 +277,7 @@ def test_mean_field_factorises():
 
 
 @on(ZOO)
-def test_log_partition_is_what_it_says(method, model):
+def test_log_partition_satisfies_its_guarantee(method, model):
     result = solve(method, model)
     if result.task == "marginals":
         check_log_partition(result, truth_of(model))
@@ -281,8 +286,8 @@ def test_log_partition_is_what_it_says(method, model):
 @on(ZOO)
 @pytest.mark.parametrize("max_iter", [1, 3])
 def test_bounds_hold_when_stopped_early(method, model, max_iter):
-    known = method_class(method)().get_params()
-    if "max_iter" not in known or "burn_in" in known or not method_class(method).gives_marginals:
+    defaults = method_class(method)().get_params()
+    if "max_iter" not in defaults or "burn_in" in defaults or not method_class(method).gives_marginals:
         return
     result = ask(*ZOO[model](), method, max_iter=max_iter)
     assert result.n_iter <= max_iter
@@ -304,7 +309,7 @@ def test_exact_methods_equal_enumeration(method, model):
 
 
 @on(FEASIBLE)
-def test_map_beside_enumeration(method, model):
+def test_map_agrees_with_enumeration(method, model):
     result = solve(method, model, "map")
     if result.task != "map":
         return
@@ -329,12 +334,12 @@ def test_samples_follow_the_model(method, model):
     assert result.samples.shape == (2000, graph.n_variables)
     assert np.isfinite(graph.score(theta, result.samples)).all()
     frequency = graph.statistics(result.samples) / 2000
-    # 0.045 is four standard deviations of a frequency over 2000 independent draws; chains mix less well.
+    # 0.045 is four standard deviations of a frequency over 2000 independent samples; chains have larger errors.
     np.testing.assert_allclose(frequency, truth_of(model).mu, atol=0.045 if method_class(method).exact else 0.1)
 
 
 @on(["chain", "tree", "ties", "hard_zeros_three_way", "one_node", "potts"])
-def test_best_labellings_in_falling_order(method, model):
+def test_best_labellings_in_descending_order(method, model):
     if not method_class(method).gives_best:
         return
     graph, theta = ZOO[model]()

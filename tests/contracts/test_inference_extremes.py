@@ -1,4 +1,4 @@
-"""Scores that no exponential survives and runs that are cut off at once: bounds stay bounds, and nothing is NaN."""
+"""Scores whose exponentials overflow and runs that are stopped early: bounds hold, and there is no NaN."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIVE_MARGINALS = [name for name in METHODS if method_class(name).gives_marginals
 
 @functools.cache
 def extreme(model, kind):
-    """A graph of the zoo with scores of -3000 or 3000 (many ties), or anything between, and the truth."""
+    """Return a graph of the zoo with scores of -3000 or 3000 (many ties) or in between, and the exact result."""
     graph = ZOO[model]()[0]
     rng = np.random.default_rng(5)
     if kind == "two values":
@@ -37,19 +37,19 @@ def extreme(model, kind):
 @pytest.mark.parametrize("kind", ["two values", "between"])
 def test_bounds_hold_with_extreme_scores_when_stopped_early(method, model, max_iter, kind):
     graph, theta, truth = extreme(model, kind)
-    known = method_class(method)().get_params()
-    if method == "mean_field":  # what it is after no sweep at all is of use to nobody, so it asks for one
+    defaults = method_class(method)().get_params()
+    if method == "mean_field":  # at least one sweep is required
         max_iter = max(max_iter, 1)
-    wanted = {"max_iter": max_iter, "damping": 0.9}
-    if "burn_in" in known:  # a sampler needs some sweeps to judge itself
-        wanted |= {"max_iter": max_iter + 100, "burn_in": 0}
-    result = ask(graph, theta, method, **{key: value for key, value in wanted.items() if key in known})
+    settings = {"max_iter": max_iter, "damping": 0.9}
+    if "burn_in" in defaults:  # a sampler needs several sweeps for its diagnostics
+        settings |= {"max_iter": max_iter + 100, "burn_in": 0}
+    result = ask(graph, theta, method, **{key: value for key, value in settings.items() if key in defaults})
     for field, numbers in all_numbers(result):
         assert not np.isnan(numbers).any(), field
     check_log_partition(result, truth)
-    if method == "tree_reweighted":  # its bound needs no convergence
+    if method == "tree_reweighted":  # its bound does not require convergence
         assert np.isfinite(result.upper_bound)
-    assert result.n_iter <= wanted["max_iter"] or "max_iter" not in known
+    assert result.n_iter <= settings["max_iter"] or "max_iter" not in defaults
     for v in range(graph.n_variables):
         assert result.marginals(v).sum() == pytest.approx(1.0, abs=1e-9)
     assert result.score <= truth.best_score + 1e-9 * max(1.0, abs(truth.best_score))
@@ -57,7 +57,7 @@ def test_bounds_hold_with_extreme_scores_when_stopped_early(method, model, max_i
 
 @pytest.mark.parametrize("method", GIVE_MARGINALS)
 def test_damping_alone_does_not_look_like_convergence(method):
-    """With a damping of 0.9 messages move by a tenth; what counts is how far they still have to go."""
+    """With damping 0.9 messages change by a tenth of the undamped step; the residual is the undamped change."""
     if "damping" not in method_class(method)().get_params():
         return
     graph = intarsia.grid_graph(3, 3, 2)

@@ -1,4 +1,4 @@
-"""What a method prepares for a graph goes when the graph goes; else fits over many graphs fill the memory."""
+"""Cached data of a graph are freed with the graph; otherwise fits over many graphs would fill the memory."""
 
 import gc
 import weakref

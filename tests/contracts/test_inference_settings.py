@@ -1,4 +1,4 @@
-"""Settings, seeds, warm starts and limits of every method; and that compiled and plain Python agree."""
+"""Settings, seeds, warm starts and limits of every method, and agreement of compiled and plain Python."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from intarsia.inference import method_class
 
 
 @every_method
-def test_settings_survive_clone_and_are_left_alone(method):
-    found = method_class(method)
-    settings = found()
+def test_settings_survive_clone_and_are_not_modified(method):
+    kind = method_class(method)
+    settings = kind()
     params = settings.get_params()
-    assert params == clone(settings).get_params() == found(**params).get_params()
+    assert params == clone(settings).get_params() == kind(**params).get_params()
     assert "temperature" in params
     graph, theta = ZOO[plain_model(method)]()
-    task = "marginals" if found.gives_marginals else "map"
+    task = "marginals" if kind.gives_marginals else "map"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = intarsia.infer(graph, theta, settings, task, temperature=0.9 if task == "marginals" else 0.0)
     assert settings.get_params() == params
     assert [key for key in vars(settings) if key not in params] == [], "a run must not store anything"
-    assert type(result.method) is found
+    assert type(result.method) is kind
 
 
 @on(["chain", "grid", "three_way_factor"])
@@ -63,7 +63,7 @@ def test_same_seed_same_answer(method, model, task):
 
 @on(["chain", "grid", "three_way_factor", "hard_zeros", "potts", "isolated_node"])
 @every_task
-def test_warm_start_from_the_end_ends_at_once(method, model, task):
+def test_warm_start_from_the_solution_ends_immediately(method, model, task):
     earlier = solve(method, model, task)
     graph, theta = ZOO[model]()
     again = ask(graph, theta, method, task, warm_start=earlier)
@@ -76,10 +76,10 @@ def test_warm_start_from_the_end_ends_at_once(method, model, task):
 
 
 @every_method
-def test_time_limit_is_kept(method):
+def test_time_limit_is_respected(method):
     graph = intarsia.grid_graph(40, 40, 4)
     theta = 3 * np.random.default_rng(1).standard_normal(graph.n_theta)
-    if method_class(method).exact or method in TAKES:  # refuses before it starts, or cannot end with half an answer
+    if method_class(method).exact or method in TAKES:  # raises before it starts, or has no intermediate result
         with pytest.raises((NotSupportedError, TooLargeError)):
             ask(graph, theta, method, time_limit=1e-9)
         return
@@ -93,7 +93,7 @@ def test_time_limit_is_kept(method):
 
 @every_method
 @every_task
-def test_exact_methods_out_of_time_have_no_half_answer(method, task):
+def test_exact_methods_raise_at_the_time_limit(method, task):
     if not method_class(method).exact:
         return
     graph = intarsia.chain_graph(12, 2)
@@ -114,11 +114,11 @@ json.dump(jit_answers(), sys.stdout)
 
 
 def jit_answers():
-    """Numbers of every method on a few small models, as plain lists."""
+    """Return the results of every method on a few small models as plain lists."""
     answers = {}
     for method in METHODS:
-        known = method_class(method)().get_params()
-        settings = {"max_iter": 60, "n_chains": 2, "burn_in": 5} if "burn_in" in known else {}
+        defaults = method_class(method)().get_params()
+        settings = {"max_iter": 60, "n_chains": 2, "burn_in": 5} if "burn_in" in defaults else {}
         for model in [model for model in JIT_MODELS if model in TAKES.get(method, ZOO)]:
             for task in ("marginals", "map"):
                 result = ask(*ZOO[model](), method, task, **settings)
@@ -140,7 +140,7 @@ def test_jit_on_and_off_agree():
     plain, compiled = json.loads(done.stdout), jit_answers()
     assert plain.keys() == compiled.keys()
     for key, (status, mu, log_partition, assignment) in compiled.items():
-        # Which variables a sweep passes over may hang on rounding, so iterative methods agree to their tolerance.
+        # Which variables a sweep skips may depend on rounding, so iterative methods agree to their tolerance.
         close = 1e-9 if method_class(key.split()[0]).exact else 1e-6
         assert plain[key][0] == status, key
         np.testing.assert_allclose(plain[key][1], mu, atol=close, err_msg=key)

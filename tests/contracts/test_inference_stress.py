@@ -1,6 +1,6 @@
-"""Hard zeros, scores of +-1000 and ties on a few hundred random models: whatever a result claims must hold.
+"""Hard zeros, scores of +-1000 and ties on a few hundred random models: every guarantee of a result must hold.
 
-Every method runs for every task it has, with every schedule and several dampings, and is held against enumeration.
+Every method runs for each of its tasks, with every schedule and several dampings, and is compared with enumeration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def broken_on(seed):
     for method in method_names():
         tasks = [task for task in ("marginals", "map") if getattr(method_class(method), f"gives_{task}")]
         settings = settings_of(method)
-        # All settings on every model would take a minute; each setting has its turn.
+        # All settings on every model would take a minute, so the settings alternate.
         for k, task in enumerate(tasks):
             setting = settings[(seed // len(tasks) + k) % len(settings)]
             try:
@@ -39,12 +39,12 @@ def broken_on(seed):
 
 
 @pytest.mark.parametrize("group", range(N_GROUPS))
-def test_no_claim_is_broken(group):
+def test_all_guarantees_hold(group):
     faults = [fault for seed in range(group, N_MODELS, N_GROUPS) for fault in broken_on(seed)]
     assert not faults, "\n".join(faults)
 
 
-def test_the_models_are_what_they_should_be():
+def test_models_cover_all_cases():
     models = [stress_model(seed) for seed in range(N_MODELS)]
     shares = [np.isneginf(theta).mean() for _, theta in models]
     assert np.mean([0.1 < share < 0.55 for share in shares]) > 0.6
@@ -60,7 +60,7 @@ def test_the_models_are_what_they_should_be():
 @pytest.mark.parametrize("schedule", ["forward_backward", "parallel", "residual"])
 @pytest.mark.parametrize("damping", [0.0, 0.7])
 def test_converged_marginals_agree_to_the_tolerance(schedule, damping):
-    """Strong couplings: a message stands still in a state that it makes improbable and its neighbours probable."""
+    """With strong couplings, a message can be constant in a state that it makes improbable and neighbours probable."""
     graph, tol = intarsia.grid_graph(3, 3, 2), 1e-5
     for seed in (0, 2, 7, 9):
         theta = 4.0 * np.random.default_rng(seed).standard_normal(graph.n_theta)
@@ -72,8 +72,8 @@ def test_converged_marginals_agree_to_the_tolerance(schedule, damping):
                 np.testing.assert_allclose(joint.sum(axis=1 - axis), result.marginals(v), atol=1.001 * tol, rtol=0)
 
 
-def test_damping_keeps_no_impossible_state_alive():
-    """State 1 is impossible at every variable of a cycle, which each learns from the one before."""
+def test_damping_removes_impossible_states():
+    """State 1 is impossible at every variable of a cycle, which follows from the previous variable."""
     graph = from_edges(2, [[0, 1], [1, 2], [2, 3], [3, 0]])
     equal = np.where(np.eye(2, dtype=bool), 0.0, -np.inf)
     theta = graph.pack(variables=[[0, -np.inf], [0, 30], [0, 30], [0, 30]], tables=[equal] * 4)
@@ -83,7 +83,7 @@ def test_damping_keeps_no_impossible_state_alive():
         assert [result.marginals(v).tolist() for v in range(4)] == [[1.0, 0.0]] * 4
 
 
-def test_messages_that_diverge_leave_distributions_and_a_bound():
+def test_diverging_messages_yield_distributions_and_a_bound():
     graph, theta = stress_model(1536)
     truth = enumerate_model(graph, theta)
     for max_iter in (1000, 5000):
@@ -111,7 +111,7 @@ def test_forests_are_exact_to_the_last_digits(method, damping):
 
 @pytest.mark.parametrize("method", ["brute_force", "tree", "junction_tree"])
 def test_exact_methods_keep_twelve_digits_where_large_scores_cancel(method):
-    """Scores of +-1000 that add up to almost nothing: the oracle adds them without rounding (`math.fsum`)."""
+    """Scores of +-1000 nearly cancel; the reference adds them without rounding (`math.fsum`)."""
     graph = intarsia.chain_graph(6, 3)
     for seed in range(30):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""How every method's answer moves along with its model: constants, relabelling, evidence, temperature."""
+"""Symmetries of every method: added constants, relabelled states, evidence, temperature."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_adding_a_constant_to_a_block(method, model, where):
 
 
 def relabelled(graph, theta, seed=5):
-    """The same model with the states of every variable in another order, and that order."""
+    """Return the model with permuted states of every variable, and the permutations."""
     rng = np.random.default_rng(seed)
     orders = [rng.permutation(k) for k in graph.n_states]
     changed = theta.copy()
@@ -104,7 +104,7 @@ def test_evidence(method, model):
 
 
 @every_method
-def test_everything_known(method):
+def test_fully_observed_models(method):
     graph, theta = ZOO["grid"]()
     y = [0, 1, 0, 1, 1, 0, 0, 1, 1]
     result = ask(graph, theta, method, evidence=dict(enumerate(y)))

@@ -169,27 +169,31 @@ def test_counts_are_whole_and_not_negative(chain, name, count):
 
 def test_samples_of_a_labelling(chain):
     with refuses(
-        "n_samples needs task='marginals' and a temperature above 0: samples are drawn from the distribution.",
+        "n_samples needs task='marginals' and a temperature above 0, since samples are drawn from a distribution. "
+        "Use task='marginals', or drop n_samples.",
         NotSupportedError,
     ):
         intarsia.infer(*chain, "brute_force", task="map", n_samples=3)
 
 
 def test_graph_of_another_type(chain):
-    with refuses("infer: graph must be a FactorGraph, got list."):
+    with refuses(
+        "infer: graph must be a FactorGraph, got list. Build one with GraphBuilder, grid_graph, "
+        "chain_graph or from_edges."
+    ):
         intarsia.infer([[0, 1]], chain[1], "brute_force")
 
 
 def test_warm_start_from_another_graph(chain):
     other = intarsia.chain_graph(4, 2)
     earlier = intarsia.infer(other, other.zeros(), "brute_force")
-    with refuses("warm_start: the earlier result is from another graph. Give one from the same graph."):
+    with refuses("warm_start: the earlier result is from another graph. Pass one for the same graph."):
         intarsia.infer(*chain, "brute_force", warm_start=earlier)
 
 
 def test_warm_start_with_other_evidence(chain):
     earlier = intarsia.infer(*chain, "belief_propagation")
-    with refuses("warm_start: the earlier result has other evidence. Start afresh, or give the same."):
+    with refuses("warm_start: the earlier result has other evidence. Pass the same evidence, or drop warm_start."):
         intarsia.infer(*chain, "belief_propagation", warm_start=earlier, evidence={1: 0})
 
 
@@ -225,7 +229,9 @@ def test_tree_on_a_loop_names_methods_that_take_loops():
 def test_marginals_of_an_infeasible_model_are_refused():
     graph = intarsia.chain_graph(2, 2)
     result = intarsia.infer(graph, np.full(graph.n_theta, -np.inf), "brute_force")
-    with refuses("This result holds no marginals: no assignment has a finite score.", NotSupportedError):
+    with refuses(
+        "This result holds no marginals: no assignment has a finite score. Check `status` first.", NotSupportedError
+    ):
         result.marginals(0)
 
 

@@ -1,4 +1,4 @@
-"""What must hold of every Bethe projection, and the problems on which they are tried."""
+"""Properties of every Bethe projection, and the problems on which they are tested."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from intarsia.energies import Count, Huber, MeasuredEnergy, PoissonCounts, Smoot
 from intarsia.exceptions import ConvergenceWarning
 
 SMOOTH = ["smoothed_hinge", "squared", "huber", "rounded_interval", "order", "segments", "poisson_with_background"]
-# A kink each: measurements as rows, their shift, extreme slopes and strength.
+# Energies with one kink each.
 KINKED = ["hinge", "absolute", "interval"]
 
 
 @functools.cache
 def smooth_optimum(name, shared=False):
-    """Least objective and mu of the chain with a smooth energy, by BFGS over all assignments."""
+    """Return the minimum of the objective and mu for the chain with a smooth energy, by BFGS over all assignments."""
     graph, theta = chain(shared)
     bound = ENERGIES[name].bind(graph, BIO)
     return solve_smooth(graph, theta, bound.value, bound.gradient)
@@ -28,7 +28,7 @@ def smooth_optimum(name, shared=False):
 
 @functools.cache
 def kinked_optimum(name, psi=None):
-    """The same for an energy with kinks, by SLSQP with slacks."""
+    """Return the minimum of the objective and mu for the chain with an energy with kinks, by SLSQP with slacks."""
     graph, theta = chain()
     terms = ENERGIES[name].bind(graph, BIO)
     functions = terms.functions
@@ -45,20 +45,20 @@ def kinked_optimum(name, psi=None):
 
 
 def ask(graph, theta, method, **settings):
-    """Result; the status says whether it converged."""
+    """Run `infer` without the ConvergenceWarning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return intarsia.infer(graph, theta, method, **settings)
 
 
 def solve(name, method, *, shared=False, **settings):
-    """One of the energies on the chain."""
+    """Run a method on the chain with one of the energies."""
     graph, theta = chain(shared)
     return ask(graph, theta, method, energy=ENERGIES[name], names=BIO, **settings)
 
 
 def check_is_the_tilted_model(result, energy, names=None, evidence=None):
-    """mu = oracle(tilted_theta), and the value is the objective there."""
+    """Check that mu are the marginals of tilted_theta; return the exact result and the bound energy."""
     exact = intarsia.infer(result.graph, result.tilted_theta, "brute_force", evidence=evidence)
     np.testing.assert_allclose(result.mu, exact.mu, atol=1e-10)
     bound = energy.bind(result.graph, names)

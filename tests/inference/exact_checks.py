@@ -1,4 +1,4 @@
-"""What must hold of every answer of an exact method, against plain enumeration."""
+"""Properties of every result of an exact method, checked against plain enumeration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_against_enumeration(graph, theta, method, *, evidence=None, temperatur
             assert answer.upper_bound == -np.inf
         assert result.log_partition == -np.inf
         return
-    size = max(1.0, np.abs(truth.scores).max())  # scores of +-1000 cost digits in absolute terms
+    size = max(1.0, np.abs(truth.scores).max())  # scores of +-1000 have larger absolute rounding errors
     assert result.status is intarsia.Status.EXACT
     assert result.log_partition_is == "exact"
     assert result.log_partition == pytest.approx(truth.log_partition, rel=1e-11, abs=1e-11)
@@ -37,12 +37,12 @@ def check_against_enumeration(graph, theta, method, *, evidence=None, temperatur
         labellings = {tuple(y) for y in answer.best.tolist()}
         assert len(labellings) == len(answer.best)
         assert labellings <= possible
-        wanted = np.sort(truth.scores)[::-1][:n_best]
-        np.testing.assert_allclose(answer.best_scores, wanted, rtol=1e-12, atol=1e-12 * size)
+        expected = np.sort(truth.scores)[::-1][:n_best]
+        np.testing.assert_allclose(answer.best_scores, expected, rtol=1e-12, atol=1e-12 * size)
 
 
 def check_samples(graph, theta, method, *, n_samples=20_000, **settings):
-    """Frequencies of whole labellings: Pearson's statistic stays near its degrees of freedom."""
+    """Check the frequencies of complete labellings with Pearson's chi-squared statistic."""
     truth = enumerate_model(graph, theta)
     draws = intarsia.infer(graph, theta, method, n_samples=n_samples, random_state=7, **settings).samples
     number = {tuple(y): i for i, y in enumerate(truth.labellings.tolist())}

@@ -1,4 +1,4 @@
-"""The choice of `method="auto"`: exact where affordable, the same in the library and on the command line."""
+"""Choice of `method="auto"`: exact where affordable, and equal in the library and on the command line."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("task", ["marginals", "map"])
-def test_which_method_is_chosen(name, task):
+def test_chosen_method(name, task):
     build, marginals, best = MODELS[name]
     result = intarsia.infer(*build(), task=task)
-    chosen = marginals if task == "marginals" else best
-    assert result.method.name == chosen
+    selected = marginals if task == "marginals" else best
+    assert result.method.name == selected
     assert result.chosen_by_auto
-    assert f"auto chose {chosen}" in repr(result)
+    assert f"auto chose {selected}" in repr(result)
 
 
-def test_attractive_binary_models_are_cut():
+def test_attractive_binary_models_use_graph_cut():
     graph = intarsia.grid_graph(60, 60, 2)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)
     theta[graph.variable_ptr[-1] :] = np.tile([1.0, 0.0, 0.0, 1.0], graph.n_tables)
@@ -57,7 +57,7 @@ def test_attractive_binary_models_are_cut():
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_the_answer_is_that_of_enumeration(name):
+def test_result_equals_enumeration(name):
     graph, theta = ZOO[name]()
     truth = enumerate_model(graph, theta)
     result = intarsia.infer(graph, theta)
@@ -108,7 +108,7 @@ def test_settings_are_those_of_the_chosen_method(settings, task, expected):
     assert {key: result.method.get_params()[key] for key in settings} == settings
 
 
-def test_a_setting_of_exact_methods_does_not_disturb_the_approximate_one():
+def test_setting_of_exact_methods_is_ignored_by_the_fallback():
     graph, theta = MODELS["small grid"][0]()
     assert intarsia.infer(graph, theta, max_memory=100.0).method.name == "tree_reweighted"
 
@@ -121,7 +121,7 @@ def test_a_setting_of_exact_methods_does_not_disturb_the_approximate_one():
         ({"max_iter": -1}, r"^TreeReweighted: max_iter"),
     ],
 )
-def test_settings_of_no_candidate_are_refused(settings, message):
+def test_settings_without_a_candidate_raise(settings, message):
     with pytest.raises(InvalidInputError, match=message):
         intarsia.infer(*ZOO["chain"](), **settings)
 
@@ -151,14 +151,14 @@ def test_constraints_over_many_variables():
     graph, theta = builder.build()
     result = intarsia.infer(graph, theta, task="map")
     assert (result.method.name, result.score) == ("dual_decomposition", 3.0)
-    with pytest.raises(NotSupportedError, match="writes constraints as tables"):
+    with pytest.raises(NotSupportedError, match="expands constraints into tables"):
         intarsia.infer(graph, theta)
 
 
 # ---------------------------------------------------------------- time
 
 
-def test_an_exact_method_out_of_time_gives_way(monkeypatch):
+def test_fallback_when_the_exact_method_runs_out_of_time(monkeypatch):
     limits = []
 
     def too_slow(self, problem):
@@ -171,18 +171,18 @@ def test_an_exact_method_out_of_time_gives_way(monkeypatch):
     assert 2.0 < limits[0] <= 4.0
 
 
-def test_the_search_for_an_order_is_short_where_it_is_in_vain():
-    """Grids from 10x10 to 100x100 and random graphs: the choice itself takes a fraction of a second."""
+def test_unsuccessful_search_for_an_order_is_short():
+    """Grids from 20x20 to 100x100 and random graphs: the choice of the method takes a fraction of a second."""
     for graph in (*(intarsia.grid_graph(n, n, 2) for n in (20, 30, 50, 100)), _dense(800), _dense(3000)):
         theta = graph.zeros()
-        intarsia.infer(graph, theta)  # compiled
+        intarsia.infer(graph, theta)  # compile the kernels
         graph = intarsia.FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx)
         began = time.process_time()
         assert intarsia.infer(graph, theta).method.name == "tree_reweighted"
         assert time.process_time() - began < 1.0
 
 
-def test_a_search_in_vain_is_not_repeated(monkeypatch):
+def test_unsuccessful_search_for_an_order_is_not_repeated(monkeypatch):
     from intarsia.inference.exact import junction_tree
 
     graph, theta = _random(intarsia.grid_graph(40, 40, 2), 0.1)
@@ -191,7 +191,7 @@ def test_a_search_in_vain_is_not_repeated(monkeypatch):
     assert intarsia.infer(graph, theta).method.name == "tree_reweighted"
 
 
-def test_values_of_a_graph_are_left_out_of_pickles():
+def test_cached_values_of_a_graph_are_not_pickled():
     import pickle
 
     graph, theta = ZOO["grid"]()

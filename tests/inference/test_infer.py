@@ -1,4 +1,4 @@
-"""`infer`, which warns, and `run_inference`, its core without the warning."""
+"""`infer`, which issues a ConvergenceWarning, and `run_inference`, which does not."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.inference.infer import run_inference
 
 
-def test_the_quiet_one_gives_the_same_without_a_warning():
+def test_run_inference_returns_the_result_of_infer_without_a_warning():
     graph, theta = ZOO["grid"]()
-    with pytest.warns(ConvergenceWarning, match=r"max_iter \(now 2\) or damping") as told:
-        loud = intarsia.infer(graph, theta, "tree_reweighted", max_iter=2)
-    assert [one.filename for one in told] == [__file__]  # where the user's call is
+    with pytest.warns(ConvergenceWarning, match=r"max_iter \(now 2\) or damping") as caught:
+        warned = intarsia.infer(graph, theta, "tree_reweighted", max_iter=2)
+    assert [warning.filename for warning in caught] == [__file__]  # the warning points to the call of the user
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quiet = run_inference(graph, theta, "tree_reweighted", settings={"max_iter": 2})
-    assert quiet.status is loud.status
-    np.testing.assert_array_equal(quiet.mu, loud.mu)
+    assert quiet.status is warned.status
+    np.testing.assert_array_equal(quiet.mu, warned.mu)

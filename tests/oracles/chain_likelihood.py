@@ -1,4 +1,4 @@
-"""Likelihood of chain models from their definition: every labelling of every sequence, in plain Python."""
+"""Likelihood of chain models by definition: enumeration of all labellings in plain Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def path_score(states, transitions, features, path, start=None, end=None, edges=None, edge_features=None):
-    """u(y_1) + sum of feature weights + transitions (+ features of steps) + v(y_n)."""
+    """Return the score u(y_1) + sum of feature weights + transitions (+ features of steps) + v(y_n)."""
     score = sum(float(features[t] @ states[:, y]) for t, y in enumerate(path))
     for t, (x, y) in enumerate(itertools.pairwise(path)):
         score += transitions[x, y]
@@ -26,7 +26,7 @@ def log_sum_exp(values):
 
 
 def log_probability(crf_parts, features, allowed, possible, edge_features=None):
-    """Log-probability of the labellings in the product of `allowed`, among those for which `possible(path)`."""
+    """Return the log-probability of the labellings in the product of `allowed`, given `possible(path)`."""
     k = crf_parts["states"].shape[1]
     paths = [path for path in itertools.product(range(k), repeat=len(features)) if possible(path)]
     scores = {
@@ -37,7 +37,7 @@ def log_probability(crf_parts, features, allowed, possible, edge_features=None):
 
 
 def parts_of(layout, weights):
-    """Parts of a vector of weights by name, read entry by entry."""
+    """Return the parts of a weight vector by name, read entry by entry."""
     k, at = layout.n_labels, 0
     states = np.zeros((layout.n_features, k))
     for f in range(layout.n_features):
@@ -45,11 +45,11 @@ def parts_of(layout, weights):
         for y in every:
             states[f, y] = weights[at]
             at += 1
-    found = {"states": states, "transitions": weights[at : at + k * k].reshape(k, k)}
+    result = {"states": states, "transitions": weights[at : at + k * k].reshape(k, k)}
     at += k * k
     if layout.ends:
-        found |= {"start": weights[at : at + k], "end": weights[at + k : at + 2 * k]}
+        result |= {"start": weights[at : at + k], "end": weights[at + k : at + 2 * k]}
         at += 2 * k
     if layout.n_edge_features:
-        found["edges"] = weights[at:].reshape(-1, k, k)
-    return found
+        result["edges"] = weights[at:].reshape(-1, k, k)
+    return result

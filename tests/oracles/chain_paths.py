@@ -1,4 +1,4 @@
-"""Exact answers about one sequence by visiting every labelling in plain Python."""
+"""Exact inference on one sequence by enumeration of all labellings in plain Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass
 class VisitedSequence:
-    paths: list[tuple[int, ...]]  # the possible ones, by falling score
+    paths: list[tuple[int, ...]]  # possible labellings in descending order of score
     scores: list[float]
     log_partition: float
     nodes: np.ndarray
@@ -19,9 +19,9 @@ class VisitedSequence:
 
 
 def visit_paths(nodes, tables, start=None, end=None) -> VisitedSequence:
-    """`tables` has one table per step of this sequence."""
+    """Enumerate the labellings of a sequence; `tables` has one table per step."""
     length, k = nodes.shape
-    found = []
+    result = []
     for y in itertools.product(range(k), repeat=length):
         terms = [float(nodes[t, y[t]]) for t in range(length)]
         terms += [float(tables[t][y[t], y[t + 1]]) for t in range(length - 1)]
@@ -29,25 +29,25 @@ def visit_paths(nodes, tables, start=None, end=None) -> VisitedSequence:
         terms += [] if end is None else [float(end[y[-1]])]
         score = math.fsum(terms)
         if score > -math.inf:
-            found.append((score, y))
-    found.sort(key=lambda pair: -pair[0])
+            result.append((score, y))
+    result.sort(key=lambda pair: -pair[0])
     marginals, joint = np.zeros((length, k)), np.zeros((length - 1, k, k))
     log_partition = -math.inf
-    if found:
-        top = found[0][0]
-        total = math.fsum(math.exp(score - top) for score, _ in found)
+    if result:
+        top = result[0][0]
+        total = math.fsum(math.exp(score - top) for score, _ in result)
         log_partition = top + math.log(total)
-        for score, y in found:
+        for score, y in result:
             probability = math.exp(score - top) / total
             for t in range(length):
                 marginals[t, y[t]] += probability
             for t in range(length - 1):
                 joint[t, y[t], y[t + 1]] += probability
-    return VisitedSequence([y for _, y in found], [score for score, _ in found], log_partition, marginals, joint)
+    return VisitedSequence([y for _, y in result], [score for score, _ in result], log_partition, marginals, joint)
 
 
 def visit_batch(batch) -> list[VisitedSequence]:
-    """Every sequence of a ChainBatch."""
+    """Enumerate the labellings of every sequence of a ChainBatch."""
     answers = []
     for s, (a, b) in enumerate(itertools.pairwise(batch.ptr.tolist())):
         if batch.transitions.ndim == 3:

@@ -1,4 +1,4 @@
-"""Agreement of two clusterings written down as the definitions stand: loops over records, pairs and sets."""
+"""Agreement of two clusterings by definition: loops over records, pairs and sets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from scipy.optimize import linear_sum_assignment
 
 
 def as_sets(labels):
-    """Clusters as sets of records; `labels` is a dict from record to label."""
-    found = {}
+    """Return clusters as sets of records; `labels` is a dict from record to label."""
+    result = {}
     for record, label in labels.items():
-        found.setdefault(label, set()).add(record)
-    return list(found.values())
+        result.setdefault(label, set()).add(record)
+    return list(result.values())
 
 
 def quotient(part, whole):
@@ -21,7 +21,7 @@ def quotient(part, whole):
 
 
 def pairwise(true, predicted):
-    """Precision and recall of the pairs within clusters."""
+    """Return precision and recall of the pairs within clusters."""
     pairs = [
         {frozenset(pair) for cluster in as_sets(labels) for pair in combinations(sorted(cluster), 2)}
         for labels in (true, predicted)
@@ -31,35 +31,35 @@ def pairwise(true, predicted):
 
 
 def b_cubed(true, predicted):
-    """Precision and recall of each record's cluster, in the mean over records."""
+    """Return the mean over records of precision and recall of their clusters."""
 
     def recall(key, response):
         total = 0.0
         for record, label in key.items():
             mates = {other for other in key if key[other] == label}
-            found = {other for other in response if record in response and response[other] == response[record]}
-            total += len(mates & found) / len(mates)
+            result = {other for other in response if record in response and response[other] == response[record]}
+            total += len(mates & result) / len(mates)
         return quotient(total, len(key))
 
     return recall(predicted, true), recall(true, predicted)
 
 
 def muc(true, predicted):
-    """Precision and recall of links: how few parts the other clustering cuts each cluster into."""
+    """Return precision and recall of links, by the number of parts into which the other clustering splits a cluster."""
 
     def recall(key, response):
-        kept = needed = 0
+        n_links = n_needed = 0
         for cluster in as_sets(key):
             parts = {("in", response[r]) if r in response else ("alone", r) for r in cluster}
-            kept += len(cluster) - len(parts)
-            needed += len(cluster) - 1
-        return quotient(kept, needed)
+            n_links += len(cluster) - len(parts)
+            n_needed += len(cluster) - 1
+        return quotient(n_links, n_needed)
 
     return recall(predicted, true), recall(true, predicted)
 
 
 def ceaf_e(true, predicted):
-    """Precision and recall of the best one-to-one matching of clusters, from the whole table of likenesses."""
+    """Return precision and recall of the best one-to-one matching of clusters, from all similarities."""
     key, response = as_sets(true), as_sets(predicted)
     table = np.array([[2 * len(k & r) / (len(k) + len(r)) for r in response] for k in key]).reshape(
         len(key), len(response)

@@ -1,7 +1,7 @@
-"""Collective models by their paths: a number of walkers for every path, the objective straight from its definition.
+"""Collective models by enumeration of paths, with the objective from its definition.
 
-In a tree a path is a choice of a cell for every step; `parents` says from which step each is reached, by default from
-the one before.
+The variables are the numbers of walkers on every path. In a tree, a path is a choice of a cell for every step;
+`parents` lists the step from which each step is reached, by default the previous one.
 """
 
 import itertools
@@ -15,12 +15,12 @@ def all_paths(n_steps, n_cells):
 
 
 def origins(paths, parents):
-    """Cells from which the moves of all paths lead to steps 1, 2, ..."""
+    """Return the cells from which all paths move to steps 1, 2, ..."""
     return paths[:, :-1] if parents is None else paths[:, np.asarray(parents)[1:]]
 
 
 def path_scores(theta, scores, parents=None):
-    """Score of every path; theta (T - 1, s, s), scores (T, s)."""
+    """Return the score of every path; theta (T - 1, s, s), scores (T, s)."""
     n_steps, n_cells = scores.shape
     paths = all_paths(n_steps, n_cells)
     total = scores[np.arange(n_steps), paths].sum(axis=1)
@@ -42,7 +42,7 @@ def move_totals(q, n_steps, n_cells, parents=None):
 def least_objective(theta, scores, n_walkers, noise, noise_slope, weight=1.0, parents=None):
     """Minimise `w N sum q (log q - score) + noise(N cells, N moves)` over q = softmax(z), by BFGS.
 
-    `noise(cells, moves)` is a number and `noise_slope` its gradients, shaped alike. Returns the least value, the
+    `noise(cells, moves)` is a number and `noise_slope` its gradients, of the same shapes. Return the minimum, and the
     walkers in cells and on moves.
     """
     n_steps, n_cells = scores.shape
@@ -70,27 +70,27 @@ def least_objective(theta, scores, n_walkers, noise, noise_slope, weight=1.0, pa
         value = weight * n_walkers * float(p @ model) + noise(cells, moves)
         return value / n_walkers, p * (slope - p @ slope) / n_walkers
 
-    found = minimize(
+    result = minimize(
         both, score[possible].clip(-30, 30), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000}
     )
-    q = unfold(found.x)
+    q = unfold(result.x)
     return (
-        n_walkers * found.fun,
+        n_walkers * result.fun,
         n_walkers * cell_totals(q, n_steps, n_cells),
         n_walkers * move_totals(q, n_steps, n_cells, parents),
     )
 
 
 def proportional_fitting(theta, scores, counts, n_sweeps=3000, parents=None):
-    """Walkers on every path that reproduce the counts and are nearest to the model: iterative proportional fitting."""
+    """Return the walkers on every path closest to the model with these counts, by iterative proportional fitting."""
     n_steps, n_cells = scores.shape
     paths = all_paths(n_steps, n_cells)
     q = np.exp(path_scores(theta, scores, parents))
     for _ in range(n_sweeps):
         for t in range(n_steps):
-            now = np.bincount(paths[:, t], weights=q, minlength=n_cells)
-            wanted = np.where(np.isnan(counts[t]), now, counts[t])
+            current = np.bincount(paths[:, t], weights=q, minlength=n_cells)
+            target = np.where(np.isnan(counts[t]), current, counts[t])
             if np.isnan(counts[t]).all():
                 continue
-            q *= np.where(now > 0, wanted / np.where(now > 0, now, 1.0), 0.0)[paths[:, t]]
+            q *= np.where(current > 0, target / np.where(current > 0, current, 1.0), 0.0)[paths[:, t]]
     return cell_totals(q, n_steps, n_cells), move_totals(q, n_steps, n_cells, parents)

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 
 def solve_tree_reweighted(graph, theta, rho):
-    """Return (value, node marginals P(x=1), edge marginals (E, 2, 2)); free are P(x_i=1) and P(x_i=1, x_j=1)."""
+    """Return (value, node marginals P(x=1), edge marginals (E, 2, 2)); optimise P(x_i=1) and P(x_i=1, x_j=1)."""
     n, edges = graph.n_variables, graph.scope_idx.reshape(-1, 2)
     unary = theta[: 2 * n].reshape(n, 2)
     tables = np.stack([graph.factor_table(theta, c) for c in range(graph.n_factors)])

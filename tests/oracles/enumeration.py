@@ -1,4 +1,4 @@
-"""Exact answers by plain Python enumeration; shares no code with the library but the graph's arrays."""
+"""Exact inference by plain Python enumeration; shares no code with the library except the graph arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Enumerated:
 
 
 def _statistic(kind: int, truncation: float, states: list[int]) -> float:
-    if kind > 3:  # 1 where a constraint on the number of ones is violated; from 7 on the last one counts when it is 0
+    if kind > 3:  # 1 if a count constraint is violated; from kind 7 on the last variable is counted when it is 0
         *inputs, last = states
         count = sum(inputs) + (last if kind < 7 else 1 - last)
         allowed = {4: count <= truncation, 5: count >= truncation, 6: count == truncation}[(kind - 4) % 3 + 4]
@@ -30,7 +30,7 @@ def _statistic(kind: int, truncation: float, states: list[int]) -> float:
 
 
 def enumerate_model(graph, theta, evidence=None, temperature=1.0) -> Enumerated:
-    """Visit every assignment that agrees with the evidence."""
+    """Enumerate all assignments that agree with the evidence."""
     evidence = evidence or {}
     choices = [[evidence[v]] if v in evidence else range(k) for v, k in enumerate(graph.n_states.tolist())]
     scopes = [graph.scope(c).tolist() for c in range(graph.n_factors)]

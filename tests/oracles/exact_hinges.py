@@ -1,4 +1,4 @@
-"""The minimum of a small hinge-loss MRF in rational arithmetic, by Lemke's method: no tolerance, no rounding."""
+"""Exact minimum of a small hinge-loss MRF in rational arithmetic by Lemke's method."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def solve_exactly(model):
 
 
 def exact_objective(model, x):
-    """The weighted sum of hinges at x, in fractions."""
+    """Return the weighted sum of hinges at x, as a fraction."""
     total = Fraction(0)
     for j in range(model.n_terms):
         value = max(_value(model.terms, j, x), Fraction(0))
@@ -58,15 +58,15 @@ def exact_objective(model, x):
 
 
 def lemke(matrix, constant):
-    """A z >= 0 with w = matrix z + constant >= 0 and w z = 0, or None; `matrix` is positive semidefinite.
+    """Return z >= 0 with w = matrix z + constant >= 0 and w z = 0, or None; `matrix` is positive semidefinite.
 
-    Cottle and Dantzig's complementary pivoting with the lexicographic rule against cycles, on integers (Edmonds).
+    Uses complementary pivoting (Cottle and Dantzig) with the lexicographic rule against cycles, on integers (Edmonds).
     """
     size = len(constant)
     if min(constant, default=Fraction(0)) >= 0:
         return [Fraction(0)] * size
     scale = [lcm(*(v.denominator for v in (*row, c))) for row, c in zip(matrix, constant, strict=True)]
-    # Columns: w, z, the artificial variable, the right side. Rows may be scaled: w is in units of its own.
+    # Columns: w, z, the artificial variable, the right-hand side. Rows may be scaled, which scales w.
     table = np.zeros((size, 2 * size + 2), dtype=object)
     for i in range(size):
         table[i, i] = 1
@@ -104,13 +104,13 @@ def _pivot(table, row, column, denominator):
     changed[used] -= np.outer(multiples[used], old)
     table[:] = changed // denominator
     table[row] = old
-    if pivot < 0:  # the numbers meant are those of the table over its denominator
+    if pivot < 0:  # the values are the entries divided by the denominator
         table *= -1
     return abs(pivot)
 
 
 def _least(table, rows, size):
-    """The row whose right side and then columns of w, divided by its number, are least in lexicographic order."""
+    """Return the row whose right-hand side and columns of w, divided by its entry, are lexicographically smallest."""
     order = [-1, *range(size)]
     for column in order:
         if len(rows) == 1:
@@ -121,7 +121,7 @@ def _least(table, rows, size):
 
 
 def _rows(model):
-    """Coefficients and constants of all rows that matter, and the kind and weight of each."""
+    """Return coefficients, constants, kinds and weights of the constraints and of the terms with positive weight."""
     columns, right, kinds = [], [], []
 
     def add(rows, j, sign, kind, weight):

@@ -1,4 +1,4 @@
-"""Derivatives by central differences of any function, one entry at a time."""
+"""Derivatives of any function by central differences."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def central_differences(function: Callable[[np.ndarray], float], at: np.ndarray, step: float = 1e-4) -> np.ndarray:
-    """Gradient of `function`, accurate to the fourth power of the step; 0 where `at` is infinite.
+    """Return the gradient of `function` with fourth-order accuracy in the step; 0 where `at` is infinite.
 
-    With a step of 1e-4 the error of the formula is about 1e-16 and that of rounding about 1e-12, relative to the
-    function's scale.
+    With a step of 1e-4 the truncation error is about 1e-16 and the rounding error about 1e-12, relative to the scale of
+    the function.
     """
     gradient = np.zeros(at.size)
     for i in np.flatnonzero(np.isfinite(at)):
@@ -26,6 +26,6 @@ def central_differences(function: Callable[[np.ndarray], float], at: np.ndarray,
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference, relative to the largest entry expected (to 1e-3 where all are smaller)."""
+    """Return the largest difference, relative to the largest expected entry (at least 1e-3)."""
     scale = max(float(np.abs(expected).max(initial=0.0)), 1e-3)
     return float(np.abs(found - expected).max(initial=0.0)) / scale

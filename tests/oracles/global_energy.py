@@ -1,4 +1,4 @@
-"""Inference with a global energy over the simplex of all assignments: no entropy formula, no messages.
+"""Inference with a global energy by optimisation over the simplex of all assignments.
 
 `minimise over p:  sum_y p_y (log p_y - score_y) + L(sum_y p_y S(y))`, whose minimum is that of the marginal problem.
 """
@@ -12,16 +12,16 @@ from tests.oracles.enumeration import enumerate_model
 
 
 def all_statistics(graph, theta):
-    """Labellings of finite score, their scores and their statistics, a row each."""
+    """Return the labellings of finite score, their scores, and their statistics as rows."""
     truth = enumerate_model(graph, theta)
     return truth.labellings, truth.scores, np.stack([graph.statistics(y) for y in truth.labellings])
 
 
 def certify(graph, theta, tilted_theta, value, gradient):
-    """Objective of the tilted model's distribution over assignments, and a bound on its distance from the least one.
+    """Return the objective of the tilted model, and a bound on its distance from the minimum.
 
-    F is convex with slope d = log p - score + S . grad L(mu), and its entropy part alone makes it strongly so:
-    F(q) >= F(p) + <d, q - p> + KL(q, p), whose least value over q is F(p) - <d, p> - log sum p exp(-d).
+    F is convex with gradient d = log p - score + S . grad L(mu), and strongly convex because of the entropy:
+    F(q) >= F(p) + <d, q - p> + KL(q, p), whose minimum over q is F(p) - <d, p> - log sum p exp(-d).
     """
     labellings, scores, statistics = all_statistics(graph, theta)
     tilted = graph.score(tilted_theta, labellings)
@@ -35,7 +35,7 @@ def certify(graph, theta, tilted_theta, value, gradient):
 
 
 def solve_smooth(graph, theta, value, gradient, temperature=1.0):
-    """(least objective, mu) for a differentiable convex L: BFGS in softmax coordinates, so nothing is constrained."""
+    """Return (minimum, mu) for a differentiable convex L, by BFGS in unconstrained softmax coordinates."""
     _, scores, statistics = all_statistics(graph, theta)
 
     def objective(z):
@@ -53,10 +53,10 @@ def solve_smooth(graph, theta, value, gradient, temperature=1.0):
 
 
 def solve_penalised(graph, theta, terms):
-    """(least objective, mu) with kinks: slacks s_i >= slope (a_i . mu - shift) for either extreme slope, by SLSQP.
+    """Return (minimum, mu) for energies with kinks, by SLSQP with slacks for both extreme slopes.
 
     `terms` is a list of (a, shift, low, high, psi): psi max(low r, high r) of r = a . mu - shift, low <= 0 <= high.
-    psi = inf makes it a constraint.
+    The slacks satisfy s_i >= slope (a_i . mu - shift). psi = inf makes a term a constraint.
     """
     _, scores, statistics = all_statistics(graph, theta)
     n, soft = scores.size, [t for t in terms if np.isfinite(t[4])]

@@ -1,4 +1,4 @@
-"""The minimum of a small hinge-loss model as a quadratic program with a slack for each hinge, by SciPy's SLSQP."""
+"""Minimum of a small hinge-loss model as a quadratic program with a slack for each hinge, by SLSQP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 
 def solve_hinge_program(model):
-    """Return (minimum, x); for up to some twenty variables and terms."""
+    """Return (minimum, x), for up to about twenty variables and terms."""
     n, m = model.n_variables, model.n_terms
     rows = model.terms.to_scipy(n).toarray()
     squared = model.power == 2
@@ -22,13 +22,13 @@ def solve_hinge_program(model):
 
     above = np.hstack([-rows, np.eye(m)])  # slack - rows x - const >= 0
     constraints = [{"type": "ineq", "fun": lambda v: above @ v - model.terms.const, "jac": lambda v: above}]
-    for given, kind in ((model.equalities, "eq"), (model.inequalities, "ineq")):
-        if given is not None and given.n_rows:
-            matrix = -np.hstack([given.to_scipy(n).toarray(), np.zeros((given.n_rows, m))])
+    for limits, kind in ((model.equalities, "eq"), (model.inequalities, "ineq")):
+        if limits is not None and limits.n_rows:
+            matrix = -np.hstack([limits.to_scipy(n).toarray(), np.zeros((limits.n_rows, m))])
             constraints.append(
                 {
                     "type": kind,
-                    "fun": lambda v, a=matrix, b=given.const: a @ v - b,
+                    "fun": lambda v, a=matrix, b=limits.const: a @ v - b,
                     "jac": lambda v, a=matrix: a,
                 }
             )

@@ -1,4 +1,4 @@
-"""The minimum of a hinge-loss MRF by an interior-point method for quadratic programs (Clarabel)."""
+"""Minimum of a hinge-loss MRF by an interior-point method for quadratic programs (Clarabel)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy.sparse import csc_matrix, eye_array, vstack
 
 
 def minimise_hinges(model, tol=1e-10):
-    """(x, objective), or (None, inf) if the constraints contradict each other.
+    """Return (x, objective), or (None, inf) if the constraints contradict each other.
 
     Columns are x and a slack s per term: minimise the weighted s or s^2, with s >= 0, s >= the term, 0 <= x <= 1.
     """

@@ -1,4 +1,4 @@
-"""Likelihoods of labels in plain Python: what the losses claim to compute, from the definitions.
+"""Likelihoods of labels by definition in plain Python, as references for the losses.
 
 `allowed` is a list with the set of allowed states of each variable.
 """
@@ -19,7 +19,7 @@ def log_sum(values) -> float:
 
 
 def negative_log_likelihood(graph, theta, allowed, truth=None) -> float:
-    """log Z minus log Z over the labellings that are allowed; `truth` is the enumerated model, if at hand."""
+    """Return log Z minus log Z of the allowed labellings; `truth` is the enumerated model, if available."""
     truth = truth or enumerate_model(graph, theta)
     inside = [
         score
@@ -30,7 +30,7 @@ def negative_log_likelihood(graph, theta, allowed, truth=None) -> float:
 
 
 def conditional_negative_log_likelihood(graph, theta, allowed, patches, weights=None) -> float:
-    """Sum over patches whose neighbours are observed of -log p(allowed in the patch | neighbours) x mean weight."""
+    """Return the sum over patches with observed neighbours of -log p(allowed | neighbours) x mean weight."""
     weights = np.ones(graph.n_variables) if weights is None else weights
     total = 0.0
     for patch in patches:
@@ -51,7 +51,7 @@ def conditional_negative_log_likelihood(graph, theta, allowed, patches, weights=
 
 
 def piecewise_negative_log_likelihood(graph, theta, allowed, weights=None) -> float:
-    """Each variable and each factor on its own x mean weight; those with a hidden variable are left out."""
+    """Return the sum over variables and factors without hidden variables of their own likelihood x mean weight."""
     weights = np.ones(graph.n_variables) if weights is None else weights
     hidden = [1 < len(states) == k for states, k in zip(allowed, graph.n_states.tolist(), strict=True)]
     pieces = [((v,), graph.variable(theta, v)) for v in range(graph.n_variables)]

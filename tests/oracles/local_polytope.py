@@ -1,4 +1,4 @@
-"""The local polytope written out row by row in Python, its optimum by SciPy; shares no code with the library."""
+"""The local polytope as explicit rows in plain Python, solved by SciPy; shares no code with the library."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class WrittenOut:
     cost: np.ndarray
     rows: np.ndarray  # equations: rows @ x == sides
     sides: np.ndarray
-    blocks: list[int]  # where the columns of each factor start
+    blocks: list[int]  # first column of each factor
 
     @property
     def value(self) -> float:
-        """Optimum, -inf if there is no feasible point."""
+        """Optimum of the program, -inf if it is infeasible."""
         allowed = self.cost > -np.inf
         if not allowed.any():
             return 0.0 if not self.cost.size else -np.inf
@@ -29,14 +29,14 @@ class WrittenOut:
         return -found.fun if found.status == 0 else -np.inf
 
     def is_vertex(self, x: np.ndarray, tol: float = 1e-7) -> bool:
-        """Whether x is feasible and its active constraints determine it."""
+        """Return whether x is feasible and determined by its active constraints."""
         feasible = x.min(initial=0.0) >= -tol and np.abs(self.rows @ x - self.sides).max(initial=0.0) <= tol
         free = x > tol
         return bool(feasible and np.linalg.matrix_rank(self.rows[:, free]) == free.sum())
 
 
 def write_out(graph, theta) -> WrittenOut:
-    """Columns: states of the variables, then joint states of each factor."""
+    """Build the program; columns are the states of the variables, then the joint states of each factor."""
     variables = [theta[graph.variable_ptr[v] : graph.variable_ptr[v + 1]] for v in range(graph.n_variables)]
     tables = [graph.factor_table(theta, c).reshape(-1) for c in range(graph.n_factors)]
     cost = np.concatenate([*variables, *tables]) if variables or tables else np.empty(0)
@@ -59,7 +59,7 @@ def write_out(graph, theta) -> WrittenOut:
                         row[at + k] = 1.0
                 rows.append(row)
                 sides.append(0.0)
-        if not scope:  # one joint state, which always holds
+        if not scope:  # the only joint state, of probability 1
             row = np.zeros(cost.size)
             row[at] = 1.0
             rows.append(row)

@@ -1,4 +1,4 @@
-"""Reweighted message passing and its objective written plainly with NumPy, straight from Domke2013 Eq. 13 - 18."""
+"""Tree-reweighted message passing and its objective in plain NumPy, from Domke2013 Eq. 13 - 18."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cavity(graph, theta, rho, messages, c, j):
 
 
 def new_message(graph, theta, rho, messages, c, i):
-    """Eq. 18 with a transposed einsum-free contraction."""
+    """Return the updated message of Eq. 18."""
     scope = [int(v) for v in graph.scope(c)]
     joint = np.exp(graph.factor_table(theta, c) / rho[c])
     for axis, j in enumerate(scope):
@@ -43,7 +43,7 @@ def parallel_sweep(graph, theta, rho, messages):
 
 
 def forward_backward_sweep(graph, theta, rho, messages):
-    """Messages to all but the first variable of each factor by rising target, then to the first by falling target."""
+    """Update messages to the later variables of factors in ascending order, then to the first in descending order."""
     messages = dict(messages)
     up = sorted((i, c) for c, i in messages if i != min(graph.scope(c)))
     down = sorted(((i, c) for c, i in messages if i == min(graph.scope(c))), reverse=True)
@@ -72,7 +72,7 @@ def beliefs(graph, theta, rho, messages):
 
 
 def objective(graph, theta, rho, nodes, factors):
-    """Eq. 13 with 16 and 17, as printed."""
+    """Return the objective of Eq. 13 with Eq. 16 and 17."""
 
     def xlogx(p):
         return float(np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0)))
@@ -94,7 +94,7 @@ def objective(graph, theta, rho, nodes, factors):
 
 
 def statistics(graph, nodes, factors):
-    """Expected statistics in the layout of theta."""
+    """Return the expected statistics in the layout of theta."""
     mu = np.concatenate([*nodes, np.zeros(graph.n_theta - int(graph.variable_ptr[-1]))])
     unit = np.concatenate([np.zeros(int(graph.variable_ptr[-1])), np.ones(graph.n_theta - int(graph.variable_ptr[-1]))])
     for c, q in enumerate(factors):

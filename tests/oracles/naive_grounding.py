@@ -1,6 +1,6 @@
-"""Grounding by trying every assignment of constants to variables, with dicts of atoms.
+"""Grounding by enumeration of all assignments of constants to variables, with dicts of atoms.
 
-Knows nothing of joins: a rule's variables run through all constants, in nested loops, and each literal is looked up.
+It uses nested loops over all constants instead of joins, and looks up each literal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FREE = "free"
 
 
 class Data:
-    """Atoms as a dict from (predicate, arguments) to a truth value, or FREE for targets and latent atoms."""
+    """Atoms as a dict from (predicate, arguments) to a value in [0, 1], or FREE for targets and latent atoms."""
 
     def __init__(self, atoms, closed):
         self.atoms = {(p.upper(), tuple(map(str, a))): v for (p, a), v in atoms.items()}
@@ -49,10 +49,10 @@ def condition_holds(condition, values, data):
         parts = [condition_holds(part, values, data) for part in condition.parts]
         return all(parts) if condition.operator == "&" else any(parts)
     if isinstance(condition.atom, Comparison):
-        found = holds(condition.atom, values)
+        result = holds(condition.atom, values)
     else:
-        found = (data.get(condition.atom.predicate, filled(condition.atom, values)) or 0.0) > 0
-    return found != condition.negated
+        result = (data.get(condition.atom.predicate, filled(condition.atom, values)) or 0.0) > 0
+    return result != condition.negated
 
 
 def number(coefficient, counts):
@@ -72,7 +72,7 @@ def number(coefficient, counts):
 
 
 def linear(entries, constant, data, missing_is=0.0):
-    """Coefficients of free atoms, and the constant with all others in it."""
+    """Return the coefficients of free atoms, and the constant that contains all other atoms."""
     coefs = {}
     for coefficient, key in entries:
         value = data.get(*key)
@@ -84,10 +84,10 @@ def linear(entries, constant, data, missing_is=0.0):
 
 
 def ground_logical(rule: LogicalRule, data):
-    """(coefficients, constant) of the distance of every grounding."""
+    """Return (coefficients, constant) of the distance to satisfaction of every grounding."""
     names = sorted({t.name for x in rule.literals for t in x.atom.arguments if not isinstance(t, Constant)})
-    for chosen in itertools.product(data.constants, repeat=len(names)):
-        values = dict(zip(names, chosen, strict=True))
+    for constants in itertools.product(data.constants, repeat=len(names)):
+        values = dict(zip(names, constants, strict=True))
         satisfied, entries, constant = False, [], 1.0
         for literal in rule.literals:
             if isinstance(literal.atom, Comparison):
@@ -96,7 +96,7 @@ def ground_logical(rule: LogicalRule, data):
             key = (literal.atom.predicate, filled(literal.atom, values))
             if literal.negated:
                 if data.get(*key) is None:
-                    satisfied = True  # false, for want of data
+                    satisfied = True  # false, as there is no data
                 constant -= 1.0
                 entries.append((1.0, key))
             else:
@@ -106,11 +106,11 @@ def ground_logical(rule: LogicalRule, data):
 
 
 def ground_arithmetic(rule, data):
-    """(coefficients, constant) of the left side of every grounding."""
+    """Return (coefficients, constant) of the left-hand side of every grounding."""
     atoms = [(c, a) for c, a in rule.terms if isinstance(a, Atom)]
     names = sorted({t.name for _, a in rule.terms for t in a.arguments if not isinstance(t, (Constant, SumVariable))})
-    for chosen in itertools.product(data.constants, repeat=len(names)):
-        values = dict(zip(names, chosen, strict=True))
+    for constants in itertools.product(data.constants, repeat=len(names)):
+        values = dict(zip(names, constants, strict=True))
         if not all(holds(a, values) for _, a in rule.terms if isinstance(a, Comparison)):
             continue
         matches, counts, every_atom_found = [], {}, True
@@ -136,7 +136,7 @@ def ground_arithmetic(rule, data):
 
 
 def rows_of(rule, data):
-    """(n_groundings, rows): every violable hinge as (sorted coefficients, constant) of what should be <= 0."""
+    """Return (n_groundings, rows): every hinge that can be violated as (sorted coefficients, constant) of `<= 0`."""
     grounder = ground_logical if isinstance(rule, LogicalRule) else ground_arithmetic
     relation = "<=" if isinstance(rule, LogicalRule) else rule.relation
     n, rows = 0, []

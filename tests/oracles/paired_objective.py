@@ -1,4 +1,4 @@
-"""The objective of learning with latent variables, both of its minima by an independent solver."""
+"""Objective of learning with latent variables, with both of its minima by an independent solver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.oracles.hinge_program import solve_hinge_program
 
 
 def exact_objective(problem, weights, l2):
-    """J and its subgradient at some weights."""
+    """Return the objective J and its subgradient at these weights."""
     minima, features = [], []
     for side in (problem.clamped, problem.free):
         model = problem.weighted(side, np.maximum(weights, 0.0))

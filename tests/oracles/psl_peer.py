@@ -1,13 +1,13 @@
-"""PSL itself as an oracle of the language: its parser, its grounder and its inference, driven line by line.
+"""PSL (probabilistic soft logic) as a reference: its parser, grounding and inference, by JSON lines.
 
 Runs inside PSL's own environment as `python -P psl_peer.py`, started through
 `intarsia_reproduction.benchmarks.peers.Peer`. Each
 line on stdin is a JSON request with a key "do", each line on stdout its JSON answer:
 
-    {"do": "parse", "predicates": {"P": 1}, "texts": [...]}   rules of each text in a normal form, or why it is refused
+    {"do": "parse", "predicates": {"P": 1}, "texts": [...]}   rules of each text in a normal form, or its error
     {"do": "ground", "predicates": ..., "rules": text}        ground rules, from a rule file with that text
     {"do": "infer", "predicates": ..., "rules": text}         values of the targets
-    {"do": "run", "program": path}                            atoms and evaluations of a whole program, or why not
+    {"do": "run", "program": path}                            atoms and evaluations of a program, or its error
 
 For "ground" and "infer" predicates are as in PSL's JSON.
 """
@@ -30,7 +30,7 @@ OPTIONS = {
     "admmreasoner.epsilonabs": 1e-7,
     "admmreasoner.epsilonrel": 1e-7,
 }
-# What |X| counts while coefficients are compared.
+# Value of |X| while coefficients are compared.
 COUNT = 7
 
 

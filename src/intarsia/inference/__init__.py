@@ -1,4 +1,4 @@
-"""How scores become beliefs: one file per algorithm, one result type, one registry."""
+"""Inference: marginals, log Z and best labellings (MAP) of factor graphs, one module per algorithm."""
 
 from intarsia._core.status import Status
 from intarsia.inference.infer import infer

@@ -1,4 +1,4 @@
-"""The choice that `method="auto"` makes: exact where that is affordable, else the approximate method for the task."""
+"""Choice of the method for `method="auto"`: exact where affordable, else the approximate method for the task."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from intarsia.inference.registry import METHODS
 
 AUTO = "auto"
 
-# Entries of tables that elimination handles in the time which the approximate method takes for one score. Measured on
-# grids: 5 ns an entry (2 ns for "map"); tree_reweighted takes 4 ns a score and sweep, with 20 to 1000 sweeps;
-# dual_decomposition 150 ns, with 5 to 100 sweeps.
+# Number of table entries that elimination processes in the time that the approximate method needs per score. Measured
+# on grids: elimination takes 5 ns per entry (2 ns for "map"); tree_reweighted takes 4 ns per score and sweep, with 20
+# to 1000 sweeps; dual_decomposition takes 150 ns, with 5 to 100 sweeps.
 _ENTRIES_PER_SCORE = {"marginals": 160.0, "map": 2000.0}
-# Elimination of so many entries takes about as long as the preparation of a run: some milliseconds.
+# Eliminating this many entries takes a few milliseconds, about as long as preparing a run.
 _FREE_ENTRIES = 1e6
 
 
 def auto_candidates(task: str, n_samples: int, n_best: int, settings: Mapping[str, Any]) -> list[InferenceMethod]:
-    """Return the methods that `auto` considers, best first; the last one is for graphs where no other is affordable.
+    """Return the methods that `auto` considers, best first; the last is used where no exact method is affordable.
 
-    A method is left out if it lacks a setting. So a setting that only approximate methods have, such as `max_iter` or
-    `damping`, leaves the approximate one. The last method is given those of the settings that it has.
+    A method that lacks one of the settings is skipped. So a setting that only approximate methods have, such as
+    `max_iter` or `damping`, selects the approximate method. The last method receives only the settings that it has.
 
     Examples
     --------
@@ -42,28 +42,28 @@ def auto_candidates(task: str, n_samples: int, n_best: int, settings: Mapping[st
         approximate = ["gibbs"]
     if n_best:
         approximate = []
-    known = {name: set(METHODS.get(name)._get_param_names()) for name in [*exact, *approximate]}
+    settings_of = {name: set(METHODS.get(name)._get_param_names()) for name in [*exact, *approximate]}
     for key in settings:
-        check_choice(key, set().union(*known.values()), "setting")
-    names = [name for name in exact if known[name].issuperset(settings)]
-    # Settings of the exact methods do not matter to the approximate one that stands in for them.
-    needed = set() if names else set(settings)
-    names += [name for name in approximate if known[name] >= needed][:1]
+        check_choice(key, set().union(*settings_of.values()), "setting")
+    names = [name for name in exact if settings_of[name].issuperset(settings)]
+    # If exact methods are candidates, the approximate fallback need not have their settings.
+    required = set() if names else set(settings)
+    names += [name for name in approximate if settings_of[name] >= required][:1]
     if not names:
         raise InvalidInputError(
             f"method='auto' considers no method that has all of the settings {', '.join(settings)}. Name a method."
         )
     methods = []
     for name in names:
-        extra = {"n_restarts": 0} if name == "junction_tree" else {}  # restarts take as long as elimination itself
+        extra = {"n_restarts": 0} if name == "junction_tree" else {}  # a restart takes as long as the elimination
         methods.append(
-            METHODS.resolve(name, extra | {key: value for key, value in settings.items() if key in known[name]})
+            METHODS.resolve(name, extra | {key: value for key, value in settings.items() if key in settings_of[name]})
         )
     return methods
 
 
 def is_affordable(method: InferenceMethod, graph: FactorGraph, task: str) -> bool:
-    """Whether an exact method applies to a graph in normal form and takes no longer than the approximate one would.
+    """Return whether an exact method applies to a graph in normal form and is no slower than the approximate one.
 
     Examples
     --------

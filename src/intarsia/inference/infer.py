@@ -1,4 +1,4 @@
-"""The front door: `infer` prepares a problem, runs a method, and gives the answer in the user's layout."""
+"""`infer`, the entry point of inference: check the input, run a method, return the result in the user's layout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from intarsia.inference.presentation import Rerun, present
 from intarsia.inference.registry import METHODS, method_class, method_names
 from intarsia.inference.result import InferenceResult
 
-# Tables of larger constraints are not written only to see whether an exact method is affordable.
+# Constraints over more variables are not expanded into tables just to find out whether an exact method is affordable.
 _SMALL_CONSTRAINT = 12
 
 
@@ -57,47 +57,61 @@ def infer(
     verbose: bool = False,
     **settings: Any,
 ) -> InferenceResult:
-    """Marginals and log Z, or the best labelling, of a factor graph.
+    """Compute marginals and log Z (the partition function), or the best labelling (MAP), of a factor graph.
+
+    Use it for any discrete graphical model: Markov random fields, conditional random fields, Bayesian networks.
+    The default method is exact where that is affordable and approximate elsewhere, such as loopy belief propagation
+    with tree-reweighted messages; `result.status` and `result.log_partition_is` report what is guaranteed.
 
     Parameters
     ----------
     graph : FactorGraph
-        What is connected.
+        Variables, their numbers of states, and the factors that connect them.
     theta : (graph.n_theta,) array
-        Scores (log-potentials); -inf marks the impossible.
+        Scores (log-potentials) in the layout of `graph`; -inf marks impossible states.
     method : str or InferenceMethod
-        A name (see `intarsia methods`) or a settings object such as `TreeReweighted(damping=0.3)`. "auto" is exact
-        where that takes no longer than an approximate method would: `tree` on forests, `graph_cut` for the best
-        labelling of binary attractive models, `junction_tree` on narrow graphs. Elsewhere it is `tree_reweighted` for
-        marginals, `dual_decomposition` for "map", `gibbs` for samples. `result.method` is the method that ran.
+        A name (the command `intarsia methods` lists them) or a settings object such as `TreeReweighted(damping=0.3)`.
+        "auto" runs an exact method where that takes no longer than an approximate one: `tree` on forests, `graph_cut`
+        for the best labelling of binary attractive models, `junction_tree` on narrow graphs. Elsewhere "auto" runs
+        `tree_reweighted` for marginals, `dual_decomposition` for "map", `gibbs` for samples. `result.method` is the
+        method that ran.
     task : {"marginals", "map"}
-        Marginals with log Z, or the labelling with the highest score.
+        "marginals": marginal probabilities and log Z. "map": the labelling with the highest score.
     evidence : dict, optional
-        Known states by variable index or name. Results stay in the layout of `graph`, the evidence one-hot, and
-        log Z is that of the assignments which agree with it.
+        Observed states as a dict from variable (index or name) to state. Results stay in the layout of `graph`, with
+        one-hot marginals for observed variables; log Z sums over the assignments that agree with the evidence.
     n_samples, n_best : int
-        How many draws or best labellings to give, with methods that can.
+        Number of samples to draw, and number of best labellings to return; only some methods support them.
     warm_start : InferenceResult, optional
         An earlier result on the same graph with the same evidence, to start from.
     time_limit : float, optional
-        Seconds after which an iterative method returns what it has; exact methods raise TimeLimitError.
+        Time limit in seconds. Iterative methods then return their current result; exact methods raise TimeLimitError.
     random_state : int or Generator, optional
-        Seed for everything random.
+        Seed of all random choices.
     verbose : bool
         Show progress on stderr (only on a terminal).
     **settings
         Settings of the method, such as `max_iter=200` or `temperature=0.5`. With "auto", a setting that only
-        approximate methods have, such as `max_iter`, `tol`, `damping` or `schedule`, chooses the approximate one.
+        approximate methods have, such as `max_iter`, `tol`, `damping` or `schedule`, selects the approximate method.
 
     Returns
     -------
     InferenceResult
-        With `status`; an infeasible model gives status INFEASIBLE, never NaN.
+        Marginals, log Z, labelling and bounds, with `status`. An infeasible model has status INFEASIBLE, never NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is malformed or out of range.
+    NotSupportedError
+        If the method cannot do the task on this graph; the message lists methods that can.
+    TooLargeError, TimeLimitError
+        If an exact method needs too much memory or time.
 
     Warns
     -----
     ConvergenceWarning
-        When an iterative method stops before its tolerance; `status` says the same.
+        If an iterative method stops before its residual reaches `tol`; `result.status` reports the same.
 
     Examples
     --------
@@ -119,7 +133,7 @@ def infer(
 
 @dataclass(frozen=True)
 class Options:
-    """Parameters of `infer` that are not the model, the method and the task."""
+    """Arguments of `infer` other than the model, the method and the task."""
 
     evidence: Mapping[int | str, int] | None = None
     n_samples: int = 0
@@ -138,9 +152,9 @@ def run_inference(
     options: Options = Options(),
     settings: Mapping[str, Any] | None = None,
 ) -> InferenceResult:
-    """Run `infer` without its warning, for callers that read the status.
+    """Run `infer` without the ConvergenceWarning, for callers that check `result.status` themselves.
 
-    Catching the warning instead would not do: filters of warnings belong to the process, not to a thread.
+    Suppressing the warning instead is not an option: warning filters belong to the process, not to a thread.
 
     Examples
     --------
@@ -161,14 +175,17 @@ def run_inference(
     for candidate in methods:
         _check_request(candidate, task, options)
     if not isinstance(graph, FactorGraph):
-        raise InvalidInputError(f"infer: graph must be a FactorGraph, got {type(graph).__name__}.")
+        raise InvalidInputError(
+            f"infer: graph must be a FactorGraph, got {type(graph).__name__}. Build one with GraphBuilder, grid_graph, "
+            "chain_graph or from_edges."
+        )
     run = _Run(graph, graph.check_theta(theta), task, options, as_generator(options.random_state))
     for candidate in methods[:-1]:
         try:
             if run.can_afford(candidate):
-                # An exact method that runs out of time leaves nothing, so it may use only half of the time.
-                part = None if clock.limit is None else max((clock.limit - clock.seconds) / 2, 1e-3)
-                result = run.solve(candidate, Clock(part))
+                # An exact method that runs out of time has no result at all, so it may use only half of the time.
+                budget = None if clock.limit is None else max((clock.limit - clock.seconds) / 2, 1e-3)
+                result = run.solve(candidate, Clock(budget))
                 return replace(result, seconds=clock.seconds, chosen_by_auto=True)
         except (TooLargeError, TimeLimitError, NotSupportedError):
             continue
@@ -177,7 +194,7 @@ def run_inference(
 
 @dataclass
 class _Run:
-    """A checked model with what is asked of it, for one method or several in turn."""
+    """A checked model with its task and options, solved by one method or by several candidates in turn."""
 
     graph: FactorGraph
     theta: FloatArray
@@ -187,35 +204,35 @@ class _Run:
     reductions: dict[bool, Reduction] = field(default_factory=dict)
 
     def reduction(self, method: InferenceMethod) -> Reduction:
-        """Return the model in normal form, with constraints as they are if the method takes them."""
-        kind = method.takes_constraints
-        if kind not in self.reductions:
-            self.reductions[kind] = reduce_graph(self.graph, self.options.evidence, keep_constraints=kind)
-        return self.reductions[kind]
+        """Return the model in normal form; constraints become tables unless the method supports them directly."""
+        direct = method.takes_constraints
+        if direct not in self.reductions:
+            self.reductions[direct] = reduce_graph(self.graph, self.options.evidence, keep_constraints=direct)
+        return self.reductions[direct]
 
     def can_afford(self, method: InferenceMethod) -> bool:
-        """Whether `auto` runs an exact method; constraints are written as tables for it only where these are small."""
+        """Return whether `auto` may run this exact method; constraints over many variables rule it out."""
         width = _widest_constraint(self.graph, self.options.evidence)[1]
         return width <= _SMALL_CONSTRAINT and is_affordable(method, self.reduction(method).graph, self.task)
 
     def solve(self, method: InferenceMethod, clock: Clock) -> InferenceResult:
-        """Run one method and give its answer in the layout of the user's graph."""
+        """Run a method and return its result in the layout of the user's graph."""
         graph, scores, options = self.graph, self.theta, self.options
         _check_constraints(method, graph, options.evidence)
         reduction = self.reduction(method)
         if method.max_scope is not None and reduction.graph.max_scope > method.max_scope:
-            able = [n for n in method_names() if (s := method_class(n).max_scope) is None or s >= graph.max_scope]
+            capable = [n for n in method_names() if (s := method_class(n).max_scope) is None or s >= graph.max_scope]
             raise NotSupportedError(
-                f"{type(method).__name__} takes factors of at most {method.max_scope} variables, but one joins "
-                f"{reduction.graph.max_scope}. These take any: {', '.join(able)}."
+                f"{type(method).__name__} supports factors of at most {method.max_scope} variables, but the graph has "
+                f"one of {reduction.graph.max_scope} variables. Use one of: {', '.join(capable)}."
             )
         temperature = _temperature(method, self.task)
-        again = Rerun(graph, scores, method, options.evidence, options.warm_start, self.rng, options.n_samples)
+        rerun = Rerun(graph, scores, method, options.evidence, options.warm_start, self.rng, options.n_samples)
         problem = Problem(
             graph=reduction.graph,
             original=graph,
             factor_of=reduction.factor_of,
-            theta=read_only(_divided(reduction.lower(scores), temperature)),
+            theta=read_only(_divide_by_temperature(reduction.lower(scores), temperature)),
             task="marginals" if temperature > 0 else "map",
             rng=self.rng,
             clock=clock,
@@ -224,65 +241,67 @@ class _Run:
             reduction=reduction,
             temperature=temperature,
         )
-        _put_warm_start(problem, method, options.warm_start, reduction, scores)
+        _set_warm_start(problem, method, options.warm_start, reduction, scores)
         constant = reduction.constant(scores)
         with sweep_progress(type(method).__name__, options.verbose) as report:
             problem.report = report
             answer = _solve(method, problem, constant)
-        return present(answer, method, self.task, reduction, scores, constant, temperature, clock, again)
+        return present(answer, method, self.task, reduction, scores, constant, temperature, clock, rerun)
 
 
 def _check_constraints(method: InferenceMethod, graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> None:
-    """Refuse constraints that would need tables out of all proportion, with the methods that take them as they are."""
+    """Raise if a constraint is too large to be expanded into a table and the method needs tables."""
     if method.takes_constraints:
         return
     factor, width = _widest_constraint(graph, evidence)
     if width > MAX_WRITTEN:
-        able = [name for name in method_names() if method_class(name).takes_constraints]
+        capable = [name for name in method_names() if method_class(name).takes_constraints]
         raise NotSupportedError(
-            f"{type(method).__name__} writes constraints as tables, but factor {factor} joins {width} variables, more "
-            f"than {MAX_WRITTEN}. These take it as it is: {', '.join(able)}."
+            f"{type(method).__name__} expands constraints into tables, which is possible for at most {MAX_WRITTEN} "
+            f"variables, but factor {factor} joins {width} variables. Use a method that supports constraints directly: "
+            f"{', '.join(capable)}."
         )
 
 
 def _widest_constraint(graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> tuple[int, int]:
-    """Return the constraint over the most variables that are not observed, with their number; (-1, 0) if none."""
-    counted = np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
-    if not counted.size:
+    """Return the constraint factor with the most unobserved variables, and their number; (-1, 0) if there is none."""
+    constraints = np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
+    if not constraints.size:
         return -1, 0
     free = np.ones(graph.n_variables, dtype=np.int64)
     free[list(check_evidence(graph, evidence))] = 0
-    widths = np.array([int(free[graph.scope(int(c))].sum()) for c in counted])
-    return int(counted[widths.argmax()]), int(widths.max())
+    widths = np.array([int(free[graph.scope(int(c))].sum()) for c in constraints])
+    return int(constraints[widths.argmax()]), int(widths.max())
 
 
 def _temperature(method: InferenceMethod, task: str) -> float:
-    """The temperature asked for, or the task's own."""
+    """Return the temperature set in the method, or the default of the task: 1 for marginals, 0 for MAP."""
     if method.temperature is None:
         return 1.0 if task == "marginals" else 0.0
     if task == "map" and method.temperature > 0:
         raise InvalidInputError(
-            f"task='map' is temperature 0, got temperature={method.temperature}. Leave it out; or use "
-            "task='marginals', where the assignment is the most probable state of each variable at that temperature."
+            f"task='map' is temperature 0, got temperature={method.temperature}. Drop the temperature; or use "
+            "task='marginals', which returns the most probable state of each variable at that temperature."
         )
     return float(method.temperature)
 
 
-def _divided(theta: FloatArray, temperature: float) -> FloatArray:
-    """Scores over the temperature; refused where they leave the range in which sums of them are safe."""
+def _divide_by_temperature(theta: FloatArray, temperature: float) -> FloatArray:
+    """Return the scores divided by the temperature; raise if their sums could overflow."""
     if temperature in (0.0, 1.0):
         return theta
     with np.errstate(over="ignore"):
-        scaled = theta / temperature
-    if too_large(scaled):
+        scaled_theta = theta / temperature
+    if too_large(scaled_theta):
         raise InvalidInputError(
-            f"temperature={temperature} is too small for these scores: divided by it they exceed {LARGEST_SCORE:g}. "
-            f"Use temperature=0, or a larger one."
+            f"temperature={temperature} is too small for these scores: theta / temperature must not exceed "
+            f"{LARGEST_SCORE:g}. Use temperature=0, or a larger temperature."
         )
-    return scaled
+    return scaled_theta
 
 
 def _check_request(method: InferenceMethod, task: str, options: Options) -> None:
+    """Raise unless the options are valid and the method supports the task, samples and best labellings."""
     n_samples, n_best, time_limit = options.n_samples, options.n_best, options.time_limit
     check_choice(task, ("marginals", "map"), "task")
     method.check_settings()
@@ -290,39 +309,45 @@ def _check_request(method: InferenceMethod, task: str, options: Options) -> None
     check_number(n_best, "n_best", low=0, integer=True)
     if time_limit is not None:
         check_number(time_limit, "time_limit", low=0, open_low=True)
-    wanted = {
+    requests = {
         "gives_marginals": (task == "marginals", f"task={task!r}"),
         "gives_map": (task == "map", f"task={task!r}"),
         "gives_samples": (n_samples > 0, "n_samples"),
         "gives_best": (n_best > 0, "n_best"),
     }
-    for ability, (asked, words) in wanted.items():
-        if asked and not getattr(method, ability):
-            able = [name for name in method_names() if getattr(method_class(name), ability)]
-            raise NotSupportedError(f"{type(method).__name__} does not offer {words}. These do: {', '.join(able)}.")
+    for ability, (is_requested, argument) in requests.items():
+        if is_requested and not getattr(method, ability):
+            capable = [name for name in method_names() if getattr(method_class(name), ability)]
+            raise NotSupportedError(
+                f"{type(method).__name__} does not support {argument}. Use one of: {', '.join(capable)}."
+            )
     if n_samples and (task == "map" or method.temperature == 0):
         raise NotSupportedError(
-            "n_samples needs task='marginals' and a temperature above 0: samples are drawn from the distribution."
+            "n_samples needs task='marginals' and a temperature above 0, since samples are drawn from a distribution. "
+            "Use task='marginals', or drop n_samples."
         )
 
 
-def _put_warm_start(
+def _set_warm_start(
     problem: Problem,
     method: InferenceMethod,
     earlier: InferenceResult | None,
     reduction: Reduction,
     scores: FloatArray,
 ) -> None:
+    """Copy the marginals, energy tilt and messages of an earlier result into the problem, as its start."""
     if earlier is None:
         return
     if not isinstance(earlier, InferenceResult):
-        raise InvalidInputError(f"warm_start must be an earlier result of infer, got {type(earlier).__name__}.")
-    same = earlier.graph is reduction.original or all(
+        raise InvalidInputError(
+            f"warm_start must be an earlier result of infer, got {type(earlier).__name__}. Pass what infer returned."
+        )
+    same_graph = earlier.graph is reduction.original or all(
         np.array_equal(getattr(earlier.graph, name), getattr(reduction.original, name))
         for name in ("n_states", "scope_ptr", "scope_idx")
     )
-    if not same:
-        raise InvalidInputError("warm_start: the earlier result is from another graph. Give one from the same graph.")
+    if not same_graph:
+        raise InvalidInputError("warm_start: the earlier result is from another graph. Pass one for the same graph.")
     if earlier.mu is not None:
         starts, ends = (reduction.original.variable_ptr[reduction.kept + k] for k in (0, 1))
         blocks = [earlier.mu[a:b] for a, b in zip(starts, ends, strict=True)]
@@ -336,23 +361,24 @@ def _put_warm_start(
         observed = np.flatnonzero(reduction.states >= 0)
         if earlier.observed != {int(v): int(reduction.states[v]) for v in observed}:
             raise InvalidInputError(
-                "warm_start: the earlier result has other evidence. Start afresh, or give the same."
+                "warm_start: the earlier result has other evidence. Pass the same evidence, or drop warm_start."
             )
         if earlier.method.state_is == method.state_is:
             problem.start_messages = earlier.messages
 
 
 def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer:
-    """Run the method unless the model is decided, or impossible at a single variable."""
+    """Run the method, unless no variable is free or a single variable already has no possible state."""
     graph = problem.graph
-    if constant == -np.inf or not _every_variable_possible(graph, problem.theta):
+    if constant == -np.inf or not _all_variables_possible(graph, problem.theta):
         return Answer(Status.INFEASIBLE)
     if graph.n_variables == 0:
-        return method.decided(problem)
+        return method.solve_without_variables(problem)
     return method.run(problem)
 
 
-def _every_variable_possible(graph: FactorGraph, theta: FloatArray) -> bool:
+def _all_variables_possible(graph: FactorGraph, theta: FloatArray) -> bool:
+    """Return whether every variable has a state whose score is above -inf."""
     split = int(graph.variable_ptr[-1])
     if split == 0:
         return True
@@ -360,17 +386,18 @@ def _every_variable_possible(graph: FactorGraph, theta: FloatArray) -> bool:
 
 
 def _warn_if_not_converged(result: InferenceResult) -> None:
+    """Issue a ConvergenceWarning with residual, tolerance and settings to change, if the run did not converge."""
     if result.converged or result.status is Status.INFEASIBLE:
         return
     settings = result.method.get_params()
-    changeable = ("max_iter", "damping") if result.status is not Status.TIME_LIMIT else ("damping",)
-    advice = [f"{key} (now {settings[key]})" for key in changeable if key in settings]
+    adjustable = ("max_iter", "damping") if result.status is not Status.TIME_LIMIT else ("damping",)
+    advice = [f"{key} (now {settings[key]})" for key in adjustable if key in settings]
     if result.status is Status.TIME_LIMIT:
         advice.insert(0, "time_limit")
-    remedy = f" Consider changing {' or '.join(advice)}." if advice else ""
-    tol = f" against tol={settings['tol']:g}" if "tol" in settings else ""
+    remedy = f" Try a larger {' or '.join(advice)}." if advice else ""
+    tol = f", tol={settings['tol']:g}" if "tol" in settings else ""
     warn_caller(
-        f"{type(result.method).__name__} {result.status.message} after {result.n_iter} sweeps: residual "
-        f"{result.residual:.2e}{tol}.{remedy}",
+        f"{type(result.method).__name__} did not converge: {result.status.message} (residual "
+        f"{result.residual:.2e}{tol}, {result.n_iter} sweeps).{remedy}",
         ConvergenceWarning,
     )

@@ -1,4 +1,4 @@
-"""The base of every inference method: settings, declared abilities, and the loop that iterative methods share."""
+"""Base class of the inference methods, their input and output types, and the loop of the iterative ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia.graph import FactorGraph, Reduction
 
 
 class Clock:
-    """Wall time since the run began, against an optional limit in seconds."""
+    """Wall-clock timer of a run with an optional limit in seconds."""
 
     def __init__(self, limit: float | None = None) -> None:
         self.start = time.perf_counter()
@@ -30,15 +30,15 @@ class Clock:
 
     @property
     def expired(self) -> bool:
-        """Whether the limit is reached."""
+        """Whether the time limit is reached."""
         return self.limit is not None and self.seconds >= self.limit
 
 
 @dataclass
 class Repeated:
-    """For runs again and again on one graph: from run to run only the first `changed` scores become others.
+    """Cache for repeated runs on one graph in which only the first `changed` scores differ between runs.
 
-    A method may keep in `state` what follows from the rest.
+    A method may store in `state` anything that it computed from the graph and the other scores.
     """
 
     changed: int = 0
@@ -47,14 +47,15 @@ class Repeated:
 
 @dataclass
 class Problem:
-    """What a method is given: a graph in normal form, scores without NaN or +inf, and what is wanted.
+    """Input of a method: a graph in normal form, scores without NaN or +inf, the task and the options.
 
     In normal form (see `intarsia.graph.reduction`) every variable has at least two states, every factor joins at
     least two variables, no two factors join the same set, and every variable has a state that is not -inf.
 
-    `original` is the user's graph; `factor_of` says which factor of `graph` each of its factors went into (-1: none).
-    `theta` is read-only and divided by the temperature already; `task` is "map" at temperature 0. `reduction` leads
-    back to the user's layout, for what is defined there; `start_tilt` is in that layout.
+    `original` is the user's graph; `factor_of` maps each factor of it to the factor of `graph` that absorbed it (-1:
+    none). `theta` is read-only and already divided by the temperature; `task` is "map" at temperature 0. `reduction`
+    converts between the layouts of `graph` and `original`. `start_mu`, `start_messages` and `start_tilt` (the tilt of
+    theta by a global energy, in the layout of `original`) come from a warm start.
     """
 
     graph: FactorGraph
@@ -77,12 +78,12 @@ class Problem:
 
 @dataclass
 class Answer:
-    """What a method gives back, in the layout of the problem's graph; `infer` turns it into a result.
+    """Output of a method in the layout of the problem's graph; `infer` converts it to an `InferenceResult`.
 
-    `tilt` is the exception, in the user's layout and units: what a global energy took from theta; `oracle` is the
-    method that answers for the tilted model. At temperature 0 `mu` is read only where `integral` is False, which a
-    relaxation sets when its optimum is not a labelling; `factor_mu` then holds the variables' beliefs followed by
-    those of each factor in full, shared table or not.
+    Only `tilt` is in the user's layout and units: it is the amount that a global energy subtracts from theta, and
+    `oracle` is the method that computes marginals of this tilted model. At temperature 0 `mu` is used only where
+    `integral` is False, which a relaxation sets when its optimum is not a labelling; `factor_mu` then holds the
+    beliefs of the variables, followed by a full table of beliefs for each factor, whether or not tables are shared.
     """
 
     status: Status
@@ -108,10 +109,11 @@ class Answer:
 
 
 class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of all inference methods.
+    """Base class of all inference methods.
 
-    A method is a settings object (scikit-learn conventions: keyword arguments stored as given, checked at use). Its
-    class attributes say what it can do; error messages, the docs' table and the contract tests read them.
+    A method is a settings object that follows scikit-learn: keyword arguments are stored unchanged and checked when
+    it runs. Its class attributes declare what it can do; error messages, the table in the docs and the contract tests
+    read them. Subclass it and add the class to the registry to provide a new method.
 
     Examples
     --------
@@ -122,42 +124,42 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
-    """Name in the registry, also that of the file, the test and the page."""
+    """Name in the registry, and of the module, its test and its page in the docs."""
     summary: ClassVar[str]
-    """When to choose it, in one line."""
+    """When to choose the method, in one line."""
     exact: ClassVar[bool] = False
     gives_marginals: ClassVar[bool] = False
     gives_map: ClassVar[bool] = False
     gives_samples: ClassVar[bool] = False
     gives_best: ClassVar[bool] = False
     log_partition_is: ClassVar[str | None] = None
-    """What a converged run guarantees of log Z."""
+    """Guarantee of a converged run on log Z: "exact", "upper bound", "lower bound" or "estimate"."""
     proves_map: ClassVar[bool] = False
-    """Whether a run for "map" that ends by itself has the best labelling, proven; exact methods do so too."""
+    """Whether a MAP run that ends without a limit has proven its labelling best; exact methods also have."""
     map_is: ClassVar[str] = "labelling"
-    """What a finished run for "map" has found where nothing is proven: the "relaxed optimum" over the local polytope, a
-    "loopy fixed point" of messages, or just a "labelling"."""
+    """Kind of solution of a finished MAP run without a proof: the "relaxed optimum" over the local polytope, a
+    "loopy fixed point" of messages, or only a "labelling"."""
     state_is: ClassVar[str | None] = None
-    """What `result.messages` holds; a warm start hands it on only to methods of the same word."""
+    """Kind of data in `result.messages`; a warm start passes it only to methods with the same kind."""
     differentiable: ClassVar[bool] = False
     only_for: ClassVar[str] = ""
-    """Kind of model outside which it refuses, such as "no loops"."""
+    """Models to which the method is limited, such as "no loops"; it raises for others. Empty: any model."""
     max_scope: ClassVar[int | None] = None
-    """Largest factor it takes; None for any."""
+    """Largest number of variables in a factor; None for any."""
     takes_constraints: ClassVar[bool] = False
-    """Whether constraints on counts stay as they are; other methods are given tables, where these are small."""
+    """Whether the method handles count constraints directly; for other methods they are expanded into tables."""
     cost: ClassVar[str] = ""
-    """Work per sweep, or in all for exact methods, in words."""
+    """Description of the work per sweep, or of the total work for exact methods."""
 
     temperature: float | None
 
     def check_settings(self) -> None:
-        """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
+        """Raise InvalidInputError for invalid settings; subclasses extend it."""
         if self.temperature is not None:
             check_number(self.temperature, f"{type(self).__name__}: temperature", low=0.0, high=1e300)
 
-    def decided(self, problem: Problem) -> Answer:
-        """Answer when no variable is free: the score of what is known is all there is."""
+    def solve_without_variables(self, problem: Problem) -> Answer:
+        """Return the answer of a problem in which no variable is free, so that only one assignment is possible."""
         answer = Answer(Status.EXACT, assignment=np.empty(0, np.int64), lower_bound=0.0, upper_bound=0.0)
         if problem.task == "marginals":
             answer.mu, answer.log_partition, answer.log_partition_is = np.empty(0), 0.0, "exact"
@@ -167,12 +169,12 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def run(self, problem: Problem) -> Answer:
-        """Solve one problem in normal form."""
+        """Solve a problem in normal form."""
 
 
 @dataclass
 class Iteration:
-    """How a loop went."""
+    """Status, number of sweeps and residuals of a finished loop."""
 
     status: Status
     n_iter: int
@@ -189,8 +191,8 @@ def iterate(
 ) -> Iteration:
     """Call `sweep` until the residual it returns is at most `tol`.
 
-    A residual of NaN is the sweep's way to say that no assignment is left: the status is then INFEASIBLE. Ctrl-C
-    ends the loop after the current sweep, with status INTERRUPTED and everything reached so far.
+    A residual of NaN means that no assignment is possible; the status is then INFEASIBLE. Ctrl-C ends the loop with
+    status INTERRUPTED and keeps the results of the sweeps so far.
     """
     residuals: list[float] = []
     status = Status.MAX_ITER

@@ -1,4 +1,4 @@
-"""Names of the inference methods. Joining the registry is joining the contract tests and the docs' table."""
+"""Registry of the inference methods by name; the contract tests and the table in the docs cover every entry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METHODS: Registry[InferenceMethod] = Registry(
 
 
 def method_names() -> list[str]:
-    """Names of all inference methods, in the order of the docs' table.
+    """Return the names of all inference methods, in the order of the table in the docs.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[InferenceMethod]:
-    """Class of a method by its name; an unknown name raises with the nearest one.
+    """Return the class of an inference method by its name; the error for an unknown name suggests the nearest one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The one answer type: what was found, how far it can be trusted, how it was reached."""
+"""Result type of all inference methods: the solution, its guarantees, and how the run went."""
 
 from __future__ import annotations
 
@@ -17,60 +17,60 @@ from intarsia.graph import FactorGraph
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InferenceResult(ShownResult):
-    """What `intarsia.infer` returns, whatever the method.
+    """Result of `intarsia.infer`, the same type for every method.
 
     Attributes
     ----------
     graph : FactorGraph
-        The graph that was given; everything here is in its layout.
+        Graph passed to `infer`; all arrays are in its layout.
     method : object
-        The settings object that ran.
+        Settings object of the method that ran.
     task : {"marginals", "map"}
-        What was asked.
+        Task passed to `infer`.
     mu : float array (n_theta,) or None
-        Expected statistics. For "map", the statistics of `assignment`, or the optimum of a relaxation where `integral`
-        is False. None when the model is infeasible.
+        Marginals (expected statistics) of all variables and tables. For "map", the statistics of `assignment`, or the
+        optimum of a relaxation where `integral` is False. None if the model is infeasible.
     assignment : int array (n_variables,) or None
-        The labelling: the best one found for "map", the most probable state of each variable for "marginals".
+        Labelling: the best labelling of the search for "map", the most probable state of each variable for "marginals".
     score : float
-        Score of `assignment`; -inf when there is none.
+        Score of `assignment`; -inf if there is no assignment.
     integral : bool or None
-        For "map", whether `mu` is the statistics of `assignment`; False where a relaxation ended at a fractional point.
+        For "map", whether `mu` holds the statistics of `assignment`; False if a relaxation ended at a fractional point.
         None for "marginals" and for infeasible models.
     log_partition : float or None
-        Value of the objective `<theta, mu> + T H(mu)`, the method's log Z; None for "map".
+        Log Z (log partition function) according to the method: its optimal `<theta, mu> + T H(mu)`. None for "map".
     log_partition_is : str or None
-        What *this run* guarantees of it: "exact", "upper bound", "lower bound" or "estimate".
+        Guarantee of *this run* on log Z: "exact", "upper bound", "lower bound" or "estimate".
     lower_bound, upper_bound : float
-        On log Z for "marginals", on the best score for "map"; infinite where nothing is known.
+        Bounds on log Z for "marginals", on the best score for "map"; infinite where no bound is available.
     status : Status
-        How the run ended.
+        How the run ended, such as CONVERGED or MAX_ITER.
     residual : float
-        The quantity that is compared with `tol`, see `Status`; 0 for exact methods. For messages it is the last change
-        without damping, or how far the marginals of factors and variables differ once that change is small enough.
+        Quantity that is compared with `tol` (see `Status`); 0 for exact methods. For message passing it is the last
+        undamped change of a message or, once that is small, the difference between marginals of factors and variables.
     n_iter : int
-        Sweeps made; 0 for exact methods.
+        Number of sweeps; 0 for exact methods.
     history : dict of float arrays
-        One value per sweep (per round of sweeps for sampling methods), at least `residual`.
+        One value per sweep (per round of sweeps for sampling methods); `residual` is always present for them.
     seconds : float
-        Wall time of the run, compilation included.
+        Wall time of the run, including compilation.
     samples : int array (n_samples, n_variables) or None
-        Draws from the model, when asked for.
+        Samples from the model, if requested with `n_samples`.
     best, best_scores : arrays (n_best, n_variables) and (n_best,) or None
-        The labellings with the highest scores in falling order, when asked for.
+        Labellings with the highest scores in descending order, if requested with `n_best`.
     mu_error : float array or None
-        Monte-Carlo standard error of `mu`, for sampling methods.
+        Monte Carlo standard error of `mu`, for sampling methods.
     r_hat : float or None
-        Largest split R-hat over the variables' states, for sampling methods.
+        Largest split R-hat (convergence diagnostic of the chains) over the states of variables, for sampling methods.
     messages : float array or None
-        State of the method (messages, multipliers or a basis), for `warm_start`.
+        Internal state of the method (messages, multipliers or a basis), used by `warm_start`.
     tilted_theta : float array (n_theta,) or None
-        Under a global energy, the scores of the model whose marginals `mu` are: theta less a slope of the energy.
-        `assignment` (for "map"), `samples`, `best` and `best_scores` are those of this model. None for other methods.
+        With a global energy, the scores of the model that has the marginals `mu`: theta minus a (sub)gradient of the
+        energy. `assignment` (for "map"), `samples`, `best` and `best_scores` belong to this model. None for others.
     note : str
-        Anything else worth knowing of this run, in words.
+        Further remarks on this run, for people to read.
     observed : dict
-        States that were known, by evidence or because a variable has only one, by index of the variable.
+        Fixed states by index of the variable: evidence, and the only state of variables that have one state.
     chosen_by_auto : bool
         Whether `method="auto"` chose the method.
 
@@ -116,42 +116,43 @@ class InferenceResult(ShownResult):
 
     @property
     def converged(self) -> bool:
-        """Whether the run ended EXACT or CONVERGED; see `Status` for what that means for each kind of method."""
+        """Whether the status is EXACT or CONVERGED; `Status` describes what this means for each kind of method."""
         return self.status in (Status.EXACT, Status.CONVERGED)
 
     def marginals(self, variable: int | str) -> FloatArray:
-        """Marginal distribution of one variable, by index or name."""
+        """Return the marginal distribution of a variable, by index or name."""
         return self.graph.variable(self._require_mu(), variable)
 
     def factor_marginals(self, factor: int) -> FloatArray:
-        """Joint marginal of one factor, also where its table is shared; an axis per variable of its scope.
+        """Return the joint marginal of one factor as an array with one axis per variable of its scope.
 
-        The first request about a graph with shared or parametric tables runs the method once more with a table
+        If factors share tables or tables are parametric, the first call runs the method again with a separate table
         for each factor.
         """
         mu = self._require_mu()
         table = int(self.graph.table_of_factor[factor]) if 0 <= factor < self.graph.n_factors else -1
         if table < 0:
             raise InvalidInputError(
-                f"factor_marginals: there is no factor {factor}; they are numbered 0..{self.graph.n_factors - 1}."
+                f"factor_marginals: factor {factor} does not exist. Pass an index in 0..{self.graph.n_factors - 1}."
             )
         shared = int((self.graph.table_of_factor == table).sum()) > 1
         if not shared and not self.graph.table_kind[table]:
             return self.graph.table(mu, table)
         if self._single_factors is not None:
             return self._single_factors(factor)
-        if self.integral is not False:  # statistics of a labelling
+        if self.integral is not False:  # mu holds the statistics of a labelling
             joint = np.zeros(self.graph.factor_shape(factor))
             joint[tuple(self.assignment[self.graph.scope(factor)])] = 1.0  # type: ignore[index]
             return joint
         raise NotSupportedError(
-            f"factor_marginals: the result does not hold those of factor {factor} apart, as the graph has constraints. "
-            f"Give it a table of its own."
+            f"factor_marginals: factor {factor} shares its table in a graph with constraints, so its marginal is not "
+            f"available separately. Give the factor a table of its own."
         )
 
     def _require_mu(self) -> FloatArray:
+        """Return `mu`; raise if the result has no marginals."""
         if self.mu is None:
-            raise NotSupportedError(f"This result holds no marginals: {self.status.message}.")
+            raise NotSupportedError(f"This result holds no marginals: {self.status.message}. Check `status` first.")
         return self.mu
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Projections of many sequences at once: the answers that the methods of the registry give for each alone."""
+"""Projections of many sequences at once, compared with the registered methods on each sequence alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ENERGIES = {
     "counts": [DistanceToSet(OUTPUTS, positional=False)],
     "sum": [DistanceToSet(OUTPUTS), at_most_one("y"), FunctionEnergy(half_square, identity, reads="variables")],
 }
-# With a tolerance of 0 all make the same number of steps; where steps are rejected, 200 are enough to be there.
+# With a tolerance of 0 all sequences make the same number of steps; with rejected steps, 200 steps converge.
 METHODS = (
     BetheRDA(max_iter=15, tol=0.0),
     BetheRDA(max_iter=15, beta=1.0, tol=0.0),
@@ -68,7 +68,7 @@ def make_batch(seed=0, n=9, per_step=False, forbidden=False):
 
 
 def alone(batch, s, energies, psi, method):
-    """The same sequence through the registry, on a factor graph."""
+    """Return the result of a registered method for one sequence, as a factor graph."""
     one = batch.part(s, s + 1)
     nodes = one.nodes.copy()
     nodes[0] += batch.start
@@ -92,25 +92,25 @@ def strengths(energies, n=9):
 
 @pytest.mark.parametrize("method", METHODS, ids=["rda", "cautious", "mirror_descent"])
 @pytest.mark.parametrize("kind", list(ENERGIES))
-def test_each_sequence_gets_what_it_gets_alone(kind, method):
+def test_batch_equals_single_sequences(kind, method):
     batch, energies = make_batch(), ChainEnergies(ENERGIES[kind], NAMES, 5)
     psi = strengths(energies)
-    found = project_chains(batch, energies, psi, method)
-    nodes = marginals(found.batch)
+    result = project_chains(batch, energies, psi, method)
+    nodes = marginals(result.batch)
     for s in range(batch.n_sequences):
         single = alone(batch, s, ENERGIES[kind], psi[s], method)
         a, b = 4 * batch.ptr[s], 4 * batch.ptr[s + 1]
         np.testing.assert_allclose(nodes[a:b], single.mu[: b - a], atol=1e-11 if method.tol == 0 else 1e-6)
-        np.testing.assert_allclose(found.objective[s], -single.log_partition, atol=1e-10)
+        np.testing.assert_allclose(result.objective[s], -single.log_partition, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["smooth", "transitions", "words"])
 def test_converged_means_a_fixed_point_of_the_tilted_model(kind):
     batch, energies = make_batch(seed=3), ChainEnergies(ENERGIES[kind], NAMES, 5)
     psi = strengths(energies)
-    found = project_chains(batch, energies, psi, BetheMirrorDescent(max_iter=500, tol=1e-9))
-    assert found.converged.all()
-    at_mu = chain_marginals(found.batch, transitions="steps")
+    result = project_chains(batch, energies, psi, BetheMirrorDescent(max_iter=500, tol=1e-9))
+    assert result.converged.all()
+    at_mu = chain_marginals(result.batch, transitions="steps")
     has = np.diff(batch.ptr) > 1
     pairs = np.zeros((9, 16))
     pairs[has] = np.add.reduceat(at_mu.transitions.reshape(-1, 16), (batch.ptr[:-1] - np.arange(9))[has])
@@ -125,7 +125,7 @@ def test_converged_means_a_fixed_point_of_the_tilted_model(kind):
         np.testing.assert_allclose(marginals(moved), at_mu.nodes[a:b].reshape(-1), atol=1e-8)
 
 
-def test_a_table_per_step_and_what_is_forbidden():
+def test_table_per_step_and_forbidden_transitions():
     shared, energies = make_batch(forbidden=True), ChainEnergies(ENERGIES["smooth"], NAMES, 5)
     psi, method = strengths(energies), BetheMirrorDescent(max_iter=100)
     each = np.broadcast_to(shared.transitions, (shared.n_steps, 4, 4)).copy()
@@ -136,7 +136,7 @@ def test_a_table_per_step_and_what_is_forbidden():
     assert (longest[:, 0, 2] == 0).all()
 
 
-def test_impossible_sequences_are_left_as_they_are():
+def test_infeasible_sequences_do_not_affect_others():
     batch = make_batch()
     nodes = batch.nodes.copy()
     nodes[batch.ptr[4]] = -np.inf
@@ -152,7 +152,7 @@ def test_impossible_sequences_are_left_as_they_are():
     np.testing.assert_allclose(broken.objective[others], whole.objective[others], atol=1e-12)
 
 
-def test_nothing_is_done_where_nothing_pulls_and_for_no_steps():
+def test_no_steps_without_gradient_or_iterations():
     batch, energies = make_batch(), ChainEnergies(ENERGIES["smooth"], NAMES, 5)
     plain = marginals(batch)
     none = project_chains(batch, energies, np.zeros((9, energies.n_psi)), BetheRDA())
@@ -164,16 +164,16 @@ def test_nothing_is_done_where_nothing_pulls_and_for_no_steps():
     assert not stopped.converged.all()
 
 
-def test_an_empty_batch_has_an_empty_answer():
+def test_empty_batch():
     energies = ChainEnergies(ENERGIES["smooth"], NAMES, 5)
     empty = ChainBatch(np.zeros((0, 4)), [0], np.zeros((4, 4)))
     assert project_chains(empty, energies, np.zeros((0, energies.n_psi)), BetheRDA()).readings.size == 0
 
 
-def test_calls_serve_all_that_are_not_finished():
+def test_oracle_calls_cover_all_unfinished_sequences():
     batch, energies = make_batch(n=60), ChainEnergies(ENERGIES["words"], NAMES, 5)
-    found = project_chains(batch, energies, strengths(energies, 60), BetheRDA())
-    assert found.n_calls <= 1 + 2 * found.n_iter.max() < found.n_iter.sum()
+    result = project_chains(batch, energies, strengths(energies, 60), BetheRDA())
+    assert result.n_calls <= 1 + 2 * result.n_iter.max() < result.n_iter.sum()
 
 
 def test_order_by_length():
@@ -182,14 +182,14 @@ def test_order_by_length():
     assert order[place].tolist() == [0, 1, 2]
 
 
-def test_methods_that_do_not_take_many_sequences_are_refused():
-    with pytest.raises(NotSupportedError, match=r"BetheDual does not take many.*BetheRDA, BetheMirrorDescent"):
+def test_methods_without_batch_support_raise():
+    with pytest.raises(NotSupportedError, match=r"BetheDual does not support many.*BetheRDA or BetheMirrorDescent"):
         check_chain_method(intarsia.BetheDual())
-    with pytest.raises(NotSupportedError, match=r"^give energies= to the estimator"):
+    with pytest.raises(NotSupportedError, match=r"^projection must not have energy .*Pass energies= to the estimator"):
         check_chain_method(BetheRDA(energy=at_most_one("x")))
 
 
-def test_energies_that_cannot_be_meant_are_told():
+def test_invalid_energies_raise():
     with pytest.raises(InvalidInputError, match=r"psi\[0\] is inf.*forbidden="):
         ChainEnergies(at_most_one("x", psi=np.inf), NAMES, 3)
     with pytest.raises(InvalidInputError, match=r"energies\[1\] is a str, not an energy"):
@@ -200,7 +200,7 @@ def test_energies_that_cannot_be_meant_are_told():
         ChainEnergies(MeasuredEnergy(Count("z"), Squared()), NAMES, 3)
 
 
-def test_a_wish_about_a_position_counts_nothing_where_there_is_none():
+def test_energy_of_a_missing_position_is_zero():
     fifth = MeasuredEnergy(Count("B-x", variables=[4]), Squared(1.0), psi=2.0)
     energies = ChainEnergies([fifth, MeasuredEnergy(Count("O"), Squared(0.0))], NAMES, 5)
     never, both = np.tile([0.0, 0.0, 0.0, 1.0], (7, 1)), energies.on(np.array([0, 2, 7]))

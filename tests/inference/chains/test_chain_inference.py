@@ -25,7 +25,7 @@ NEVER = -np.inf
 
 
 def random_batch(seed, lengths=(4, 1, 3, 2), k=3, *, size=2.0, zeros=0.0, per_step=False, ends=True):
-    """Scores of about `size`, of which a share `zeros` is -inf."""
+    """Return a batch with scores of about `size`, of which a fraction `zeros` is -inf."""
     rng = np.random.default_rng(seed)
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
     n_tables = (int(ptr[-1]) - len(lengths),) if per_step else ()
@@ -40,7 +40,7 @@ def random_batch(seed, lengths=(4, 1, 3, 2), k=3, *, size=2.0, zeros=0.0, per_st
 
 
 def only_a_small_way():
-    """The only labelling is 0112; at position 1 both messages of its label are far below those of others."""
+    """Return a batch whose only labelling is 0112, with tiny messages for its label at position 1."""
     tables = np.full((3, 3, 3), NEVER)
     tables[0, 0, :2] = 0.0, -350.0
     tables[1, 1, 1] = tables[2, 1, 2] = -200.0
@@ -49,7 +49,7 @@ def only_a_small_way():
 
 
 def apart():
-    """Labels that never mix: differences add up to 1600 before they meet their end."""
+    """Return a batch without transitions between labels, whose differences add up to 1600."""
     nodes = np.array([[0.0, -400.0]] * 4 + [[NEVER, 0.0]] + [[0.0, -100.0], [0.0, 100.0]])
     return ChainBatch(nodes, [0, 5, 7], [[0.0, NEVER], [NEVER, 0.0]])
 
@@ -60,8 +60,8 @@ CASES = {
     "table_per_step": random_batch(2, per_step=True),
     "one_label": random_batch(3, k=1),
     "one_label_per_step": random_batch(4, k=1, per_step=True),
-    "six_labels": random_batch(5, (3, 4), 6),  # more than the four rows that kernels take at a time
-    "long": random_batch(6, (9, 6), 2),  # and more than four steps
+    "six_labels": random_batch(5, (3, 4), 6),  # more than the four rows that kernels process at a time
+    "long": random_batch(6, (9, 6), 2),  # more than four steps
     "long_per_step": random_batch(7, (8, 7), 2, per_step=True),
     "length_one": random_batch(8, (1, 1), 4),
     "length_one_per_step": random_batch(9, (1, 1), 4, per_step=True),
@@ -86,7 +86,7 @@ each_case = pytest.mark.parametrize("name", list(CASES))
 
 
 def size_of(batch):
-    """Rounding of scores costs as many digits as they have before the point."""
+    """Return the size of the scores, to which rounding errors are proportional."""
     parts = [batch.nodes, batch.transitions, *(part for part in (batch.start, batch.end) if part is not None)]
     return max([1.0, *(np.abs(part[np.isfinite(part)]).max(initial=0.0) for part in parts)])
 
@@ -95,26 +95,26 @@ def check_sums(batch):
     truth = visit_batch(batch)
     size = size_of(batch)
     near = {"rtol": 1e-12, "atol": 1e-13 * size}
-    found = chain_marginals(batch)
-    wanted = [answer.log_partition for answer in truth]
-    np.testing.assert_allclose(found.log_partition, wanted, **near)
-    np.testing.assert_allclose(chain_log_partition(batch), wanted, **near)
-    if size > 1e12:  # probabilities of sums without a digit after the point are 0 or 1, or chance
-        assert np.isfinite(found.nodes).all()
+    result = chain_marginals(batch)
+    expected = [answer.log_partition for answer in truth]
+    np.testing.assert_allclose(result.log_partition, expected, **near)
+    np.testing.assert_allclose(chain_log_partition(batch), expected, **near)
+    if size > 1e12:  # with so large sums, rounding errors dominate all probabilities except 0 and 1
+        assert np.isfinite(result.nodes).all()
         return
     k = batch.n_labels
     nodes = np.concatenate([np.zeros((0, k)), *(answer.nodes for answer in truth)])
     steps = np.concatenate([np.zeros((0, k, k)), *(answer.steps for answer in truth)])
-    np.testing.assert_allclose(found.nodes, nodes, rtol=1e-11 * size, atol=1e-13)
-    np.testing.assert_allclose(found.transitions, steps.sum(axis=0), rtol=1e-11 * size, atol=1e-13)
+    np.testing.assert_allclose(result.nodes, nodes, rtol=1e-11 * size, atol=1e-13)
+    np.testing.assert_allclose(result.transitions, steps.sum(axis=0), rtol=1e-11 * size, atol=1e-13)
     single = chain_marginals(batch, transitions="steps")
     np.testing.assert_allclose(single.transitions, steps, rtol=1e-11 * size, atol=1e-13)
-    np.testing.assert_array_equal(single.nodes, found.nodes)
+    np.testing.assert_array_equal(single.nodes, result.nodes)
     assert chain_marginals(batch, transitions=None).transitions is None
     weight = np.linspace(0.0, 2.0, batch.n_sequences)
     weighted = sum((w * answer.steps.sum(axis=0) for w, answer in zip(weight, truth, strict=True)), np.zeros((k, k)))
-    found = chain_marginals(batch, sequence_weight=weight)
-    np.testing.assert_allclose(found.transitions, weighted, rtol=1e-11 * size, atol=1e-13)
+    result = chain_marginals(batch, sequence_weight=weight)
+    np.testing.assert_allclose(result.transitions, weighted, rtol=1e-11 * size, atol=1e-13)
 
 
 def check_paths(batch, n_best=7):
@@ -126,18 +126,18 @@ def check_paths(batch, n_best=7):
     np.testing.assert_array_equal(highest, scores[0])
     draws = sample_paths(batch, 3, random_state=1)
     for s, answer in enumerate(truth):
-        own = slice(batch.ptr[s], batch.ptr[s + 1])
+        positions = slice(batch.ptr[s], batch.ptr[s + 1])
         n = min(n_best, len(answer.paths))
         np.testing.assert_allclose(scores[:n, s], answer.scores[:n], **near)
         assert (scores[n:, s] == NEVER).all()
-        assert (paths[n:, own] == -1).all()
+        assert (paths[n:, positions] == -1).all()
         assert (np.diff(scores[:n, s]) <= 0).all()
-        found = [tuple(path) for path in paths[:n, own].tolist()]
-        assert len(set(found)) == n
+        result = [tuple(path) for path in paths[:n, positions].tolist()]
+        assert len(set(result)) == n
         score_of = dict(zip(answer.paths, answer.scores, strict=True))
-        np.testing.assert_allclose([score_of[path] for path in found], scores[:n, s], **near)
-        drawn = {tuple(path) for path in draws[:, own].tolist()}
-        assert drawn <= set(answer.paths) if answer.paths else drawn == {(-1,) * (own.stop - own.start)}
+        np.testing.assert_allclose([score_of[path] for path in result], scores[:n, s], **near)
+        drawn = {tuple(path) for path in draws[:, positions].tolist()}
+        assert drawn <= set(answer.paths) if answer.paths else drawn == {(-1,) * (positions.stop - positions.start)}
     if all(answer.paths for answer in truth):
         np.testing.assert_allclose(path_scores(batch, labels), highest, **near)
         with_partition = highest - [answer.log_partition for answer in truth]
@@ -170,8 +170,8 @@ def test_random_batches(seed, lengths, k, size, zeros, per_step, ends):
     check_paths(batch, n_best=12)
 
 
-def test_logarithms_are_left_to_sequences_that_need_them():
-    """They take many times longer."""
+def test_log_domain_is_used_only_where_needed():
+    """The log domain is used only where needed, as it takes many times longer."""
     for name in ("plain", "zeros", "zeros_per_step", "long", "infeasible_step"):
         assert not ChainPass(CASES[name]).forward(keep=False).in_logs.any()
     nodes = 10 * np.random.default_rng(26).normal(size=(500, 4))
@@ -184,38 +184,38 @@ def test_logarithms_are_left_to_sequences_that_need_them():
 
 
 @pytest.mark.parametrize("name", ["plain", "table_per_step", "zeros", "six_labels", "huge"])
-def test_label_sets_and_known_labels(name):
+def test_label_sets_and_observed_labels(name):
     batch = CASES[name]
     rng = np.random.default_rng(3)
     allowed = rng.random(batch.nodes.shape) < 0.6
     allowed[np.arange(batch.n_positions), rng.integers(batch.n_labels, size=batch.n_positions)] = True
-    allowed[0] = np.arange(batch.n_labels) == 1  # a known label
+    allowed[0] = np.arange(batch.n_labels) == 1  # an observed label
     clamped = batch.restricted(allowed)
     check_sums(clamped)
     check_paths(clamped)
     free = visit_batch(batch)
     for s, answer in enumerate(visit_batch(clamped)):
-        own = allowed[batch.ptr[s] : batch.ptr[s + 1]]
-        kept = [y for y in free[s].paths if all(own[t, label] for t, label in enumerate(y))]
-        assert sorted(answer.paths) == sorted(kept)
+        allowed_labels = allowed[batch.ptr[s] : batch.ptr[s + 1]]
+        allowed_paths = [y for y in free[s].paths if all(allowed_labels[t, label] for t, label in enumerate(y))]
+        assert sorted(answer.paths) == sorted(allowed_paths)
 
 
 @pytest.mark.parametrize("per_step", [False, True])
 def test_agrees_with_the_tree_method(per_step):
-    """On more labels and positions than enumeration could visit."""
+    """Compare on more labels and positions than enumeration can handle."""
     batch = random_batch(20, (12, 1, 30), 7, per_step=per_step, zeros=0.1)
     scores = batch.nodes.copy()
     scores[batch.ptr[:-1]] += batch.start
     scores[batch.ptr[1:] - 1] += batch.end
-    found, (labels, highest) = chain_marginals(batch, transitions="steps"), viterbi(batch)
+    marginals, (labels, highest) = chain_marginals(batch, transitions="steps"), viterbi(batch)
     for s in range(batch.n_sequences):
         a, b = batch.ptr[s : s + 2]
         graph = intarsia.chain_graph(int(b - a), 7)
         tables = batch.transitions[a - s : b - s - 1] if per_step else [batch.transitions] * int(b - a - 1)
         theta = np.concatenate([scores[a:b].ravel(), *(np.ravel(table) for table in tables)])
         result = intarsia.infer(graph, theta, "tree")
-        assert found.log_partition[s] == pytest.approx(result.log_partition, rel=1e-12)
-        mu = np.concatenate([found.nodes[a:b].ravel(), found.transitions[a - s : b - s - 1].ravel()])
+        assert marginals.log_partition[s] == pytest.approx(result.log_partition, rel=1e-12)
+        mu = np.concatenate([marginals.nodes[a:b].ravel(), marginals.transitions[a - s : b - s - 1].ravel()])
         np.testing.assert_allclose(mu, result.mu, atol=1e-12)
         assert highest[s] == pytest.approx(intarsia.infer(graph, theta, "tree", task="map").score, rel=1e-12)
         assert graph.score(theta, labels[a:b]) == pytest.approx(highest[s], rel=1e-12)
@@ -225,7 +225,7 @@ def test_agrees_with_the_tree_method(per_step):
 def test_marginals_are_gradients(per_step):
     batch = random_batch(21, (3, 1, 5), 4, per_step=per_step, zeros=0.1)
     weight = np.array([0.5, 2.0, 1.0])
-    found = chain_marginals(batch, transitions="steps")
+    result = chain_marginals(batch, transitions="steps")
     n, tables = batch.nodes.size, batch.transitions.size
 
     def value(theta):
@@ -236,8 +236,8 @@ def test_marginals_are_gradients(per_step):
 
     at = np.concatenate([batch.nodes.ravel(), batch.transitions.ravel(), batch.start, batch.end])
     assert np.isfinite(chain_log_partition(batch)).all()
-    weighted = found.nodes * np.repeat(weight, np.diff(batch.ptr))[:, None]
-    pairs = found.transitions * np.repeat(weight, np.diff(batch.ptr) - 1)[:, None, None]
+    weighted = result.nodes * np.repeat(weight, np.diff(batch.ptr))[:, None]
+    pairs = result.transitions * np.repeat(weight, np.diff(batch.ptr) - 1)[:, None, None]
     if not per_step:
         pairs = chain_marginals(batch, sequence_weight=weight).transitions
     ends = weighted[batch.ptr[:-1]].sum(axis=0), weighted[batch.ptr[1:] - 1].sum(axis=0)
@@ -246,12 +246,12 @@ def test_marginals_are_gradients(per_step):
 
 
 def check_frequencies(batch, n_samples=20_000):
-    """Pearson's statistic over whole labellings stays near its degrees of freedom."""
+    """Check the frequencies of complete labellings with Pearson's chi-squared statistic."""
     draws = sample_paths(batch, n_samples, random_state=7)
     for s, answer in enumerate(visit_batch(batch)):
         number = {y: i for i, y in enumerate(answer.paths)}
-        own = draws[:, batch.ptr[s] : batch.ptr[s + 1]].tolist()
-        counts = np.bincount([number[tuple(y)] for y in own], minlength=len(number))
+        sampled_paths = draws[:, batch.ptr[s] : batch.ptr[s + 1]].tolist()
+        counts = np.bincount([number[tuple(y)] for y in sampled_paths], minlength=len(number))
         expected = n_samples * np.exp(np.array(answer.scores) - answer.log_partition)
         common = expected >= 5
         counts = np.append(counts[common], counts[~common].sum())
@@ -266,15 +266,15 @@ def test_frequencies_of_samples(per_step):
     check_frequencies(random_batch(22, (3, 1, 4), 3, size=1.0, zeros=0.1, per_step=per_step))
 
 
-def test_frequencies_of_samples_from_logarithms():
-    """Two labellings of each sequence have the same chance although every row prefers one label by far."""
+def test_frequencies_of_samples_in_the_log_domain():
+    """Two labellings of each sequence are equally probable, although every row strongly prefers one label."""
     nodes = [[0, 1000], [0, -1000], [0, 400], [0, 400], [0, 400], [0, -1200]]
     batch = ChainBatch(nodes, [0, 2, 6], [[0, NEVER], [NEVER, 0]])
     np.testing.assert_allclose(chain_marginals(batch).nodes, 0.5, rtol=1e-12)
     check_frequencies(batch)
 
 
-def test_one_generator_serves_many_calls():
+def test_generator_can_be_reused():
     rng = np.random.default_rng(0)
     batch = random_batch(23, size=0.1)
     first, second = sample_paths(batch, 20, rng), sample_paths(batch, 20, rng)
@@ -283,30 +283,30 @@ def test_one_generator_serves_many_calls():
 
 
 @pytest.mark.parametrize("name", ["plain", "table_per_step", "huge_with_zeros"])
-def test_parts_in_threads_give_the_same(name):
+def test_threads_return_equal_results(name):
     batch = CASES[name]
     whole = chain_marginals(batch, transitions="steps")
     parts = [batch.part(0, 1), batch.part(1, 1), batch.part(1, batch.n_sequences)]
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda part: chain_marginals(part, transitions="steps"), parts))
-    np.testing.assert_array_equal(np.concatenate([part.nodes for part in found]), whole.nodes)
-    np.testing.assert_array_equal(np.concatenate([part.transitions for part in found]), whole.transitions)
-    np.testing.assert_array_equal(np.concatenate([part.log_partition for part in found]), whole.log_partition)
+        result = list(pool.map(lambda part: chain_marginals(part, transitions="steps"), parts))
+    np.testing.assert_array_equal(np.concatenate([part.nodes for part in result]), whole.nodes)
+    np.testing.assert_array_equal(np.concatenate([part.transitions for part in result]), whole.transitions)
+    np.testing.assert_array_equal(np.concatenate([part.log_partition for part in result]), whole.log_partition)
 
 
-def test_a_long_chain_keeps_its_digits():
-    """Every label has the same sum over its followers, so that log Z has a closed form."""
+def test_accuracy_on_a_long_chain():
+    """All labels have equal sums over their successors, so log Z has a closed form."""
     n = 200_000
     batch = ChainBatch(np.full((n, 2), 0.1), [0, n], np.log([[1, 3], [3, 1]]))
-    found = chain_marginals(batch)
-    assert found.log_partition[0] == pytest.approx(0.1 * n + np.log(2) + (n - 1) * np.log(4), rel=1e-14)
-    np.testing.assert_allclose(found.nodes, 0.5, rtol=1e-12)
-    np.testing.assert_allclose(found.transitions, (n - 1) * np.array([[1, 3], [3, 1]]) / 8, rtol=1e-11)
+    result = chain_marginals(batch)
+    assert result.log_partition[0] == pytest.approx(0.1 * n + np.log(2) + (n - 1) * np.log(4), rel=1e-14)
+    np.testing.assert_allclose(result.nodes, 0.5, rtol=1e-12)
+    np.testing.assert_allclose(result.transitions, (n - 1) * np.array([[1, 3], [3, 1]]) / 8, rtol=1e-11)
     forbidden = ChainBatch(batch.nodes, [0, n], [[0.0, NEVER], [NEVER, 0.0]])
     assert chain_log_partition(forbidden)[0] == pytest.approx(0.1 * n + np.log(2), rel=1e-14)
 
 
-def test_all_labellings_when_more_are_wanted():
+def test_all_labellings_if_more_are_requested():
     batch = random_batch(24, (4, 2), 3)
     paths, scores = best_paths(batch, 200)
     assert np.isfinite(scores).sum(axis=0).tolist() == [81, 9]
@@ -320,7 +320,7 @@ def test_scores_of_forbidden_labels():
     assert path_log_probabilities(impossible, [0, 0, 1])[0] == NEVER
 
 
-def test_the_input_is_left_as_it_is():
+def test_input_is_not_modified():
     batch = random_batch(25, per_step=True)
     before = batch.nodes.copy(), batch.transitions.copy()
     check_sums(batch)
@@ -336,13 +336,13 @@ def test_the_input_is_left_as_it_is():
         (lambda batch: chain_marginals(batch, sequence_weight=[1.0]), r"needs 4 finite numbers, .* got shape \(1,\)"),
         (lambda batch: chain_marginals(batch, sequence_weight=[1, 1, 1, np.nan]), "needs 4 finite numbers"),
         (lambda batch: chain_marginals(batch, transitions=None, sequence_weight=[1.0] * 4), "transitions is None"),
-        (lambda batch: best_paths(batch, 0), "n_best must be a whole number"),
-        (lambda batch: sample_paths(batch, -1), "n_samples must be a whole number"),
-        (lambda batch: path_scores(batch, [0, 1]), r"labels has shape \(2,\)\. Give a label for each of the 10"),
-        (lambda batch: path_scores(batch, [0] * 9 + [-1]), r"label -1 at position 9 is none of 0 \.\. 2"),
+        (lambda batch: best_paths(batch, 0), "n_best must be an? "),
+        (lambda batch: sample_paths(batch, -1), "n_samples must be an? "),
+        (lambda batch: path_scores(batch, [0, 1]), r"labels has shape \(2,\)\. Pass a label for each of the 10"),
+        (lambda batch: path_scores(batch, [0] * 9 + [-1]), r"label -1 at position 9 is not in 0 \.\. 2"),
         (lambda batch: path_scores(batch, [3] + [0] * 9), r"label 3 at position 0"),
     ],
 )
-def test_what_is_wrong_is_told(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call(CASES["plain"])

@@ -1,4 +1,4 @@
-"""Repeated passes over a batch: counts of labels, other scores, sequences that need logarithms."""
+"""Repeated passes over a batch: label counts, changed scores, sequences in the log domain."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("name", list(BATCHES))
-def test_counts_are_sums_of_the_marginals_of_the_tilted_batch(name):
+def test_counts_are_sums_of_marginals(name):
     batch = BATCHES[name]
     taken = np.random.default_rng(5).normal(size=(batch.n_sequences, batch.n_labels))
     left = batch.nodes - np.repeat(taken, np.diff(batch.ptr), axis=0)
     expected = chain_marginals(ChainBatch(left, batch.ptr, batch.transitions, batch.start, batch.end))
     repeated = ChainPass(batch)
-    for _ in range(2):  # nothing of the first is left over
+    for _ in range(2):  # independent of the first call
         counts, log_partition = repeated.label_counts(taken)
         np.testing.assert_allclose(counts, np.add.reduceat(expected.nodes, batch.ptr[:-1], axis=0), atol=1e-12)
         np.testing.assert_allclose(log_partition, expected.log_partition, rtol=1e-13, atol=1e-12)
@@ -50,22 +50,22 @@ def test_counts_are_sums_of_the_marginals_of_the_tilted_batch(name):
 
 
 @pytest.mark.parametrize("name", list(BATCHES))
-def test_other_scores_in_the_same_room(name):
+def test_changed_scores_with_a_reused_output_array(name):
     batch = BATCHES[name]
-    repeated, room = ChainPass(batch), np.empty(batch.nodes.shape)
+    repeated, buffer = ChainPass(batch), np.empty(batch.nodes.shape)
     for seed in range(2):
         nodes = batch.nodes + np.random.default_rng(seed).normal(size=batch.nodes.shape)
-        found = repeated.marginals(nodes, into=room, transitions="steps")
+        result = repeated.marginals(nodes, out=buffer, transitions="steps")
         fresh = chain_marginals(
             ChainBatch(nodes, batch.ptr, batch.transitions, batch.start, batch.end), transitions="steps"
         )
-        assert found.nodes is room
-        np.testing.assert_array_equal(found.nodes, fresh.nodes)
-        np.testing.assert_array_equal(found.transitions, fresh.transitions)
-        np.testing.assert_array_equal(found.log_partition, fresh.log_partition)
+        assert result.nodes is buffer
+        np.testing.assert_array_equal(result.nodes, fresh.nodes)
+        np.testing.assert_array_equal(result.transitions, fresh.transitions)
+        np.testing.assert_array_equal(result.log_partition, fresh.log_partition)
 
 
-def test_some_of_these_batches_need_logarithms_and_some_do_not():
+def test_batches_cover_linear_and_log_domain():
     assert ChainPass(BATCHES["needs_logs"]).forward(keep=False).in_logs.any()
     assert not ChainPass(BATCHES["per_step"]).forward(keep=False).in_logs.any()
     assert (ChainPass(BATCHES["all_forbidden"]).label_counts()[1] == -np.inf).all()

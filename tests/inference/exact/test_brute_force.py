@@ -37,7 +37,7 @@ def test_evidence_and_temperature(name):
         np.testing.assert_allclose(result.factor_marginals(c), truth.factor_marginals[c], atol=1e-12)
 
 
-def test_too_many_assignments_are_refused():
+def test_too_many_assignments_raise():
     graph = intarsia.chain_graph(40, 2)
     with pytest.raises(TooLargeError, match=r"2\*\*40 assignments exceed max_assignments=1e\+07\. Use JunctionTree"):
         intarsia.infer(graph, graph.zeros(), "brute_force")

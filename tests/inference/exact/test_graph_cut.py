@@ -1,4 +1,4 @@
-"""Minimum cuts beside enumeration and SciPy's maximum flow, and models that are no cuts."""
+"""Minimum cuts compared with enumeration and SciPy's maximum flow, and unsupported models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from intarsia.inference.exact.graph_cut import _network, _Pairwise
 
 @st.composite
 def attractive_models(draw):
-    """Binary pairwise models that are attractive, perhaps after turning some variables round; ties, hard zeros."""
+    """Generate attractive binary models, with exchanged states of some variables, ties and hard zeros."""
     n = draw(st.integers(1, 7))
     every = [(i, j) for i in range(n) for j in range(n) if i != j]
     edges = draw(st.lists(st.sampled_from(every), unique_by=lambda e: frozenset(e), max_size=9)) if every else []
@@ -67,14 +67,14 @@ def ising(height, width, seed, coupling=1.0):
 
 
 @pytest.mark.parametrize("coupling", [0.2, 1.0, 5.0])
-def test_flow_is_that_of_scipy(coupling):
-    """Whole capacities, so that an independent program can tell the value of the cut."""
+def test_flow_equals_that_of_scipy(coupling):
+    """Capacities are integers, as SciPy's maximum flow requires."""
     graph, theta = ising(30, 30, 1, coupling)
     theta = np.round(100 * theta)
     tables = theta[graph.table_ptr[0] :].reshape(-1, 2, 2)
     unary = theta[: 2 * graph.n_variables].reshape(-1, 2)
     n = graph.n_variables
-    # Source n, sink n + 1; a variable on the source's side has state 0, an edge costs its strength when cut.
+    # Source n, sink n + 1; a variable on the side of the source has state 0, a cut edge costs its weight.
     lean = (unary[:, 0] - unary[:, 1]).astype(int)
     ends, strength = graph.scope_idx.reshape(-1, 2), tables[:, 0, 0].astype(int)
     rows = [np.full(n, n), np.arange(n), ends[:, 0], ends[:, 1]]
@@ -97,7 +97,7 @@ def test_large_grid_agrees_with_the_relaxation():
     assert result.score == pytest.approx(relaxed.upper_bound, rel=1e-9)
 
 
-def test_bound_when_cut_off():
+def test_bound_at_the_time_limit():
     graph, theta = ising(20, 20, 3)
     best = intarsia.infer(graph, theta, "graph_cut", "map").score
     result = ask(graph, theta, "graph_cut", "map", time_limit=1e-9)
@@ -107,32 +107,32 @@ def test_bound_when_cut_off():
 
 
 def test_base_is_the_score_without_a_cut():
-    """Base minus flow is the upper bound; without edges there is no flow, and base is the best score."""
+    """The upper bound is base minus flow; without edges there is no flow, and base is the best score."""
     unary = np.array([[1.0, 3.0], [2.0, -np.inf], [-np.inf, 4.0], [5.0, 5.0]])
     model = _Pairwise(unary, np.empty((0, 2), int), np.empty((0, 2, 2)), np.empty(0, int))
     assert _network(model)[0] == pytest.approx(3 + 2 + 4 + 5)
 
 
-def test_frustrated_cycles_are_refused_and_named():
+def test_error_for_frustrated_cycles_names_a_factor():
     graph = intarsia.graph.complete_graph(3, 2)
     differ = [[0.0, 1.0], [1.0, 0.0]]
     with pytest.raises(NotSupportedError) as caught:
         intarsia.infer(graph, graph.pack(tables=[differ] * 3), "graph_cut", "map")
     assert "factor 0 over [0, 1]" in str(caught.value)
     assert "integer_program" in str(caught.value)
-    # Two of them are an even number, and nothing is wrong with that.
+    # An even number of repulsive factors is allowed.
     agree = [[1.0, 0.0], [0.0, 1.0]]
     assert intarsia.infer(graph, graph.pack(tables=[differ, differ, agree]), "graph_cut", "map").score == 3.0
 
 
-def test_more_states_and_larger_factors_are_refused():
+def test_more_states_and_larger_factors_raise():
     graph = intarsia.chain_graph(2, 3)
-    with pytest.raises(NotSupportedError, match="takes binary variables"):
+    with pytest.raises(NotSupportedError, match="needs binary variables"):
         intarsia.infer(graph, graph.zeros(), "graph_cut", "map")
     graph = intarsia.FactorGraph([2, 2, 2], [0, 3], [0, 1, 2])
     with pytest.raises(NotSupportedError, match="at most 2 variables"):
         intarsia.infer(graph, graph.zeros(), "graph_cut", "map")
-    # A third state that evidence takes away is no obstacle.
+    # A third state is allowed if evidence removes it.
     graph = intarsia.from_edges([2, 2, 3], [[0, 1], [1, 2]])
     assert intarsia.infer(graph, graph.zeros(), "graph_cut", "map", evidence={2: 1}).status is Status.EXACT
 

@@ -34,7 +34,7 @@ def test_evidence_can_make_a_forest():
 
 
 @pytest.mark.parametrize("name", sorted(set(ZOO) - FORESTS - {"infeasible_variable"}))
-def test_cycles_are_refused(name):
+def test_cycles_raise(name):
     graph, theta = ZOO[name]()
     with pytest.raises(NotSupportedError, match=r"Tree: the factor graph has a cycle .* Use 'junction_tree'"):
         intarsia.infer(graph, theta, "tree")
@@ -45,8 +45,8 @@ def test_samples(name):
     check_samples(*ZOO[name](), "tree")
 
 
-def test_entries_over_the_whole_range_of_doubles():
-    """Sums of exp(-700) and 1 along a chain: linear arithmetic would lose the small ones, which evidence asks for."""
+def test_entries_over_the_full_range_of_doubles():
+    """Sums of exp(-700) and 1 along a chain: linear arithmetic would lose the small terms, which evidence selects."""
     graph = intarsia.chain_graph(6, 3)
     rng = np.random.default_rng(0)
     theta = rng.choice([0.0, -345.0, -690.0], graph.n_theta)
@@ -58,7 +58,7 @@ def test_entries_over_the_whole_range_of_doubles():
 
 
 def test_long_chain_agrees_with_matrix_products():
-    """A million binary variables; the reference is the repeated square of the transfer matrix, in logarithms."""
+    """Compare a million binary variables with repeated squares of the transfer matrix in the log domain."""
     n = 2**20 + 1
     graph = intarsia.chain_graph(n, 2, shared=True)
     table = np.array([[0.3, -0.2], [0.1, 0.4]])
@@ -82,7 +82,7 @@ def test_long_chain_agrees_with_matrix_products():
 
 
 def test_batch_of_stars_and_wide_hub():
-    """A hub with many leaves: the sum of the leaves' ranges forces the log domain."""
+    """A hub with many leaves needs the log domain, as the ranges of the leaves add up."""
     graph = intarsia.graph.star_graph(3000, 2)
     rng = np.random.default_rng(1)
     theta = rng.standard_normal(graph.n_theta)
@@ -96,7 +96,7 @@ def test_batch_of_stars_and_wide_hub():
     np.testing.assert_allclose(result.marginals(0), np.exp(hub - np.logaddexp.reduce(hub)), atol=1e-9)
 
 
-def test_all_labellings_come_once_in_falling_order():
+def test_all_labellings_once_in_descending_order():
     graph, theta = ZOO["tied_tree"]()
     result = intarsia.infer(graph, theta, "tree", task="map", n_best=1000)
     assert result.best.shape == (81, 4)
@@ -104,7 +104,7 @@ def test_all_labellings_come_once_in_falling_order():
     assert (np.diff(result.best_scores) <= 0).all()
 
 
-def test_time_limit_is_said():
+def test_time_limit_is_reported():
     graph = intarsia.chain_graph(1000, 2)
     with pytest.raises(TimeLimitError, match=r"Tree: not finished at time_limit=1e-09 s.*Raise time_limit"):
         intarsia.infer(graph, graph.zeros(), "tree", time_limit=1e-9)

@@ -42,7 +42,7 @@ def _as_dict(graph, flat):
 @pytest.mark.parametrize("name", FINITE)
 @pytest.mark.parametrize("rho", [1.0, 0.5, "mixed"])
 @pytest.mark.parametrize("schedule", ["forward_backward", "parallel"])
-def test_three_sweeps_follow_the_printed_update(name, rho, schedule):
+def test_three_sweeps_follow_the_update_of_the_paper(name, rho, schedule):
     graph, theta = ZOO[name]()
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.3, 1.0, graph.n_factors) if rho == "mixed" else np.full(graph.n_factors, rho)
@@ -60,16 +60,16 @@ def test_three_sweeps_follow_the_printed_update(name, rho, schedule):
     for state in states:
         for key, message in _as_dict(graph, np.exp(state.log_messages())).items():
             np.testing.assert_allclose(message, expected[key], atol=1e-12)
-        found = state.beliefs()
-        assert found.objective == pytest.approx(plain.objective(graph, theta, weights, nodes, joints), rel=1e-10)
-        np.testing.assert_allclose(np.concatenate(nodes), found.mu[: graph.variable_ptr[-1]], atol=1e-12)
-        np.testing.assert_allclose(found.mu, plain.statistics(graph, nodes, joints), atol=1e-12)
+        result = state.beliefs()
+        assert result.objective == pytest.approx(plain.objective(graph, theta, weights, nodes, joints), rel=1e-10)
+        np.testing.assert_allclose(np.concatenate(nodes), result.mu[: graph.variable_ptr[-1]], atol=1e-12)
+        np.testing.assert_allclose(result.mu, plain.statistics(graph, nodes, joints), atol=1e-12)
         again = state.general().beliefs()
-        assert again.inconsistency == pytest.approx(found.inconsistency, abs=1e-12)
-        assert again.upper_bound == pytest.approx(found.upper_bound, rel=1e-12)
+        assert again.inconsistency == pytest.approx(result.inconsistency, abs=1e-12)
+        assert again.upper_bound == pytest.approx(result.upper_bound, rel=1e-12)
 
 
-def test_the_fast_path_is_taken_where_it_should_be():
+def test_fast_path_is_used_where_it_applies():
     for name, expected in [("grid", True), ("potts", True), ("hard_zeros", False), ("huge_potentials", False),
                            ("truncated_linear", True), ("three_way_factor", False)]:  # fmt: skip
         graph, theta = ZOO[name]()
@@ -78,7 +78,7 @@ def test_the_fast_path_is_taken_where_it_should_be():
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("rho", [1.0, 0.3])
-def test_many_neighbours_at_one_variable(k, rho):
+def test_variable_with_many_neighbours(k, rho):
     star = intarsia.graph.star_graph(14, k)
     graph = intarsia.from_edges(k, np.vstack([star.scope_idx.reshape(-1, 2) + 3, [[0, 5], [1, 3], [2, 3]]]))
     theta = random_theta(graph, 0)
@@ -145,7 +145,7 @@ def test_all_schedules_and_damping_reach_the_same_fixed_point(name):
         assert result.log_partition == pytest.approx(reference.log_partition, abs=1e-6)
 
 
-def test_warm_start_converges_at_once():
+def test_warm_start_converges_immediately():
     graph, theta = ZOO["grid"]()
     cold = intarsia.infer(graph, theta, "belief_propagation")
     warm = intarsia.infer(graph, theta, "belief_propagation", warm_start=cold)
@@ -154,7 +154,7 @@ def test_warm_start_converges_at_once():
 
 
 def test_extreme_scores_are_not_mistaken_for_hard_zeros():
-    """A chain whose middle state is e^-900 less likely from either side: underflow in the linear domain."""
+    """A chain whose middle state is exp(-900) less probable from both sides underflows in the linear domain."""
     graph = intarsia.chain_graph(3, 2)
     table = np.array([[0.0, -900.0], [-900.0, 0.0]])
     theta = graph.pack([[0, -np.inf], [0, 0], [-np.inf, 0]], [table, table])
@@ -173,21 +173,21 @@ def test_arc_inconsistency_is_infeasible():
 
 
 def test_infeasible_although_messages_converge():
-    """An odd cycle has no two-colouring, yet every arc is consistent."""
+    """An odd cycle has no two-colouring, although every arc is consistent."""
     graph, theta = ZOO["infeasible"]()
     for method in ("belief_propagation", "tree_reweighted"):
         for task in ("marginals", "map"):
             assert intarsia.infer(graph, theta, method, task=task).status is intarsia.Status.INFEASIBLE
 
 
-def test_decoding_by_beliefs_takes_the_first_of_equals():
+def test_decoding_by_beliefs_selects_the_first_of_ties():
     graph, theta = ZOO["ties"]()
     result = intarsia.infer(graph, theta, "belief_propagation", task="map", rounding="beliefs")
     assert result.assignment.tolist() == [0] * 6
 
 
-def test_high_order_scopes_and_orders_of_the_scope():
-    """The same model with every scope reversed gives the same answer."""
+def test_order_of_scopes_does_not_matter():
+    """Reversing every scope does not change the result."""
     scopes = [(0, 1, 2), (2, 3, 4, 5), (5, 1), (4, 0)]
     graph = factors([2, 3, 2, 2, 3, 2], scopes)
     theta = random_theta(graph, 5)
@@ -215,7 +215,7 @@ def test_no_single_change_improves_the_labelling(name):
 
 
 @pytest.mark.parametrize("damping", [0.9, 0.999999])
-def test_damping_does_not_feign_convergence(damping):
+def test_damping_does_not_fake_convergence(damping):
     graph = intarsia.chain_graph(10, 2)
     theta = random_theta(graph, 2, 2.0)
     truth = enumerate_model(graph, theta)

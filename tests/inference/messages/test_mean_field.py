@@ -13,7 +13,7 @@ FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
 
 
 def updated_marginal(graph, theta, mu, v):
-    """One exact coordinate update, in plain NumPy over the full table of each factor."""
+    """Return the exact coordinate update of a marginal, in plain NumPy over full tables."""
     field = graph.variable(theta, v).astype(float).copy()
     for c in range(graph.n_factors):
         scope = graph.scope(c).tolist()
@@ -33,7 +33,7 @@ def updated_marginal(graph, theta, mu, v):
 
 
 def objective(graph, theta, mu):
-    """<theta, mu> + H of the product of marginals, by enumeration of each factor."""
+    """Return <theta, mu> + H of the product of marginals, by enumeration of each factor."""
     total = 0.0
     for v in range(graph.n_variables):
         for p, score in zip(graph.variable(mu, v), graph.variable(theta, v), strict=True):
@@ -95,7 +95,7 @@ def test_tables_hold_products_of_marginals(name):
 
 
 @pytest.mark.parametrize("name", FEASIBLE)
-def test_bound_never_falls(name):
+def test_bound_never_decreases(name):
     graph, theta = ZOO[name]()
     result = intarsia.infer(graph, theta, "mean_field", trace=True, random_start=True, random_state=5, max_iter=5000)
     if graph.n_variables == 0:
@@ -163,7 +163,7 @@ def test_warm_start_from_impossible_marginals_is_repaired():
     assert np.isfinite(result.log_partition)
 
 
-def test_random_start_is_reproducible_and_leaves_the_symmetric_point():
+def test_random_start_is_reproducible_and_breaks_symmetry():
     graph = intarsia.grid_graph(3, 3, 2)
     theta = graph.pack(tables=np.tile([[2.0, 0.0], [0.0, 2.0]], (graph.n_factors, 1, 1)))
     symmetric = intarsia.infer(graph, theta, "mean_field")
@@ -173,8 +173,8 @@ def test_random_start_is_reproducible_and_leaves_the_symmetric_point():
 
 
 @pytest.mark.parametrize("n_states", [2, 3])
-def test_skipping_quiet_variables_changes_nothing(n_states):
-    """A large weakly coupled grid converges to the same point as sweeps over all variables, in plain NumPy."""
+def test_skipping_converged_variables_does_not_change_the_result(n_states):
+    """A large weakly coupled grid converges to the solution of sweeps over all variables in plain NumPy."""
     graph = intarsia.grid_graph(6, 6, n_states)
     theta = 0.3 * np.random.default_rng(8).standard_normal(graph.n_theta)
     result = intarsia.infer(graph, theta, "mean_field", tol=1e-10)
@@ -186,7 +186,7 @@ def test_skipping_quiet_variables_changes_nothing(n_states):
 
 
 def test_binary_path_agrees_with_the_general_one():
-    """The same model with a third, impossible state takes the general path."""
+    """Adding a third, impossible state selects the general implementation."""
     graph, theta = ZOO["grid"]()
     wide = intarsia.grid_graph(3, 3, 3)
     big = wide.zeros()
@@ -201,9 +201,9 @@ def test_binary_path_agrees_with_the_general_one():
         np.testing.assert_allclose(a.marginals(v), b.marginals(v)[:2], atol=1e-10)
 
 
-def test_a_limit_on_sweeps_is_reported():
+def test_max_iter_is_reported():
     graph, theta = ZOO["grid"]()
-    with pytest.warns(ConvergenceWarning, match="MeanField stopped at max_iter"):
+    with pytest.warns(ConvergenceWarning, match="MeanField did not converge: stopped at max_iter"):
         result = intarsia.infer(graph, theta, "mean_field", max_iter=1)
     assert result.status is intarsia.Status.MAX_ITER
     assert result.log_partition <= enumerate_model(graph, theta).log_partition
@@ -234,8 +234,8 @@ def test_random_models(model):
 @pytest.mark.parametrize("tol", [1e-3, 1e-9])
 @pytest.mark.parametrize("states", [[2] * 9, [9, 2, 5, 4, 3, 6, 8, 7, 2]])
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
-def test_fields_that_follow_the_marginals_stay_right(states, tol):
-    """Grids of tables, some states impossible, a table shared: each sweep ascends and the bound is that of mu."""
+def test_incremental_fields_stay_accurate(states, tol):
+    """On grids with impossible states and shared tables, each sweep increases the bound, which equals that of mu."""
     scopes = [(v, v + 1) for v in range(8) if v % 3 < 2] + [(v + 3, v) for v in range(6)]
     share = [(a, b) for a, b in scopes if states[a] == 2 and states[b] == 2][:2]
     tables = [scopes.index(share[0]) if len(share) == 2 and s == share[1] else c for c, s in enumerate(scopes)]

@@ -34,7 +34,7 @@ def test_solves_the_convex_problem(seed, scale):
 @pytest.mark.parametrize("name", sorted(set(ZOO) - INFEASIBLE))
 @pytest.mark.parametrize("schedule", ["forward_backward", "parallel", "residual"])
 def test_upper_bound_at_every_sweep(name, schedule):
-    """The certified bound holds from the first sweep on; the value is called a bound only when converged."""
+    """`upper_bound` holds from the first sweep on; `log_partition_is` is a bound only after convergence."""
     graph, theta = ZOO[name]()
     truth = enumerate_model(graph, theta).log_partition
     slack = 1e-9 * (1 + abs(truth))
@@ -59,7 +59,7 @@ def test_bound_tightens_with_convergence():
     assert late.upper_bound < early.upper_bound < np.inf
 
 
-def test_start_does_not_matter():
+def test_solution_does_not_depend_on_the_start():
     graph, theta = ZOO["complete"]()
     cold = intarsia.infer(graph, theta, "tree_reweighted")
     other = intarsia.infer(graph, random_theta(graph, 99, 3.0), "tree_reweighted", tol=1e-3)
@@ -67,7 +67,7 @@ def test_start_does_not_matter():
     np.testing.assert_allclose(cold.mu, warm.mu, atol=1e-6)
 
 
-def test_invalid_rho_is_an_estimate():
+def test_invalid_rho_makes_log_z_an_estimate():
     graph, theta = ZOO["grid"]()
     result = intarsia.infer(graph, theta, "tree_reweighted", rho=1.0)
     assert result.log_partition_is == "estimate"
@@ -77,13 +77,13 @@ def test_invalid_rho_is_an_estimate():
 
 
 @pytest.mark.parametrize("rho", [0.0, 1.5, np.full(12, -0.1), np.full(11, 0.5), np.nan])
-def test_rho_outside_its_range_is_refused(rho):
+def test_rho_out_of_range_raises(rho):
     graph, theta = ZOO["grid"]()
     with pytest.raises(InvalidInputError, match="rho"):
         intarsia.infer(graph, theta, "tree_reweighted", rho=rho)
 
 
-def test_given_rho_survives_evidence_and_merging():
+def test_rho_with_evidence_and_merged_factors():
     graph, theta = ZOO["same_scope_twice"]()
     truth = enumerate_model(graph, theta, {2: 1}).log_partition
     result = intarsia.infer(graph, theta, "tree_reweighted", rho=np.array([0.3, 0.3, 0.5, 0.3]), evidence={2: 1})
@@ -91,8 +91,8 @@ def test_given_rho_survives_evidence_and_merging():
     assert result.log_partition >= truth - 1e-9
 
 
-def test_the_bound_survives_scores_of_any_size():
-    """Ratios of marginals beyond exp(700) must not be cut off inside an upper bound."""
+def test_bound_holds_for_scores_of_any_size():
+    """Ratios of marginals beyond exp(700) must not be truncated in the upper bound."""
     graph = intarsia.chain_graph(3, 2)
     inf = np.inf
     theta = np.array([-400, 100, 500, -1000, -inf, -600, -inf, 100, -inf, 0, -400, -inf, -600, -1000.0])
@@ -119,10 +119,10 @@ def test_converged_is_a_bound_also_for_strong_couplings(seed, scale):
         assert truth - 1e-9 * abs(truth) <= result.log_partition
 
 
-def test_the_rho_it_computes_can_be_given_back():
+def test_computed_rho_is_accepted_as_a_setting():
     graph = intarsia.from_edges(2, [[0, 1], [1, 0], [1, 2], [0, 2]])
     theta = random_theta(graph, 4)
     rho = appearance_probabilities(graph)
-    own, given = (intarsia.infer(graph, theta, "tree_reweighted", rho=r) for r in (None, rho))
-    assert given.log_partition_is == "upper bound"
-    assert given.log_partition == pytest.approx(own.log_partition, rel=1e-9)
+    default, with_rho = (intarsia.infer(graph, theta, "tree_reweighted", rho=r) for r in (None, rho))
+    assert with_rho.log_partition_is == "upper bound"
+    assert with_rho.log_partition == pytest.approx(default.log_partition, rel=1e-9)

@@ -1,4 +1,4 @@
-"""Acceleration: the rate of 1/t^2, the constant given or found, and what it refuses."""
+"""Accelerated dual averaging: the rate of 1/t^2, fixed and backtracked constants, and unsupported energies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.energies import Count, MeasuredEnergy, Squared
 from intarsia.exceptions import NotSupportedError
 
 
-def test_iterates_are_those_of_algorithm_5():
+def test_iterates_follow_algorithm_5():
     graph, theta = chain()
     bound = ENERGIES["squared"].bind(graph, BIO)
     constant = bound.lipschitz
@@ -30,8 +30,8 @@ def test_iterates_are_those_of_algorithm_5():
 
 
 @pytest.mark.parametrize("name", ["squared", "huber", "poisson_with_background"])
-def test_the_gap_falls_with_the_square_of_the_iterations(name):
-    """4 c D / t^2 with D the divergence of the optimum from the start."""
+def test_gap_decreases_with_the_square_of_the_iterations(name):
+    """The gap is at most 4 c D / t^2, where D is the divergence of the optimum from the start."""
     graph, theta = chain()
     bound = ENERGIES[name].bind(graph, BIO)
     least, mu = smooth_optimum(name)
@@ -40,11 +40,11 @@ def test_the_gap_falls_with_the_square_of_the_iterations(name):
     divergence = least - bound.value(mu) + base.log_partition
     for n in (10, 40, 160):
         result = solve(name, "bethe_accelerated", lipschitz=bound.lipschitz, restart=False, max_iter=n, tol=0.0)
-        # The distribution that is returned is not the mean, for which the rate holds; twice the bound is ample.
+        # The rate holds for the mean, but another distribution is returned; twice the bound is a safe margin.
         assert -result.log_partition - least <= 8 * bound.lipschitz * divergence / n**2 + 1e-9
 
 
-def test_strong_energies_need_far_fewer_calls_than_mirror_descent_with_sure_steps():
+def test_strong_energies_need_fewer_calls_than_mirror_descent_with_safe_steps():
     graph = intarsia.chain_graph(30, 3)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)
     energy = MeasuredEnergy(Count(1), Squared(25.0), psi=5.0)
@@ -58,12 +58,12 @@ def test_strong_energies_need_far_fewer_calls_than_mirror_descent_with_sure_step
 
 
 @pytest.mark.parametrize("name", ["hinge", "absolute", "interval"])
-def test_kinks_are_refused_with_the_remedy(name):
+def test_error_for_kinks_has_a_remedy(name):
     with pytest.raises(NotSupportedError, match=r"kinks.*'bethe_dual'.*SmoothedHinge"):
         solve(name, "bethe_accelerated")
 
 
 @pytest.mark.parametrize("name", ["words", "counts", "cross_clique", "sum"])
-def test_energies_that_are_not_convex_are_refused_with_the_remedy(name):
+def test_error_for_nonconvex_energies_has_a_remedy(name):
     with pytest.raises(NotSupportedError, match=r"not convex.*'bethe_mirror_descent'"):
         solve(name, "bethe_accelerated")

@@ -1,4 +1,4 @@
-"""The dual: exact at kinks, hard constraints, a gap that is one."""
+"""Dual method: exact at kinks, hard constraints, a valid duality gap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.energies import Absolute, Count, Hinge, MeasuredEnergy, SoftInterv
 
 
 @pytest.mark.parametrize("name", KINKED)
-def test_kinks_to_eight_digits(name):
+def test_eight_digits_at_kinks(name):
     least, mu = kinked_optimum(name)
     result = solve(name, "bethe_dual")
     assert result.converged
@@ -20,11 +20,11 @@ def test_kinks_to_eight_digits(name):
     terms = ENERGIES[name].bind(result.graph, BIO)
     assert np.abs(terms.measurements @ result.mu - terms.functions.shift).min() < 1e-8  # the optimum is at a kink
     assert -result.log_partition == pytest.approx(least, abs=1e-8)
-    np.testing.assert_allclose(result.mu, mu, atol=1e-4)  # SLSQP's accuracy
+    np.testing.assert_allclose(result.mu, mu, atol=1e-4)  # accuracy of SLSQP
 
 
 @pytest.mark.parametrize("judgement", [Hinge(0.5), Absolute(0.7), SoftInterval(0.2, 0.4)])
-def test_hard_constraints_hold_and_are_the_limit_of_strong_ones(judgement):
+def test_hard_constraints_hold_and_are_the_limit_of_large_weights(judgement):
     graph, theta = chain()
     hard = ask(graph, theta, "bethe_dual", energy=MeasuredEnergy(Count(1), judgement, psi=np.inf))
     strong = ask(graph, theta, "bethe_dual", energy=MeasuredEnergy(Count(1), judgement, psi=1e3))
@@ -35,7 +35,7 @@ def test_hard_constraints_hold_and_are_the_limit_of_strong_ones(judgement):
     assert hard.log_partition == pytest.approx(strong.log_partition, abs=1e-6)
 
 
-def test_hard_constraint_beside_an_independent_solver():
+def test_hard_constraint_agrees_with_an_independent_solver():
     graph, theta = chain()
     least, mu = kinked_optimum("hinge", psi=np.inf)
     hard = MeasuredEnergy(Count("B-x"), Hinge(0.2), psi=np.inf)
@@ -44,7 +44,7 @@ def test_hard_constraint_beside_an_independent_solver():
     np.testing.assert_allclose(result.mu, mu, atol=1e-4)
 
 
-def test_constraints_that_no_distribution_meets_are_told():
+def test_note_reports_unsatisfiable_constraints():
     graph, theta = chain()
     result = ask(graph, theta, "bethe_dual", energy=MeasuredEnergy(Count(1), Absolute(7.0), psi=np.inf))
     assert result.status is Status.STALLED
@@ -52,7 +52,7 @@ def test_constraints_that_no_distribution_meets_are_told():
     assert not np.isnan(result.mu).any()
 
 
-def test_many_preferences_with_kinks_at_once():
+def test_many_energies_with_kinks():
     graph, theta = chain()
     energy = segment_preferences(["O", "B-x", "B-y"], psi=0.7, width=0.0)
     result = ask(graph, theta, "bethe_dual", energy=energy, names=BIO, max_iter=3000)
@@ -62,7 +62,7 @@ def test_many_preferences_with_kinks_at_once():
     assert averaged.log_partition == pytest.approx(result.log_partition, abs=5e-3)
 
 
-def test_the_gap_is_never_negative_and_bounds_the_error():
+def test_gap_is_nonnegative_and_bounds_the_error():
     least = kinked_optimum("absolute")[0]
     result = solve("absolute", "bethe_dual")
     values, gaps = result.history["log_partition"], result.history["gap"]
@@ -70,7 +70,7 @@ def test_the_gap_is_never_negative_and_bounds_the_error():
     assert (-values.max() - least) <= gaps[-1] + 1e-8
 
 
-def test_poisson_counts_through_the_dual():
+def test_poisson_counts():
     from tests.inference.bethe_checks import smooth_optimum
 
     least = smooth_optimum("poisson")[0]

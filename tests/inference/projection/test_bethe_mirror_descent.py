@@ -1,4 +1,4 @@
-"""Mirror descent: descent at every step, kinks, energies that are not convex, structured mean field."""
+"""Mirror descent: monotone decrease, kinks, nonconvex energies, structured mean field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.energies import CrossCliqueEnergy, PoissonCounts
 
 
 @pytest.mark.parametrize("name", [*SMOOTH, "poisson", "words", "cross_clique", "function"])
-def test_the_objective_never_rises_and_ends_stationary(name):
+def test_objective_never_increases_and_the_result_is_stationary(name):
     result = solve(name, "bethe_mirror_descent")
     values = result.history["log_partition"]
     assert (np.diff(values) >= -1e-9 * (1.0 + np.abs(values[1:]))).all()
@@ -23,7 +23,7 @@ def test_the_objective_never_rises_and_ends_stationary(name):
     np.testing.assert_allclose(result.mu, target, atol=2e-6)
 
 
-def test_steps_are_those_of_algorithm_4():
+def test_steps_follow_algorithm_4():
     graph, theta = chain()
     bound = ENERGIES["squared"].bind(graph, BIO)
     eta = 0.2
@@ -36,14 +36,14 @@ def test_steps_are_those_of_algorithm_4():
 
 
 @pytest.mark.parametrize("name", KINKED)
-def test_kinks_to_a_thousandth(name):
+def test_three_digits_at_kinks(name):
     least = kinked_optimum(name)[0]
     result = solve(name, "bethe_mirror_descent", max_iter=3000, tol=1e-3)
     assert -result.log_partition == pytest.approx(least, abs=1e-3)
 
 
-def test_without_factors_it_is_mean_field():
-    """The cliques of a small loopy model as an energy on isolated variables: a stationary point of mean field."""
+def test_equals_mean_field_on_graphs_without_factors():
+    """With the cliques of a loopy model as an energy on isolated variables, it finds a mean-field solution."""
     graph = intarsia.graph.complete_graph(4, 2)
     theta = 0.5 * np.random.default_rng(2).standard_normal(graph.n_theta)
     cliques = [(tuple(graph.scope(c).tolist()), graph.table(theta, c)) for c in range(graph.n_factors)]
@@ -55,7 +55,7 @@ def test_without_factors_it_is_mean_field():
 
 
 def test_counts_of_walkers_without_background():
-    """Poisson counts have no finite constant; backtracking copes, and the optimum is that of the dual."""
+    """Poisson counts have no Lipschitz constant; with backtracking the optimum equals that of the dual."""
     graph, theta = chain()
     energy = PoissonCounts([[30, 0, 5], [2, 20, 0], [0, 0, 44]], rate=40.0)
     primal = ask(graph, theta, "bethe_mirror_descent", energy=energy)

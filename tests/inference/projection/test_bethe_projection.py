@@ -1,4 +1,4 @@
-"""What the four Bethe projections share: the optimum, the tilted model, reduced graphs, limits, refusals."""
+"""Common properties of the Bethe projections: optimum, tilted model, reduced graphs, limits, errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 
 def settings(method):
-    """Averaging gains a digit with ten times the iterations, so elsewhere than in the first test it gets few."""
+    """Return settings with few iterations for dual averaging, which needs ten times as many per digit."""
     return {"max_iter": 300, "tol": 1e-3} if method == "bethe_rda" else {}
 
 
@@ -40,13 +40,13 @@ def test_smooth_energies_reach_the_optimum_of_an_independent_solver(method, name
     assert -result.log_partition == pytest.approx(least, abs=1e-6)
     np.testing.assert_allclose(result.mu, mu, atol=2e-3)
     assert result.log_partition <= -least + 1e-9  # every iterate is a distribution
-    assert result.upper_bound >= -least - 1e-9  # and the tangents lie below
+    assert result.upper_bound >= -least - 1e-9  # the tangents are lower bounds of the energy
 
 
 @every_method
 @pytest.mark.parametrize("model", LOOPY)
-def test_energies_survive_the_normal_form(method, model):
-    """Loops, one-state variables, unary and doubled factors, parametric tables, hard zeros."""
+def test_energies_on_reduced_graphs(method, model):
+    """Models with loops, one-state variables, unary and duplicate factors, parametric tables, hard zeros."""
     graph, theta = ZOO[model]()
     result = ask(graph, theta, method, energy=LOOPY[model], **settings(method))
     bound = check_is_the_tilted_model(result, LOOPY[model])[1]
@@ -56,7 +56,7 @@ def test_energies_survive_the_normal_form(method, model):
 
 
 @every_method
-def test_evidence_counts_in_the_energy(method):
+def test_energy_includes_evidence(method):
     graph, theta = chain()
     energy = ENERGIES["squared"]
     result = ask(graph, theta, method, energy=energy, names=BIO, evidence={1: 2}, **settings(method))
@@ -69,7 +69,7 @@ def test_evidence_counts_in_the_energy(method):
 
 
 @every_method
-def test_everything_known_still_has_an_energy(method):
+def test_energy_of_fully_observed_models(method):
     graph, theta = chain()
     y = [1, 0, 1]
     energy = MeasuredEnergy(Count(1), Squared(0.0))
@@ -79,7 +79,7 @@ def test_everything_known_still_has_an_energy(method):
 
 @every_method
 @pytest.mark.parametrize("max_iter", [0, 1, 2, 5, 20])
-def test_every_iterate_is_the_tilted_model(method, max_iter):
+def test_every_iterate_is_a_tilted_model(method, max_iter):
     energy = ENERGIES["segments"] if method != "bethe_accelerated" else ENERGIES["squared"]
     if method == "bethe_dual" and max_iter == 0:
         max_iter = 1
@@ -95,7 +95,7 @@ def test_every_iterate_is_the_tilted_model(method, max_iter):
 
 
 @pytest.mark.parametrize("method", METHODS[:3])
-def test_the_residual_is_the_distance_from_the_fixed_point(method):
+def test_residual_is_the_distance_from_the_fixed_point(method):
     for max_iter in (3, 1000):
         result = solve("squared", method, max_iter=max_iter)
         bound = ENERGIES["squared"].bind(result.graph, BIO)
@@ -140,7 +140,7 @@ def test_map_samples_and_best_are_those_of_the_tilted_model(method):
 
 
 @every_method
-def test_warm_start_from_the_end_ends_soon(method):
+def test_warm_start_from_the_optimum_converges_soon(method):
     first = solve("squared", method, **settings(method))
     again = solve("squared", method, warm_start=first, **settings(method))
     assert again.n_iter <= 3
@@ -161,7 +161,7 @@ def test_warm_start_from_a_tilt_of_tables_that_the_energy_does_not_read(method):
 
 @every_method
 def test_tree_reweighted_as_convex_oracle(method):
-    """On a tree its weights are 1 and it is exact; on loops it is an upper bound with an optimum of its own."""
+    """The oracle is exact on a tree, where its weights are 1, and an upper bound with another optimum on loops."""
     least = smooth_optimum("squared")[0]
     result = solve("squared", method, oracle="tree_reweighted", **settings(method))
     assert -result.log_partition == pytest.approx(least, abs=10 * close(method))
@@ -197,7 +197,7 @@ def test_bound_energies_and_infeasible_models(method):
 
 
 @every_method
-def test_zero_strength_is_plain_inference(method):
+def test_zero_psi_is_inference_without_energy(method):
     graph, theta = chain()
     result = ask(graph, theta, method, energy=MeasuredEnergy(Count(1), Squared(), psi=0.0))
     np.testing.assert_allclose(result.mu, intarsia.infer(graph, theta, "tree").mu, atol=1e-12)
@@ -205,7 +205,7 @@ def test_zero_strength_is_plain_inference(method):
     assert result.n_iter <= 1
 
 
-def test_hard_zeros_in_the_model_stay():
+def test_hard_zeros_are_preserved():
     graph, theta = ZOO["hard_implications"]()
     for method in METHODS:
         result = ask(graph, theta, method, energy=MeasuredEnergy(Count(0), Squared(4.0), psi=5.0))
@@ -214,9 +214,9 @@ def test_hard_zeros_in_the_model_stay():
 
 
 @every_method
-def test_time_limit_gives_what_there_is(method, monkeypatch):
-    asked = itertools.count()
-    monkeypatch.setattr(Clock, "expired", property(lambda clock: next(asked) >= 3))  # whatever the machine's speed
+def test_time_limit_returns_the_current_result(method, monkeypatch):
+    calls = itertools.count()
+    monkeypatch.setattr(Clock, "expired", property(lambda clock: next(calls) >= 3))  # on any machine
     graph = intarsia.chain_graph(400, 5)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)
     energy = MeasuredEnergy(Count(1), Squared(100.0), psi=3.0)
@@ -226,9 +226,9 @@ def test_time_limit_gives_what_there_is(method, monkeypatch):
 
 
 @every_method
-def test_refusals(method):
+def test_invalid_arguments_raise(method):
     graph, theta = chain()
-    with pytest.raises(InvalidInputError, match="energy must be an energy"):
+    with pytest.raises(InvalidInputError, match="energy must be an Energy"):
         intarsia.infer(graph, theta, method, energy="at most one")
     with pytest.raises(InvalidInputError, match=r"MeanField is neither exact nor convex.*'auto'"):
         intarsia.infer(graph, theta, method, energy=exactly_one(1), oracle="mean_field")
@@ -241,9 +241,9 @@ def test_refusals(method):
         with pytest.raises(NotSupportedError, match=r"psi\[0\] is infinite.*'bethe_dual'"):
             intarsia.infer(graph, theta, method, energy=hard)
     else:
-        own = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: 0 * mu)
+        custom = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: 0 * mu)
         with pytest.raises(NotSupportedError, match="'bethe_mirror_descent'"):
-            intarsia.infer(graph, theta, method, energy=own)
+            intarsia.infer(graph, theta, method, energy=custom)
 
 
 @pytest.mark.parametrize("size", range(10))

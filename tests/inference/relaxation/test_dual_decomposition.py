@@ -1,4 +1,4 @@
-"""Dual bounds beside the relaxation written out by hand, enumeration, and the dual function itself."""
+"""Dual bounds compared with an independent relaxation, enumeration, and the definition of the dual."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from intarsia.inference.relaxation.dual_decomposition import improve
 
 
 def full_tables(graph, theta):
-    """The same model with a full table for every factor."""
+    """Return the model with a full table for every factor."""
     alone = intarsia.FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx)
     tables = [graph.factor_table(theta, c).reshape(-1) for c in range(graph.n_factors)]
     return alone, np.concatenate([theta[: graph.variable_ptr[-1]], *tables])
 
 
 def dual_value(graph, theta, messages):
-    """D of the docstring, in plain NumPy."""
+    """Compute the dual D of the docstring of the class, in plain NumPy."""
     at, total = 0, 0.0
     field = [graph.variable(theta, v).copy() for v in range(graph.n_variables)]
     for c in range(graph.n_factors):
@@ -78,7 +78,7 @@ def test_reaches_the_relaxation_where_it_is_fractional(n_states, seed):
         result = intarsia.infer(graph, theta, "dual_decomposition", "map", max_iter=5000, random_state=random_state)
         assert result.converged
         assert value - 1e-9 <= result.upper_bound <= value * (1 + 1e-4)
-        assert result.score == pytest.approx(best)  # random forests of a small graph find it
+        assert result.score == pytest.approx(best)  # random forests of a small graph find the best labelling
 
 
 @pytest.mark.parametrize("model", ["grid", "grid_three_states", "three_way_factor", "unequal_state_counts", "potts"])
@@ -91,11 +91,11 @@ def test_bound_is_the_dual_function_at_the_messages(model):
 
 @pytest.mark.parametrize("kind", ["potts", "truncated_linear", "truncated_quadratic"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_kinds_with_one_weight_equal_their_tables(kind, sign):
+def test_parametric_factors_equal_their_tables(kind, sign):
     rng = np.random.default_rng(1)
     graph = intarsia.from_edges(4, [[0, 1], [1, 2], [2, 0], [3, 1], [2, 3]], kind=kind, truncation=2.0)
     theta = graph.pack(rng.standard_normal((4, 4)), sign * rng.uniform(0.5, 2.0, 5))
-    for n in (1, 3, 50):  # hard sweeps, then smoothed ones
+    for n in (1, 3, 50):  # unsmoothed sweeps, then smoothed ones
         one, other = (
             ask(*m, "dual_decomposition", "map", max_iter=n) for m in ((graph, theta), full_tables(graph, theta))
         )
@@ -104,7 +104,7 @@ def test_kinds_with_one_weight_equal_their_tables(kind, sign):
 
 
 @pytest.mark.parametrize("model", sorted(FORESTS - INFEASIBLE))
-def test_forests_are_proven_at_once(model):
+def test_forests_are_exact_after_two_sweeps(model):
     graph, theta = ZOO[model]()
     result = intarsia.infer(graph, theta, "dual_decomposition", "map")
     assert result.status is Status.EXACT
@@ -124,8 +124,8 @@ def test_large_grid_is_close_to_the_relaxation():
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-4, 1e-5])
-def test_where_it_says_converged_it_is(tol):
-    """Slow progress at low temperatures must not pass for arrival."""
+def test_converged_bounds_are_close_to_the_relaxation(tol):
+    """Slow progress at low temperatures must not be reported as convergence."""
     graph = intarsia.grid_graph(6, 6, 21)
     theta = np.random.default_rng(5).standard_normal(graph.n_theta)
     value = intarsia.infer(graph, theta, "lp_relaxation", "map").upper_bound
@@ -146,8 +146,8 @@ def test_warm_start_saves_sweeps():
     assert value - 1e-9 <= warm.history["upper_bound"][0] < cold.history["upper_bound"][0]
 
 
-def test_states_ruled_out_earlier_may_come_back():
-    """Messages of a model with hard zeros start one without them."""
+def test_warm_start_from_a_model_with_hard_zeros():
+    """Messages of a model with hard zeros are a valid start for a model without them."""
     graph, theta = ZOO["hard_zeros"]()
     earlier = ask(graph, theta, "dual_decomposition", "map", evidence=None)
     soft = np.where(np.isinf(theta), 1.0, theta)
@@ -155,13 +155,13 @@ def test_states_ruled_out_earlier_may_come_back():
     assert result.upper_bound >= enumerate_model(graph, soft).best_score - 1e-9
 
 
-def test_contradictions_are_found():
+def test_contradictions_are_detected():
     graph = intarsia.chain_graph(3, 2)
     differ = np.where(np.eye(2, dtype=bool), -np.inf, 0.0)
     theta = graph.pack(tables=[differ, differ])
     result = ask(graph, theta, "dual_decomposition", "map", evidence={0: 0, 2: 1})
     assert result.status is Status.INFEASIBLE
-    result = ask(*ZOO["infeasible"](), "dual_decomposition", "map")  # only the search sees it
+    result = ask(*ZOO["infeasible"](), "dual_decomposition", "map")  # only the search detects the contradiction
     assert result.status is Status.INFEASIBLE
     assert result.assignment is None
 

@@ -1,4 +1,4 @@
-"""One sweep beside the smoothed dual function in plain NumPy, and the ways to compute it beside each other."""
+"""Sweeps compared with the smoothed dual in plain NumPy, and the linear domain with the log domain."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from intarsia.inference.relaxation.dual_sweeps import DualSweeps
 
 
 def smoothed_messages(table, sent, t):
-    """Smoothed max-marginal at the columns of a table less what its rows sent, its largest entry at 0."""
+    """Return the smoothed max-marginal of the columns of a table minus the messages of its rows, normalised."""
     out = t * logsumexp((table - sent[:, None]) / t, axis=0)
     return out - out.max()
 
 
 def chain_of_two(kind, weight, unary, t, n_states=4):
-    """The table of a chain of two, and what the second variable received; the first sent all it had, -unary."""
+    """Return the table of a chain of two variables and the beliefs after one sweep."""
     graph = intarsia.chain_graph(2, n_states, kind=kind)
     theta = graph.pack(np.array([unary, np.zeros(n_states)]), np.reshape(weight, (1, *np.shape(weight))))
     sweeps = DualSweeps(graph, theta)
@@ -39,7 +39,7 @@ def test_potts_smoothing_does_not_underflow(t, weight):
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
 @pytest.mark.parametrize("t", [1.0, 0.05])
-def test_exponentials_of_tables_give_the_sums_of_the_log_domain(size, t, monkeypatch):
+def test_linear_domain_equals_log_domain(size, t, monkeypatch):
     rng = np.random.default_rng(0)
     graph = intarsia.from_edges([3, 4, 2, 3], [[0, 1], [2, 1], [2, 0], [3, 2], [1, 3]])
     theta = size * rng.standard_normal(graph.n_theta)
@@ -56,7 +56,7 @@ def test_exponentials_of_tables_give_the_sums_of_the_log_domain(size, t, monkeyp
 
 @pytest.mark.parametrize("model", ["grid_three_states", "potts", "unequal_state_counts", "hard_zeros"])
 @pytest.mark.parametrize("t", [0.5, 0.01, 1e-4])
-def test_smoothed_sweeps_never_rise_and_stay_above_the_relaxation(model, t):
+def test_smoothed_sweeps_decrease_and_stay_above_the_relaxation(model, t):
     graph, theta = full_tables(*ZOO[model]())
     bound = intarsia.infer(graph, theta, "lp_relaxation", "map").upper_bound
     sweeps = DualSweeps(graph, theta)
@@ -66,7 +66,7 @@ def test_smoothed_sweeps_never_rise_and_stay_above_the_relaxation(model, t):
     assert values[-1] >= bound - 1e-9
 
 
-def test_extrapolation_leaves_impossible_states():
+def test_extrapolation_keeps_impossible_states():
     delta, before = np.array([1.0, np.inf, np.inf, 2.0]), np.array([0.0, np.inf, 5.0, 2.0])
     extrapolate(delta, before, 0.5)
     assert delta.tolist() == [1.5, np.inf, np.inf, 2.0]

@@ -1,4 +1,4 @@
-"""The best labelling by branch and cut beside enumeration."""
+"""Best labelling by branch and cut, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_frustrated_models(seed):
     assert intarsia.infer(graph, theta, "lp_relaxation", "map").upper_bound > result.score + 0.1
 
 
-def test_out_of_time_there_are_bounds_and_a_labelling():
+def test_time_limit_returns_bounds_and_a_labelling():
     graph = intarsia.grid_graph(12, 12, 3)
     theta = 2 * np.random.default_rng(0).standard_normal(graph.n_theta)
     best = intarsia.infer(graph, theta, "junction_tree", "map").score
@@ -58,7 +58,7 @@ def test_warm_start_keeps_the_labelling():
     assert result.score == pytest.approx(earlier.score)
 
 
-def test_contradiction_is_named():
+def test_contradicting_factors_are_infeasible():
     graph = intarsia.chain_graph(3, 2)
     differ = np.where(np.eye(2, dtype=bool), -np.inf, 0.0)
     result = intarsia.infer(graph, graph.pack(tables=[differ, differ]), "integer_program", "map", evidence={0: 0, 2: 1})

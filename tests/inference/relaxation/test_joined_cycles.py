@@ -1,4 +1,4 @@
-"""Cycles joined into tables: the same labellings, a bound between the best score and the plain relaxation."""
+"""Cycles joined into tables: equal scores, and a bound between the best score and the standard relaxation."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def bound(graph, theta, **wanted):
 
 
 def frustrated(n):
-    """A cycle of binary variables in which all want to agree, but for one pair."""
+    """Return a cycle of binary variables in which all pairs prefer to agree, except one."""
     graph = intarsia.from_edges(2, [[v, (v + 1) % n] for v in range(n)])
     tables = np.array([np.eye(2)] * (n - 1) + [1 - np.eye(2)])
     return graph, graph.pack(tables=tables)
 
 
-def test_the_triangle_of_the_paper_is_solved():
+def test_triangle_of_the_paper_is_solved():
     scores = triangle_scores((4.0, 3.0, 3.0))
     graph, theta = scores.graph, scores.theta(np.ones(3))
     assert intarsia.infer(graph, theta, "lp_relaxation", task="map").upper_bound == pytest.approx(5.0)
@@ -42,7 +42,7 @@ def test_the_triangle_of_the_paper_is_solved():
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])
-def test_a_frustrated_cycle_needs_a_table_of_its_length(n):
+def test_frustrated_cycle_needs_a_table_of_its_length(n):
     graph, theta = frustrated(n)
     exact = intarsia.infer(graph, theta, "integer_program", task="map").score
     assert exact == n - 1
@@ -67,7 +67,7 @@ def test_squares_of_a_grid_lower_the_bound():
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(random_models(max_scope=2, max_states=3, max_factors=9, zeros=False))
-def test_the_same_labellings_and_a_bound_between(model):
+def test_equal_scores_and_a_bound_between_relaxation_and_optimum(model):
     graph, theta = model
     reduction = reduce_graph(graph)
     normal, scores = reduction.graph, reduction.lower(theta)
@@ -80,10 +80,10 @@ def test_the_same_labellings_and_a_bound_between(model):
     np.testing.assert_allclose(joined.score(joint, states), expected, atol=1e-9 * size)
     relaxed = intarsia.infer(graph, theta, "lp_relaxation", task="map").upper_bound
     best = intarsia.infer(graph, theta, "brute_force", task="map").score
-    found = bound(graph, theta, longest_cycle=4)
+    result = bound(graph, theta, longest_cycle=4)
     largest = max(1.0, float(np.abs(theta).max()), abs(best))
-    assert best - 1e-7 * largest <= found.upper_bound <= relaxed + 2e-3 * largest
-    assert found.score <= best + 1e-7 * largest
+    assert best - 1e-7 * largest <= result.upper_bound <= relaxed + 2e-3 * largest
+    assert result.score <= best + 1e-7 * largest
 
 
 def test_every_factor_is_in_one_table_only():
@@ -91,17 +91,17 @@ def test_every_factor_is_in_one_table_only():
     theta = np.random.default_rng(1).standard_normal(graph.n_theta)
     joined, joint = join_cycles(graph, theta, 3)
     assert joined.max_scope == 3
-    assert joined.n_theta == 5 * 2 + 2 * 8 + 4 * 4  # two triangles without a common edge, four edges left
+    assert joined.n_theta == 5 * 2 + 2 * 8 + 4 * 4  # two triangles without a common edge, and four single edges
     y = np.array([0, 1, 1, 0, 1])
     assert joined.score(joint, y) == pytest.approx(graph.score(theta, y))
 
 
-def test_large_tables_are_not_made():
+def test_large_tables_are_not_created():
     graph = intarsia.graph.complete_graph(3, 30)
     assert join_cycles(graph, graph.zeros(), 3)[0] is graph
 
 
 @pytest.mark.parametrize("wrong", [-1, 2.5])
-def test_what_is_no_length(wrong):
+def test_invalid_length_raises(wrong):
     with pytest.raises(InvalidInputError, match="longest_cycle"):
         bound(*frustrated(3), longest_cycle=wrong)

@@ -1,4 +1,4 @@
-"""The linear programming relaxation beside the same program written out by hand and solved by SciPy."""
+"""Linear programming relaxation, compared with an independent program solved by SciPy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from intarsia.graph import reduce_graph
 
 
 def point_of(result):
-    """The optimum as the columns of the program written out."""
+    """Return the optimum as the columns of the independent program."""
     graph = result.graph
     joints = [result.factor_marginals(c).reshape(-1) for c in range(graph.n_factors)]
     return np.concatenate([result.mu[: graph.variable_ptr[-1]], *joints])
 
 
 def frustrated(n_states=2, seed=0):
-    """A random model with many loops, whose relaxation is not tight."""
+    """Return a random model with many loops, whose relaxation is not tight."""
     graph = intarsia.graph.complete_graph(9, n_states)
     theta = np.random.default_rng(seed).standard_normal(graph.n_theta)
     theta[: graph.variable_ptr[-1]] *= 0.1
@@ -33,8 +33,8 @@ def frustrated(n_states=2, seed=0):
 
 @given(random_models(max_assignments=400))
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_optimum_is_that_of_an_independent_program(model):
-    # Factors over the same variables count as one, which makes the relaxation tighter; so begin with the normal form.
+def test_optimum_equals_an_independent_program(model):
+    # The normal form merges factors over the same variables, which tightens the relaxation; so compare normal forms.
     reduction = reduce_graph(model[0])
     graph, theta = reduction.graph, reduction.lower(model[1])
     program, truth = write_out(graph, theta), enumerate_model(graph, theta)
@@ -84,13 +84,13 @@ def test_relaxation_of_a_forest_is_tight(model):
 
 
 def test_triangle_of_the_paper():
-    """Kulesza2007: the relaxation takes one half everywhere where half the sum beats the largest coupling."""
+    """Kulesza2007: all marginals are 1/2 if half of the sum exceeds the largest coupling."""
     graph = intarsia.graph.complete_graph(3, 2)
     for strengths in ([1.0, 1.0, 1.0], [0.8, 1.0, 1.2], [0.3, 0.4, 1.0]):
         # Scores count edges whose ends differ.
         theta = graph.pack(tables=[[[0.0, w], [w, 0.0]] for w in strengths])
         result = intarsia.infer(graph, theta, "lp_relaxation", "map")
-        # On a triangle one edge at least must hold equal labels: the best labelling leaves out the weakest.
+        # At least one edge of a triangle has equal labels; in the best labelling it is the weakest edge.
         assert result.score == pytest.approx(sum(strengths) - min(strengths))
         assert result.upper_bound == pytest.approx(sum(strengths))
         assert not result.integral
@@ -106,7 +106,7 @@ def test_marginals_of_single_factors_add_up(shared):
         np.ones(1 if shared else 6, int),
     )  # fmt: skip
     unary = np.random.default_rng(3).uniform(0, 0.1, (4, 3))
-    theta = graph.pack(unary, -np.ones(graph.n_tables))  # all want to differ, three states do not suffice
+    theta = graph.pack(unary, -np.ones(graph.n_tables))  # all pairs prefer to differ; three states are too few
     result = intarsia.infer(graph, theta, "lp_relaxation", "map", evidence={0: 1})
     assert not intarsia.infer(graph, theta, "lp_relaxation", "map").integral
     equal = sum(np.trace(result.factor_marginals(c)) for c in range(6))
@@ -127,14 +127,14 @@ def test_warm_start_follows_changing_scores():
         cold = intarsia.infer(graph, theta, "lp_relaxation", "map")
         earlier = intarsia.infer(graph, theta, "lp_relaxation", "map", warm_start=earlier)
         assert earlier.upper_bound == pytest.approx(cold.upper_bound, rel=1e-9)
-    # What belongs to another method is left alone.
+    # The state of another method is ignored.
     other = intarsia.infer(graph, theta, "belief_propagation", max_iter=2000, damping=0.5)
     again = intarsia.infer(graph, theta, "lp_relaxation", "map", warm_start=other)
     assert again.upper_bound == pytest.approx(cold.upper_bound, rel=1e-9)
     assert intarsia.infer(graph, theta, "belief_propagation", "map", damping=0.5, max_iter=2000, warm_start=again).score
 
 
-def test_contradicting_factors_are_named():
+def test_note_lists_contradicting_factors():
     builder = intarsia.GraphBuilder()
     for name in ("rain", "wet", "warm"):
         builder.variable(name, 2)
@@ -153,7 +153,7 @@ def test_contradicting_factors_are_named():
 
 
 def test_relaxation_without_a_labelling_is_infeasible():
-    graph, theta = ZOO["infeasible"]()  # a triangle in two colours: one half everywhere satisfies the relaxation
+    graph, theta = ZOO["infeasible"]()  # a triangle with two colours: marginals of 1/2 satisfy the relaxation
     result = intarsia.infer(graph, theta, "lp_relaxation", "map")
     assert result.status is Status.INFEASIBLE
     assert write_out(graph, theta).value == pytest.approx(0.0)
@@ -168,7 +168,7 @@ def test_scores_of_any_size():
         np.testing.assert_allclose(scaled.mu, plain.mu, atol=1e-7)
 
 
-def test_marginals_are_refused():
+def test_marginals_raise():
     graph, theta = frustrated()
-    with pytest.raises(intarsia.exceptions.NotSupportedError, match="LPRelaxation does not offer task='marginals'"):
+    with pytest.raises(intarsia.exceptions.NotSupportedError, match="LPRelaxation does not support task='marginals'"):
         intarsia.infer(graph, theta, "lp_relaxation")

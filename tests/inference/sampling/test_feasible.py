@@ -16,19 +16,19 @@ def search(graph, theta, seed=0, **limits):
 
 @pytest.mark.parametrize("random", [False, True])
 @pytest.mark.parametrize("name", sorted(HARD_ZEROS))
-def test_finds_a_state(name, random):
+def test_finds_a_feasible_labelling(name, random):
     graph, theta = ZOO[name]()
     assert has_hard_zeros(graph, theta)
-    found = search(graph, theta, random=random)
-    assert np.isfinite(graph.score(theta, found.labelling))
-    assert not found.infeasible
+    result = search(graph, theta, random=random)
+    assert np.isfinite(graph.score(theta, result.labelling))
+    assert not result.infeasible
 
 
 @pytest.mark.parametrize("name", sorted(INFEASIBLE))
-def test_proves_that_there_is_none(name):
-    found = search(*ZOO[name]())
-    assert found.labelling is None
-    assert found.infeasible
+def test_proves_infeasibility(name):
+    result = search(*ZOO[name]())
+    assert result.labelling is None
+    assert result.infeasible
 
 
 @st.composite
@@ -53,42 +53,42 @@ def hard_models(draw):
 def test_agrees_with_enumeration(model):
     graph, theta = model
     truth = enumerate_model(graph, theta)
-    found = search(graph, theta)
+    result = search(graph, theta)
     if truth.log_partition == -np.inf:
-        assert found.infeasible
-        assert found.labelling is None
+        assert result.infeasible
+        assert result.labelling is None
         return
-    assert np.isfinite(graph.score(theta, found.labelling))
+    assert np.isfinite(graph.score(theta, result.labelling))
 
 
 def clique_colouring(n, k):
-    """n variables, all different, with k colours: feasible exactly for n <= k."""
+    """Return n variables that must all differ, with k colours; feasible exactly if n <= k."""
     graph = intarsia.graph.complete_graph(n, k)
     table = np.where(np.eye(k, dtype=bool), -np.inf, 0.0)
     return graph, graph.pack(tables=np.tile(table, (graph.n_factors, 1, 1)))
 
 
 def test_proof_needs_search():
-    """Arc consistency alone sees nothing wrong with five variables and four colours."""
-    found = search(*clique_colouring(5, 4))
-    assert found.infeasible
-    assert found.n_nodes > 0
+    """Arc consistency alone does not detect that four colours are too few for five variables."""
+    result = search(*clique_colouring(5, 4))
+    assert result.infeasible
+    assert result.n_nodes > 0
     graph, theta = clique_colouring(5, 5)
     assert sorted(search(graph, theta).labelling.tolist()) == list(range(5))
 
 
-def test_limits_are_kept_and_prove_nothing():
-    """A pigeonhole problem beyond any search of this kind."""
+def test_limits_are_respected_without_a_proof():
+    """A pigeonhole problem that is too hard for backtracking."""
     graph, theta = clique_colouring(14, 13)
-    found = search(graph, theta, max_nodes=2000)
-    assert found.labelling is None
-    assert not found.infeasible
-    assert found.n_nodes <= 2000
+    result = search(graph, theta, max_nodes=2000)
+    assert result.labelling is None
+    assert not result.infeasible
+    assert result.n_nodes <= 2000
     clock = Clock(1e-9)
     assert search(graph, theta, clock=clock).n_nodes < 2000
 
 
-def test_methods_say_that_the_search_gave_up():
+def test_methods_report_that_the_search_reached_its_limit():
     graph, theta = clique_colouring(14, 13)
     with pytest.raises(intarsia.exceptions.TooLargeError, match=r"Gibbs: no assignment of finite score.*junction_tree"):
         intarsia.infer(graph, theta, "gibbs", time_limit=0.01)
@@ -120,8 +120,8 @@ def test_prefers_high_unary_scores():
 
 def test_random_searches_differ():
     graph, theta = clique_colouring(4, 6)
-    found = {tuple(search(graph, theta, seed, random=True).labelling.tolist()) for seed in range(10)}
-    assert len(found) > 5
+    result = {tuple(search(graph, theta, seed, random=True).labelling.tolist()) for seed in range(10)}
+    assert len(result) > 5
 
 
 def test_large_graph():

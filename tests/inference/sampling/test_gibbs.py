@@ -11,7 +11,7 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError, TooLargeE
 from intarsia.inference.sampling.gibbs import Gibbs
 
 PAIRWISE = [name for name in ZOO if name not in INFEASIBLE and ZOO[name]()[0].max_scope <= 2]
-# Single-site chains cannot leave their start here: that is what r_hat and the note are for.
+# Single-site chains cannot leave their start in these models; r_hat and the note report it.
 STUCK = {"hard_zeros", "hard_zeros_three_way", "huge_potentials", "constraints"}
 
 
@@ -48,7 +48,7 @@ def test_forest_blocks(name):
     rank[order] = np.arange(reduced.n_variables)
     children = [v for v in range(reduced.n_variables) if parent_pair[v] >= 0]
     parents = [int(reduced.scope_idx[parent_pair[v] ^ 1]) for v in children]
-    # Every inner edge joins a child to its parent, and every child has one parent earlier in the order: a forest.
+    # Every inner edge joins a child to its parent, and the parent comes earlier in the order: a forest.
     assert sorted(map(sorted, inside.tolist())) == sorted(map(sorted, zip(children, parents, strict=True)))
     assert all(rank[p] < rank[v] and block_of[p] == block_of[v] for v, p in zip(children, parents, strict=True))
     assert (np.diff(block_of[order]) >= 0).all()
@@ -57,7 +57,7 @@ def test_forest_blocks(name):
 
 @pytest.mark.parametrize("block", ["tree", "single"])
 def test_joint_distribution_of_samples(block):
-    """A chi-square test of whole labellings of a small loop, draws far apart."""
+    """Chi-squared test of complete labellings of a small loop, with strong thinning."""
     graph, theta = intarsia.from_edges([2, 3, 2], [[0, 1], [2, 1], [2, 0]]), None
     theta = 0.7 * np.random.default_rng(4).standard_normal(graph.n_theta)
     truth = enumerate_model(graph, theta)
@@ -65,8 +65,8 @@ def test_joint_distribution_of_samples(block):
     assert result.samples.shape == (4000, 3)
     number = np.ravel_multi_index(tuple(result.samples.T), (2, 3, 2))
     expected = 4000 * np.exp(truth.scores - truth.log_partition)
-    seen = np.bincount(number, minlength=12)
-    assert ((seen - expected) ** 2 / expected).sum() < 35  # 11 degrees of freedom: passed by all but 2 in 10,000
+    counts = np.bincount(number, minlength=12)
+    assert ((counts - expected) ** 2 / expected).sum() < 35  # 11 degrees of freedom: fails for 2 in 10,000 seeds
 
 
 def test_forests_sample_trees_independently():
@@ -81,7 +81,7 @@ def test_forests_sample_trees_independently():
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("block", ["tree", "single"])
 def test_errors_are_calibrated(block):
-    """Over seeds, (estimate - truth) / error has a spread near 1."""
+    """Over seeds, (estimate - truth) / error has a standard deviation near 1."""
     graph = intarsia.from_edges(2, [[0, 1], [1, 2], [2, 0]])
     theta = graph.pack([[0, 0.4], [0, -0.3], [0, 0.2]], np.tile([[0.6, 0.0], [0.0, 0.6]], (3, 1, 1)))
     truth = enumerate_model(graph, theta)
@@ -94,14 +94,14 @@ def test_errors_are_calibrated(block):
     assert abs(np.mean(z)) < 0.4
 
 
-def test_r_hat_shows_chains_that_do_not_mix():
+def test_r_hat_detects_chains_that_do_not_mix():
     graph = intarsia.grid_graph(4, 4, 2)
     theta = graph.pack(tables=np.tile([[4.0, 0.0], [0.0, 4.0]], (graph.n_factors, 1, 1)))
-    with pytest.warns(ConvergenceWarning, match="Gibbs stopped at max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Gibbs did not converge: stopped at max_iter"):
         result = intarsia.infer(graph, theta, "gibbs", block="single", max_iter=2000, random_state=0, n_chains=6)
     assert result.status is intarsia.Status.MAX_ITER
     assert result.r_hat > 1.5
-    # The truth is 1/2 by symmetry; errors must own up to the distance.
+    # The truth is 1/2 by symmetry; the errors must cover the distance.
     assert (np.abs(result.mu[:32] - 0.5) <= 5 * result.mu_error[:32]).all()
 
 
@@ -140,11 +140,11 @@ def test_evidence_and_temperature():
     result = intarsia.infer(graph, theta, "gibbs", evidence=evidence, temperature=0.5, random_state=0)
     truth = enumerate_model(graph, theta, evidence, temperature=0.5)
     assert (np.abs(result.mu - truth.mu) <= 5 * result.mu_error + 1e-9).all()
-    assert result.mu_error[2] == 0  # evidence is known
+    assert result.mu_error[2] == 0  # evidence has no error
 
 
 @pytest.mark.parametrize("name", ["truncated_linear", "truncated_quadratic", "potts"])
-def test_errors_of_parametric_weights_beside_evidence(name):
+def test_errors_of_parametric_factors_with_evidence(name):
     graph, theta = ZOO[name]()
     result = intarsia.infer(graph, theta, "gibbs", evidence={1: 4 % graph.n_states[1]}, random_state=0)
     truth = enumerate_model(graph, theta, {1: 4 % graph.n_states[1]})
@@ -152,7 +152,7 @@ def test_errors_of_parametric_weights_beside_evidence(name):
     assert (np.abs(result.mu - truth.mu) <= 5 * result.mu_error + 1e-9).all()
 
 
-def test_time_limit_keeps_what_there_is():
+def test_time_limit_returns_the_current_result():
     graph = intarsia.grid_graph(60, 60, 3)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)
     intarsia.infer(intarsia.grid_graph(2, 2, 3), intarsia.grid_graph(2, 2, 3).zeros(), "gibbs")  # compile
@@ -164,7 +164,7 @@ def test_time_limit_keeps_what_there_is():
     assert result.marginals(0).sum() == pytest.approx(1)
 
 
-def test_ctrl_c_keeps_what_there_is():
+def test_ctrl_c_returns_the_current_result():
     graph, theta = ZOO["grid"]()
     problem = make_problem(graph, theta)
     calls = []
@@ -187,7 +187,7 @@ def make_problem(graph, theta):
     return Problem(graph, graph, np.arange(graph.n_factors), theta, "marginals", np.random.default_rng(0))
 
 
-def test_forests_are_refused_above_scope_two():
+def test_tree_blocks_raise_above_scope_two():
     graph, theta = ZOO["three_way_factor"]()
     with pytest.raises(TooLargeError, match="needs a pairwise graph, but a factor joins 3 variables"):
         intarsia.infer(graph, theta, "gibbs", block="tree")
@@ -210,7 +210,7 @@ def test_bad_settings(chosen):
 @given(random_models(max_assignments=300))
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 def test_random_models(model):
-    """No NaN, nothing impossible, and right within the error wherever the chains can mix."""
+    """No NaN, no impossible states, and marginals within the error wherever the chains can mix."""
     graph, theta = model
     truth = enumerate_model(graph, theta)
     result = intarsia.infer(graph, theta, "gibbs", random_state=0, n_samples=8, max_iter=4000)

@@ -13,7 +13,7 @@ FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
 
 
 def check_local_maximum(graph, theta, y):
-    """No change of a single variable improves the score."""
+    """Check that no change of a single variable improves the score."""
     score = graph.score(theta, y)
     for v in range(graph.n_variables):
         for x in range(int(graph.n_states[v])):
@@ -44,7 +44,7 @@ def test_infeasible(name):
     assert result.assignment is None
 
 
-def test_restarts_never_hurt_and_repeat():
+def test_restarts_never_hurt_and_are_reproducible():
     graph = intarsia.grid_graph(5, 5, 3)
     theta = np.random.default_rng(3).standard_normal(graph.n_theta)
     alone = intarsia.infer(graph, theta, "icm", task="map")
@@ -53,7 +53,7 @@ def test_restarts_never_hurt_and_repeat():
     np.testing.assert_array_equal(many.assignment, again.assignment)
 
 
-def test_polishes_an_earlier_result():
+def test_improves_an_earlier_result():
     graph, theta = ZOO["grid_three_states"]()
     marginals = intarsia.infer(graph, theta, "brute_force")
     polished = intarsia.infer(graph, theta, "icm", task="map", warm_start=marginals)
@@ -71,7 +71,7 @@ def test_hard_zeros(name):
     assert np.isfinite(intarsia.infer(graph, theta, "icm", task="map").score)
 
 
-def test_ties_stay():
+def test_ties_do_not_change():
     graph, theta = ZOO["uniform"]()
     result = intarsia.infer(graph, theta, "icm", task="map")
     assert result.n_iter == 1
@@ -84,9 +84,9 @@ def test_evidence():
     assert result.assignment[1] == 2
 
 
-def test_refusals():
+def test_invalid_arguments_raise():
     graph, theta = ZOO["grid"]()
-    with pytest.raises(NotSupportedError, match="ICM does not offer task='marginals'"):
+    with pytest.raises(NotSupportedError, match="ICM does not support task='marginals'"):
         intarsia.infer(graph, theta, "icm")
     with pytest.raises(InvalidInputError, match="ICM: max_iter"):
         intarsia.infer(graph, theta, ICM(max_iter=0), task="map")

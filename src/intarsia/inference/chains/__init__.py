@@ -1,1 +1,1 @@
-"""Batches of sequences: forward-backward, Viterbi, sampling, and Bethe projections of many chains."""
+"""Inference for batches of sequences: forward-backward, Viterbi, sampling, and Bethe projections."""

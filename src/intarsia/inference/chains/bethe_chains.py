@@ -1,4 +1,4 @@
-"""Bethe projections of many sequences at once: every call of the oracle serves all that are not finished."""
+"""Bethe projections of many sequences at once: each oracle call covers all sequences that have not converged."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ from intarsia.inference.projection.bethe_descent import (
     first_steepness,
     judge_step,
     mix_offset,
-    share_of,
+    step_weight,
 )
 
 
 class ChainOracle:
-    """Readings of the marginals of tilted models of a batch; vectors are laid out as `BatchEnergy` says.
+    """Marginal oracle of a batch: statistics that the energies read, for tilted models of the sequences.
+
+    The tilted model of a sequence is the model with the gradient of its energy subtracted from the scores.
+    `BatchEnergy` documents the layout of the vectors.
 
     Parameters
     ----------
     batch : ChainBatch
-        The sequences, none shorter than the one before.
+        Sequences in ascending order of length.
     energies : ChainEnergies
-        What reads them.
+        Energies of the sequences.
     psi : (n_sequences, n_psi) float array
-        Strengths.
+        Weights of the energies.
 
     Examples
     --------
-    Taking log 2 from the score of label 1 in the second sequence makes 1 / 2 of 2 / 3:
+    Subtracting log 2 from the score of label 1 in the second sequence changes its probability from 2 / 3 to 1 / 2:
 
     >>> from intarsia.energies import Count, Hinge, MeasuredEnergy
     >>> energies = ChainEnergies(MeasuredEnergy(Count(1), Hinge(1.0)), [0, 1], 2)
@@ -56,40 +59,40 @@ class ChainOracle:
         self.strengths = self.energy.strengths(psi)
         self._starts = read_only(self.energy.starts)
         self._pass = ChainPass(batch)
-        self._room: tuple[FloatArray, FloatArray] | None = None
+        self._buffers: tuple[FloatArray, FloatArray] | None = None
 
     def __call__(self, slope: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """Readings of the marginals, and log Z, of the model tilted by a slope without strengths (None: by none)."""
+        """Return readings and log Z of the model tilted by psi times `slope`; None for the model without tilt."""
         if self.energies.reads_tables:
-            whole = chain_marginals(self.batch if slope is None else self.tilted(slope), transitions="steps")
-            return self.read(whole), whole.log_partition
+            marginals = chain_marginals(self.batch if slope is None else self.tilted(slope), transitions="steps")
+            return self.read(marginals), marginals.log_partition
         weights = None if slope is None else self.strengths * slope
-        if self.energy.counts_labels:  # then neither tilted scores nor marginals need ever be written down
-            taken = None if weights is None else self.energy.count_scores(weights)
-            counts, log_partition = self._pass.label_counts(taken)
+        if self.energy.counts_labels:  # then neither tilted scores nor marginals are stored
+            label_scores = None if weights is None else self.energy.count_scores(weights)
+            counts, log_partition = self._pass.label_counts(label_scores)
             return self.energy.read_counts(counts), log_partition
-        if self._room is None:
-            self._room = np.empty(self.batch.nodes.shape), np.empty(self.batch.nodes.shape)
-        scores, made = self._room
+        if self._buffers is None:
+            self._buffers = np.empty(self.batch.nodes.shape), np.empty(self.batch.nodes.shape)
+        scores, nodes = self._buffers
         if weights is not None:
             self.energy.subtract(weights, self.batch.nodes, scores, None)
-        found = self._pass.marginals(None if weights is None else scores, into=made)
-        return self.energy.read(found.nodes, None), found.log_partition
+        result = self._pass.marginals(None if weights is None else scores, out=nodes)
+        return self.energy.read(result.nodes, None), result.log_partition
 
-    def read(self, found: ChainMarginals) -> FloatArray:
-        """Readings of marginals, with transitions by step where the energies read any."""
+    def read(self, marginals: ChainMarginals) -> FloatArray:
+        """Return the readings of marginals, which need transitions by step if the energies read tables."""
         tables = None
         if self.energies.reads_tables:
             tables = np.zeros((self.n_sequences, self.batch.n_labels**2))
             has_steps = self.lengths > 1
-            if has_steps.any() and found.transitions is not None:
+            if has_steps.any() and marginals.transitions is not None:
                 first = (self.batch.ptr[:-1] - np.arange(self.n_sequences))[has_steps]
-                steps = found.transitions.reshape(-1, tables.shape[1])
+                steps = marginals.transitions.reshape(-1, tables.shape[1])
                 tables[has_steps] = np.add.reduceat(steps, first, axis=0)
-        return self.energy.read(found.nodes, tables)
+        return self.energy.read(marginals.nodes, tables)
 
     def tilted(self, slope: FloatArray) -> ChainBatch:
-        """The batch with the slope, times strengths, taken from its scores (Vilnis2015 Eq. 11)."""
+        """Return the batch with psi times the slope subtracted from its scores (Vilnis2015 Eq. 11)."""
         batch, k = self.batch, self.batch.n_labels
         nodes, transitions = np.empty(batch.nodes.shape), batch.transitions
         tables = np.zeros((self.n_sequences, k * k)) if self.energies.reads_tables else None
@@ -98,71 +101,71 @@ class ChainOracle:
             transitions = transitions + np.repeat(tables.reshape(-1, k, k), self.lengths - 1, axis=0)
         return batch.with_scores(nodes, transitions)
 
-    def subset(self, chosen: IntArray) -> ChainOracle:
-        """The oracle of some of the sequences."""
-        return ChainOracle(self.batch.subset(chosen), self.energies, self.psi[chosen])
+    def subset(self, indices: IntArray) -> ChainOracle:
+        """Return the oracle of the sequences at these indices."""
+        return ChainOracle(self.batch.subset(indices), self.energies, self.psi[indices])
 
-    # ---------------------------------------------------------------- arithmetic of vectors
+    # ---------------------------------------------------------------- vector arithmetic by sequence
 
     def dot(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """Inner product of each sequence's part."""
-        found = np.zeros(self.n_sequences)
-        multiply_parts(self._starts, read_only(a), read_only(b), found)
-        return found
+        """Return the inner product of the blocks of each sequence."""
+        products = np.zeros(self.n_sequences)
+        multiply_parts(self._starts, read_only(a), read_only(b), products)
+        return products
 
     def largest(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """Largest absolute difference of each sequence's part."""
-        found = np.zeros(self.n_sequences)
-        compare_parts(self._starts, read_only(a), read_only(b), found)
-        return found
+        """Return the largest absolute difference between the blocks of each sequence."""
+        differences = np.zeros(self.n_sequences)
+        compare_parts(self._starts, read_only(a), read_only(b), differences)
+        return differences
 
-    def move(self, mean: FloatArray, slope: FloatArray, share: Any) -> FloatArray:
-        """`move_tilt` with a share for each sequence, or one for all."""
-        each = np.broadcast_to(np.asarray(share, dtype=np.float64), self.n_sequences).copy()
-        moved = np.empty(self.size)
-        move_parts(self._starts, read_only(mean), read_only(slope), read_only(each), moved)
-        return moved
+    def move(self, mean: FloatArray, slope: FloatArray, weight: Any) -> FloatArray:
+        """Apply `move_tilt` with a weight for each sequence, or one weight for all."""
+        weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), self.n_sequences).copy()
+        new_mean = np.empty(self.size)
+        move_parts(self._starts, read_only(mean), read_only(slope), read_only(weights), new_mean)
+        return new_mean
 
-    def copy(self, source: FloatArray, target: FloatArray, chosen: NDArray[np.bool_]) -> None:
-        """Copy the parts of some sequences from one vector to another."""
-        copy_parts(self._starts, read_only(chosen), read_only(source), target)
+    def copy(self, source: FloatArray, target: FloatArray, mask: NDArray[np.bool_]) -> None:
+        """Copy the blocks of the masked sequences from one vector to another."""
+        copy_parts(self._starts, read_only(mask), read_only(source), target)
 
-    def take(self, vector: FloatArray, chosen: IntArray) -> FloatArray:
-        """The vector of some of the sequences."""
-        return vector[rows_of(self._starts, chosen)[0]]
+    def take(self, vector: FloatArray, indices: IntArray) -> FloatArray:
+        """Return the blocks of the sequences at these indices."""
+        return vector[rows_of(self._starts, indices)[0]]
 
-    def place(self, into: FloatArray, chosen: IntArray, part: FloatArray) -> None:
-        """Write the vector of some of the sequences into that of all."""
-        into[rows_of(self._starts, chosen)[0]] = part
+    def write(self, target: FloatArray, indices: IntArray, blocks: FloatArray) -> None:
+        """Write the blocks of the sequences at these indices into the vector of all sequences."""
+        target[rows_of(self._starts, indices)[0]] = blocks
 
 
-# Sequences that are finished are taken out when less than this share of the positions is left.
-_WORTH_LEAVING_OUT = 0.8
+# Finished sequences are removed when at most this fraction of the positions is unfinished.
+_REMOVAL_FRACTION = 0.8
 
 
 @dataclass(frozen=True, eq=False)
 class ChainProjection:
-    """Distributions of sequences under their energies; made by `project_chains`.
+    """Distributions of sequences with their energies; returned by `project_chains`.
 
     Attributes
     ----------
     batch : ChainBatch
-        The tilted model of each sequence, whose marginals, best labels and draws are those of the projection
-        (Vilnis2015, Proposition 1).
+        Tilted model of each sequence. Its marginals, best labels and samples are those of the projection (Vilnis2015,
+        Proposition 1).
     slope, readings : float arrays
-        The mean slope of the energies, without strengths, that tilts each model, and what they read in its marginals;
-        `BatchEnergy` says how these are laid out.
+        Mean gradient of the energies, not multiplied by psi, that tilts each model, and the statistics that the
+        energies read from its marginals; `BatchEnergy` documents the layout.
     objective : (n_sequences,) float array
-        `-<theta, mu> - H(mu) + L(mu)`; infinite where nothing is possible.
+        Objective `-<theta, mu> - H(mu) + L(mu)`; infinite if no labelling is possible.
     n_iter : (n_sequences,) int array
-        Steps made.
+        Number of steps.
     converged : (n_sequences,) bool array
-        Whether no reading of mu and of oracle(theta - grad L(mu)) differ by more than the tolerance (for convex
-        energies with kinks: whether the gap is at most that).
+        Whether the readings of mu and of oracle(theta - grad L(mu)) differ by at most the tolerance (for convex
+        energies with kinks: whether the gap is at most the tolerance).
     residual : (n_sequences,) float array
-        What was compared with the tolerance last: an estimate of the distance from a fixed point, or the gap.
+        Last value that was compared with the tolerance: an estimate of the distance from a fixed point, or the gap.
     n_calls : int
-        Calls of the oracle, of which each served all sequences that were not finished.
+        Number of oracle calls; each covers all sequences that have not converged.
     """
 
     batch: ChainBatch
@@ -176,14 +179,16 @@ class ChainProjection:
 
 
 def check_chain_method(method: InferenceMethod) -> DescentProjection:
-    """Return a method that works for many sequences at once, or raise."""
+    """Return the method if it supports many sequences at once; raise otherwise."""
     if not isinstance(method, DescentProjection):
         raise NotSupportedError(
-            f"projection={type(method).__name__} does not take many sequences at once. These do: BetheRDA, "
+            f"projection={type(method).__name__} does not support many sequences at once. Use BetheRDA or "
             f"BetheMirrorDescent."
         )
     if method.energy is not None or method.temperature not in (None, 1, 1.0):
-        raise NotSupportedError("give energies= to the estimator, and leave energy and temperature out.")
+        raise NotSupportedError(
+            "projection must not have energy or temperature set. Pass energies= to the estimator instead."
+        )
     method.check_settings()
     return method
 
@@ -191,37 +196,37 @@ def check_chain_method(method: InferenceMethod) -> DescentProjection:
 def project_chains(
     batch: ChainBatch, energies: ChainEnergies, psi: FloatArray, method: DescentProjection
 ) -> ChainProjection:
-    """Marginals of each sequence under the energies, by the steps of `method`.
+    """Compute the distribution of each sequence with its energies, by the steps of `method`.
 
     Parameters
     ----------
     batch : ChainBatch
-        The sequences. None may be shorter than the one before; `by_length` orders them.
+        Sequences in ascending order of length; `by_length` sorts them.
     energies : ChainEnergies
-        What is wanted of them.
+        Energies of the sequences.
     psi : (n_sequences, n_psi) float array
-        Strengths.
+        Weights of the energies.
     method : BetheRDA or BetheMirrorDescent
-        Steps, tolerance and largest number of steps.
+        Method with its tolerance and maximum number of steps.
 
     Examples
     --------
-    Two coins, each heads (label 1) with probability 0.9, in one sequence and three in another; one head is wanted:
+    A sequence of two coins and one of three, each heads (label 1) with probability 0.9; the energy prefers one head:
 
     >>> from intarsia.energies import Count, MeasuredEnergy, Squared
     >>> from intarsia.inference.projection.bethe_mirror_descent import BetheMirrorDescent
     >>> from intarsia.inference.chains.chain_inference import chain_marginals
     >>> batch = ChainBatch(np.log([[0.1, 0.9]] * 5), [0, 2, 5], np.zeros((2, 2)))
     >>> energies = ChainEnergies(MeasuredEnergy(Count(1), Squared(1.0)), [0, 1], 3)
-    >>> found = project_chains(batch, energies, np.full((2, 1), 1e4), BetheMirrorDescent())
-    >>> chain_marginals(found.batch).nodes[:, 1].round(3)
+    >>> projection = project_chains(batch, energies, np.full((2, 1), 1e4), BetheMirrorDescent())
+    >>> chain_marginals(projection.batch).nodes[:, 1].round(3)
     array([0.5  , 0.5  , 0.333, 0.333, 0.333])
     """
     search = _Search(batch, energies, psi, method)
-    while search.live.size and search.n_steps < int(method.max_iter):
+    while search.active.size and search.n_steps < int(method.max_iter):
         search.step()
-    search.leave(np.ones(search.live.size, dtype=bool))
-    tilted = search.whole.tilted(search.slope)
+    search.remove(np.ones(search.active.size, dtype=bool))
+    tilted = search.all_oracle.tilted(search.slope)
     return ChainProjection(
         tilted, search.slope, search.readings, search.objective, search.n_iter, search.converged, search.residual,
         search.n_calls,
@@ -229,20 +234,20 @@ def project_chains(
 
 
 def by_length(ptr: IntArray) -> tuple[IntArray, IntArray]:
-    """Numbers of the sequences from the shortest to the longest, and the place of each in that order."""
+    """Return the indices of the sequences in ascending order of length, and the rank of each sequence."""
     order = np.argsort(np.diff(ptr), kind="stable")
-    place = np.empty(order.size, dtype=np.int64)
-    place[order] = np.arange(order.size)
-    return order, place
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    return order, rank
 
 
 _VECTORS, _NUMBERS = ("mean", "readings", "slope"), ("value", "energy", "objective")
-_ANSWER = ("mean", "readings")
+_RESULT_VECTORS = ("mean", "readings")
 
 
 @dataclass(eq=False)
 class _Points:
-    """Where the sequences of an oracle are: the mean slope that tilts them, and what follows from it."""
+    """Current state of the sequences of an oracle: the mean slope that tilts them, and the values at this tilt."""
 
     mean: FloatArray
     readings: FloatArray
@@ -251,133 +256,137 @@ class _Points:
     energy: FloatArray
     objective: FloatArray
 
-    def put(
-        self, other: _Points, chosen: NDArray[np.bool_], oracle: ChainOracle, vectors: tuple[str, ...] = _VECTORS
+    def update(
+        self, other: _Points, mask: NDArray[np.bool_], oracle: ChainOracle, vectors: tuple[str, ...] = _VECTORS
     ) -> None:
-        """Move some of the sequences to where they are in `other`."""
-        if not chosen.any():
+        """Copy the state of the masked sequences from `other`."""
+        if not mask.any():
             return
         for name in vectors:
-            oracle.copy(getattr(other, name), getattr(self, name), chosen)
+            oracle.copy(getattr(other, name), getattr(self, name), mask)
         for name in _NUMBERS:
-            np.copyto(getattr(self, name), getattr(other, name), where=chosen)
+            np.copyto(getattr(self, name), getattr(other, name), where=mask)
 
-    def take(self, chosen: IntArray, oracle: ChainOracle) -> _Points:
-        """Some of the sequences, copied."""
+    def take(self, indices: IntArray, oracle: ChainOracle) -> _Points:
+        """Return a copy of the state of the sequences at these indices."""
         return _Points(
-            *(oracle.take(getattr(self, name), chosen) for name in _VECTORS),
-            *(getattr(self, name)[chosen] for name in _NUMBERS),
+            *(oracle.take(getattr(self, name), indices) for name in _VECTORS),
+            *(getattr(self, name)[indices] for name in _NUMBERS),
         )
 
 
 class _Search:
-    """Sequences on their way; those that are finished are written down and left out."""
+    """Search for all sequences at once; sequences that have converged are stored and removed."""
 
     def __init__(self, batch: ChainBatch, energies: ChainEnergies, psi: FloatArray, method: DescentProjection) -> None:
         self.tol, self.n_calls, self.n_steps = float(method.tol), 0, 0
-        # At a kink the slope jumps, so that fixed points cannot be seen; the gap can.
+        # At a kink the gradient jumps, so the fixed-point residual does not vanish; the gap does.
         self.by_gap = energies.convex and not energies.smooth
-        self.whole = self.oracle = ChainOracle(batch, energies, psi)
-        self.now = self._ask(None)
-        # Where nothing is possible there is no answer; where nothing pulls, the plain marginals are it.
-        nothing = np.zeros(self.whole.size)
-        pulled = (self.now.value > -np.inf) & (self.whole.largest(self.whole.strengths * self.now.slope, nothing) > 0.0)
+        self.all_oracle = self.oracle = ChainOracle(batch, energies, psi)
+        self.current = self._evaluate(None)
+        # Infeasible sequences have no solution, and without a gradient the marginals without tilt are the solution.
+        no_slope = np.zeros(self.all_oracle.size)
+        is_tilted = (self.current.value > -np.inf) & (
+            self.all_oracle.largest(self.all_oracle.strengths * self.current.slope, no_slope) > 0.0
+        )
         n = batch.n_sequences
-        self.slope, self.readings, self.objective = nothing, self.now.readings.copy(), self.now.objective.copy()
-        self.whole.copy(self.now.slope, self.slope, ~pulled)
-        self.n_iter, self.converged = np.zeros(n, dtype=np.int64), ~pulled
-        self.residual = np.where(pulled, np.inf, 0.0)
-        self.live, self.best = np.arange(n), self.now
-        known = np.full(n, np.nan)
+        self.slope, self.readings = no_slope, self.current.readings.copy()
+        self.objective = self.current.objective.copy()
+        self.all_oracle.copy(self.current.slope, self.slope, ~is_tilted)
+        self.n_iter, self.converged = np.zeros(n, dtype=np.int64), ~is_tilted
+        self.residual = np.where(is_tilted, np.inf, 0.0)
+        self.active, self.best = np.arange(n), self.current
+        lipschitz = np.full(n, np.nan)
         if method.uses_lipschitz:
-            known = self.whole.energy.lipschitz(psi)
-        self.share = method.shares(energies.smooth, bool(np.isfinite(known).all()))
-        self.steepness = first_steepness(known)
-        self.offset = self.whole.energy.floor(psi) if self.by_gap else np.zeros(n)
+            lipschitz = self.all_oracle.energy.lipschitz(psi)
+        self.weights = method.step_weights(energies.smooth, bool(np.isfinite(lipschitz).all()))
+        self.steepness = first_steepness(lipschitz)
+        self.offset = self.all_oracle.energy.floor(psi) if self.by_gap else np.zeros(n)
         self.lower = np.full(n, -np.inf)
-        self.steps, self.done = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
-        self._stay(np.flatnonzero(pulled))
+        self.steps, self.is_done = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+        self._continue_with(np.flatnonzero(is_tilted))
 
-    def _ask(self, mean: FloatArray | None) -> _Points:
-        """Call the oracle for all that are not finished."""
+    def _evaluate(self, mean: FloatArray | None) -> _Points:
+        """Call the oracle for all sequences that have not been removed."""
         readings, value = self.oracle(mean)
         self.n_calls += 1
         energy, slope = self.oracle.energy.judge(readings, self.oracle.psi)
         if mean is None:
             return _Points(np.zeros(readings.size), readings, slope, value, energy, energy - value)
-        taken = self.oracle.dot(self.oracle.strengths * mean, readings)
-        return _Points(mean, readings, slope, value, energy, energy - value - taken)
+        tilt_score = self.oracle.dot(self.oracle.strengths * mean, readings)
+        return _Points(mean, readings, slope, value, energy, energy - value - tilt_score)
 
     def step(self) -> None:
-        """One call of the oracle for all that are not finished, and one more for those that seem to be."""
-        oracle, old = self.oracle, self.now
+        """Make a step for all sequences, and verify those that seem to have converged by another oracle call."""
+        oracle, old = self.oracle, self.current
         self.n_steps += 1
-        share: Any = share_of(self.steepness) if self.share is None else self.share(self.n_steps)
-        new = self._ask(oracle.move(old.mean, old.slope, share))
+        weight: Any = step_weight(self.steepness) if self.weights is None else self.weights(self.n_steps)
+        new = self._evaluate(oracle.move(old.mean, old.slope, weight))
         change = oracle.largest(new.readings, old.readings)
-        moved = ~self.done
-        if self.share is None:
-            pull, difference = oracle.strengths * old.slope, new.readings - old.readings
-            rise = new.energy - old.energy - oracle.dot(pull, difference)
+        has_moved = ~self.is_done
+        if self.weights is None:
+            gradient, difference = oracle.strengths * old.slope, new.readings - old.readings
+            rise = new.energy - old.energy - oracle.dot(gradient, difference)
             divergence = old.value - new.value + oracle.dot(oracle.strengths * (old.mean - new.mean), new.readings)
             size = np.abs(old.energy) + np.abs(old.value)
             accepted, self.steepness = judge_step(rise, self.steepness, divergence, size)
-            moved &= accepted
+            has_moved &= accepted
         if self.by_gap:
             tangent = old.energy - oracle.dot(oracle.strengths * old.slope, old.readings)
-            self.offset = np.where(moved, mix_offset(self.offset, share, tangent), self.offset)
-            self.lower = np.where(moved, np.maximum(self.lower, self.offset - new.value), self.lower)
-        self.steps += moved
-        self.best.put(new, moved & (new.objective < self.best.objective), oracle, _ANSWER)
-        if moved.all():
-            self.now = new
+            self.offset = np.where(has_moved, mix_offset(self.offset, weight, tangent), self.offset)
+            self.lower = np.where(has_moved, np.maximum(self.lower, self.offset - new.value), self.lower)
+        self.steps += has_moved
+        self.best.update(new, has_moved & (new.objective < self.best.objective), oracle, _RESULT_VECTORS)
+        if has_moved.all():
+            self.current = new
         else:
-            old.put(new, moved, oracle)
-        # The change over its share estimates the distance from a fixed point.
-        residual = self.best.objective - self.lower if self.by_gap else change / share
-        self.residual[self.live[moved]] = residual[moved]
-        close = moved & (residual <= self.tol)
+            old.update(new, has_moved, oracle)
+        # The change divided by the step weight estimates the distance from a fixed point.
+        residual = self.best.objective - self.lower if self.by_gap else change / weight
+        self.residual[self.active[has_moved]] = residual[has_moved]
+        seems_converged = has_moved & (residual <= self.tol)
         if self.by_gap:
-            self._finish(close)
+            self._finish(seems_converged)
         else:
-            self._verify(np.flatnonzero(close))
+            self._verify(np.flatnonzero(seems_converged))
 
-    def _verify(self, claimed: IntArray) -> None:
-        """What was compared with the tolerance was an estimate; ask the oracle."""
-        if not claimed.size:
+    def _verify(self, candidates: IntArray) -> None:
+        """Check by an oracle call which of these sequences have converged, as their residual is only an estimate."""
+        if not candidates.size:
             return
-        oracle = self.oracle.subset(claimed)
-        there, _ = oracle(self.oracle.take(self.now.slope, claimed))
+        oracle = self.oracle.subset(candidates)
+        readings, _ = oracle(self.oracle.take(self.current.slope, candidates))
         self.n_calls += 1
-        true = oracle.largest(there, self.oracle.take(self.now.readings, claimed)) <= self.tol
-        sure = np.zeros(self.live.size, dtype=bool)
-        sure[claimed[true]] = True
-        self.best.put(self.now, sure, self.oracle, _ANSWER)
-        self._finish(sure)
+        is_converged = oracle.largest(readings, self.oracle.take(self.current.readings, candidates)) <= self.tol
+        mask = np.zeros(self.active.size, dtype=bool)
+        mask[candidates[is_converged]] = True
+        self.best.update(self.current, mask, self.oracle, _RESULT_VECTORS)
+        self._finish(mask)
 
-    def _finish(self, sure: NDArray[np.bool_]) -> None:
-        if not sure.any():
+    def _finish(self, mask: NDArray[np.bool_]) -> None:
+        """Mark sequences as converged; remove finished sequences if they are many."""
+        if not mask.any():
             return
-        self.done |= sure
-        self.converged[self.live[sure]] = True
-        left = self.oracle.lengths[~self.done].sum()
-        if left <= _WORTH_LEAVING_OUT * self.oracle.lengths.sum():
-            self.leave(self.done)
+        self.is_done |= mask
+        self.converged[self.active[mask]] = True
+        n_unfinished = self.oracle.lengths[~self.is_done].sum()
+        if n_unfinished <= _REMOVAL_FRACTION * self.oracle.lengths.sum():
+            self.remove(self.is_done)
 
-    def leave(self, chosen: NDArray[np.bool_]) -> None:
-        """Write down what was found for some sequences, and go on with the others."""
-        out = self.live[chosen]
-        found = self.best.take(np.flatnonzero(chosen), self.oracle)
-        self.whole.place(self.slope, out, found.mean)
-        self.whole.place(self.readings, out, found.readings)
-        self.objective[out], self.n_iter[out] = found.objective, self.steps[chosen]
-        self._stay(np.flatnonzero(~chosen))
+    def remove(self, mask: NDArray[np.bool_]) -> None:
+        """Store the results of the masked sequences and continue with the others."""
+        indices = self.active[mask]
+        results = self.best.take(np.flatnonzero(mask), self.oracle)
+        self.all_oracle.write(self.slope, indices, results.mean)
+        self.all_oracle.write(self.readings, indices, results.readings)
+        self.objective[indices], self.n_iter[indices] = results.objective, self.steps[mask]
+        self._continue_with(np.flatnonzero(~mask))
 
-    def _stay(self, stay: IntArray) -> None:
-        """Go on with some of the sequences only."""
-        self.now, self.best = self.now.take(stay, self.oracle), self.best.take(stay, self.oracle)
-        if stay.size == self.live.size:
+    def _continue_with(self, indices: IntArray) -> None:
+        """Continue with the sequences at these indices only."""
+        self.current, self.best = self.current.take(indices, self.oracle), self.best.take(indices, self.oracle)
+        if indices.size == self.active.size:
             return
-        for name in ("live", "steepness", "offset", "lower", "steps", "done"):
-            setattr(self, name, getattr(self, name)[stay])
-        self.oracle = self.oracle.subset(stay)
+        for name in ("active", "steepness", "offset", "lower", "steps", "is_done"):
+            setattr(self, name, getattr(self, name)[indices])
+        self.oracle = self.oracle.subset(indices)

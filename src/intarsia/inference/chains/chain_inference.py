@@ -1,20 +1,19 @@
-r"""Exact inference on batches of sequences with few labels: what chain models are trained and used with.
+r"""Exact inference on batches of sequences (linear chains): forward-backward, Viterbi, n-best paths and sampling.
 
-Every function takes a `ChainBatch` and treats its sequences apart, in time proportional to positions times labels
-squared. For the best and the most probable paths of single graphs of any shape see `Tree`; this is its fast
-path for chains whose positions all have the same labels.
+Every function takes a `ChainBatch` and processes each sequence independently, in time proportional to positions times
+labels squared. The chains must have the same labels at all positions; `Tree` supports forests with any state counts.
 
 Forward and backward messages are vectors of probabilities,
 
 .. math:: \alpha_t(y) \propto \psi_t(y) \sum_x \alpha_{t-1}(x) T(x, y), \qquad
           \beta_t(x) \propto \sum_y T(x, y) \psi_{t+1}(y) \beta_{t+1}(y),
 
-with :math:`\psi = \exp` of nodes (start and end scores included) and :math:`T = \exp` of transitions, each row of nodes
-and each table less its maximum. Sequences whose scores span more than double precision are worked in logarithms
-instead, which takes many times longer: only scores that differ by some 600 or more in a step, or transitions with
--inf along which such differences add up, ask for that.
+where :math:`\psi` is the exponential of the node scores (including start and end scores) and :math:`T` that of the
+transitions, after subtracting the maximum of each row of nodes and of each table. Sequences whose scores exceed the
+range of double precision are processed in the log domain, which is many times slower. This happens only for scores that
+differ by about 600 or more in a step, or that accumulate such differences along transitions of -inf.
 
-Calls release the interpreter lock, so parts of a batch (`ChainBatch.part`) may be worked in threads.
+The functions release the global interpreter lock, so parts of a batch (`ChainBatch.part`) can be processed in threads.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ from intarsia.inference.chains.forward_backward import ChainPass, full_scores, f
 
 @dataclass(frozen=True, eq=False)
 class ChainMarginals:
-    """Log partition functions and expected statistics of a batch; made by `chain_marginals`.
+    """Log partition functions and marginals of a batch of sequences; returned by `chain_marginals`.
 
     Attributes
     ----------
     log_partition : (n_sequences,) float array
-        log Z; -inf for a sequence without any possible labelling, whose expectations are all 0.
+        Log Z of each sequence; -inf if no labelling is possible, and its expectations are then 0.
     nodes : (n_positions, n_labels) float array
         Probability of each label at each position.
     transitions : (n_labels, n_labels) or (n_steps, n_labels, n_labels) float array, or None
@@ -62,51 +61,51 @@ class ChainMarginals:
 def chain_marginals(
     batch: ChainBatch, *, transitions: str | None = "sum", sequence_weight: ArrayLike | None = None
 ) -> ChainMarginals:
-    """Log partition function of each sequence, marginals, and expected transitions, by forward-backward.
+    """Compute log Z, marginals and expected transitions of each sequence by the forward-backward algorithm.
 
-    These are the gradients of the sum of log Z: `nodes` in the scores of positions (its rows `ptr[:-1]` and
-    `ptr[1:] - 1` in those of start and end), `transitions` in the tables. Beyond its answer the call needs memory for
-    the longest sequence and a copy of the tables.
+    The marginals are gradients of the sum of log Z: `nodes` with respect to the scores of positions (its rows
+    `ptr[:-1]` and `ptr[1:] - 1` with respect to start and end scores), `transitions` with respect to the tables.
+    Besides its result the function needs memory for the longest sequence and a copy of the tables.
 
     Parameters
     ----------
     batch : ChainBatch
         The sequences.
     transitions : {"sum", "steps"} or None
-        One matrix of expected transitions for the batch, a matrix for each step, or none.
+        "sum": one matrix of expected transitions for the batch. "steps": a matrix for each step. None: no transitions.
     sequence_weight : (n_sequences,) float array, optional
-        How often each sequence counts in that sum; once by default. Other results are not weighted.
+        Weight of each sequence in the summed transitions, by default 1. Other results are not weighted.
 
     Raises
     ------
     InvalidInputError
-        If `transitions` is not known or weights do not fit.
+        If `transitions` is invalid or the weights have the wrong shape.
 
     Examples
     --------
     Labellings 00, 01, 10, 11 of two positions have weights 2, 1, 3, 6:
 
     >>> batch = ChainBatch(np.log([[1, 3], [1, 1]]), [0, 2], np.log([[2, 1], [1, 2]]))
-    >>> found = chain_marginals(batch)
-    >>> np.exp(found.log_partition).round(12)
+    >>> marginals = chain_marginals(batch)
+    >>> np.exp(marginals.log_partition).round(12)
     array([12.])
-    >>> (12 * found.nodes).round(12)
+    >>> (12 * marginals.nodes).round(12)
     array([[3., 9.],
            [5., 7.]])
-    >>> (12 * found.transitions).round(12)
+    >>> (12 * marginals.transitions).round(12)
     array([[2., 1.],
            [3., 6.]])
     """
-    wanted = None if transitions is None else check_choice(transitions, ("sum", "steps"), "transitions")
-    weight = _checked_weight(batch, sequence_weight, wanted)
-    found = ChainPass(batch).marginals(transitions=wanted, weight=weight)
-    return ChainMarginals(found.log_partition, found.nodes, found.transitions)
+    kind = None if transitions is None else check_choice(transitions, ("sum", "steps"), "transitions")
+    weight = _checked_weight(batch, sequence_weight, kind)
+    result = ChainPass(batch).marginals(transitions=kind, weight=weight)
+    return ChainMarginals(result.log_partition, result.nodes, result.transitions)
 
 
 def chain_log_partition(batch: ChainBatch) -> FloatArray:
-    """Log partition function of each sequence by one forward pass; -inf where no labelling is possible.
+    """Compute log Z of each sequence by one forward pass; -inf if no labelling is possible.
 
-    The probability of partial labels is that of `batch.restricted(allowed)` less that of the batch.
+    The log-probability of partial labels is log Z of `batch.restricted(allowed)` minus log Z of the batch.
 
     Examples
     --------
@@ -121,9 +120,9 @@ def chain_log_partition(batch: ChainBatch) -> FloatArray:
 
 
 def viterbi(batch: ChainBatch) -> tuple[IntArray, FloatArray]:
-    """Best labelling of each sequence, as one array over all positions, and its score.
+    """Return the best labelling (MAP) of each sequence, as one array over all positions, and its score.
 
-    Where no labelling is possible the labels are -1 and the score is -inf. Of equally good ones, one is given.
+    If no labelling is possible, the labels are -1 and the score is -inf. If several are best, one of them is returned.
 
     Examples
     --------
@@ -137,17 +136,17 @@ def viterbi(batch: ChainBatch) -> tuple[IntArray, FloatArray]:
 
 
 def best_paths(batch: ChainBatch, n_best: int) -> tuple[IntArray, FloatArray]:
-    """The `n_best` labellings of each sequence with the highest scores, all different, in falling order.
+    """Return the `n_best` distinct labellings of each sequence with the highest scores, in descending order.
 
-    Beyond the answer, memory is needed for the longest sequence only; after the first, each labelling costs positions
-    times labels.
+    Besides the result, memory is needed for the longest sequence only. Each labelling after the first takes time
+    proportional to positions times labels.
 
     Returns
     -------
     paths : (n_best, n_positions) int array
-        Row r holds the labellings of rank r of all sequences; -1 where a sequence has fewer.
+        Row r holds the labellings of rank r of all sequences; -1 if a sequence has fewer labellings.
     scores : (n_best, n_sequences) float array
-        Their scores; -inf where there are fewer.
+        Their scores; -inf if a sequence has fewer labellings.
 
     Examples
     --------
@@ -177,9 +176,9 @@ def best_paths(batch: ChainBatch, n_best: int) -> tuple[IntArray, FloatArray]:
 
 
 def sample_paths(batch: ChainBatch, n_samples: int, random_state: int | np.random.Generator | None = None) -> IntArray:
-    """Independent draws of labellings with their exact probabilities, (n_samples, n_positions).
+    """Draw independent labellings from the exact distribution, as an array (n_samples, n_positions).
 
-    Sequences without any possible labelling get -1.
+    The labels of sequences without a possible labelling are -1.
 
     Examples
     --------
@@ -190,24 +189,24 @@ def sample_paths(batch: ChainBatch, n_samples: int, random_state: int | np.rando
     check_number(n_samples, "sample_paths: n_samples", low=0, integer=True)
     rng = as_generator(random_state)
     paths = np.full((int(n_samples), batch.n_positions), -1, dtype=np.int64)
-    found = ChainPass(batch).forward(keep=True)
-    log_alpha, lengths = found.messages, np.diff(batch.ptr)
+    forward = ChainPass(batch).forward(keep=True)
+    log_alpha, lengths = forward.messages, np.diff(batch.ptr)
     with np.errstate(divide="ignore"):
-        np.log(log_alpha, out=log_alpha, where=~np.repeat(found.in_logs, lengths)[:, None])
-    log_alpha[np.repeat(found.log_partition == -np.inf, lengths)] = -np.inf  # the pass ended before their last rows
+        np.log(log_alpha, out=log_alpha, where=~np.repeat(forward.in_logs, lengths)[:, None])
+    log_alpha[np.repeat(forward.log_partition == -np.inf, lengths)] = -np.inf  # the forward pass stops early for these
     draw_paths(batch.ptr, log_alpha, full_tables(batch), rng, np.empty(batch.n_labels), paths)
     return paths
 
 
 def path_scores(batch: ChainBatch, labels: ArrayLike) -> FloatArray:
-    """Score of given labels for each sequence; -inf where they are forbidden.
+    """Return the score of a labelling for each sequence; -inf if it is forbidden.
 
     Parameters
     ----------
     batch : ChainBatch
         The sequences.
     labels : (..., n_positions) int array
-        Labels of all positions; further axes, such as that of `best_paths`, are kept.
+        Labels of all positions; leading axes, such as the rank in `best_paths`, are preserved.
 
     Examples
     --------
@@ -218,21 +217,21 @@ def path_scores(batch: ChainBatch, labels: ArrayLike) -> FloatArray:
     y = as_int_array(labels, "path_scores: labels")
     n, k = batch.nodes.shape
     if y.ndim == 0 or y.shape[-1] != n:
-        raise InvalidInputError(f"path_scores: labels has shape {y.shape}. Give a label for each of the {n} positions.")
+        raise InvalidInputError(f"path_scores: labels has shape {y.shape}. Pass a label for each of the {n} positions.")
     bad = (y < 0) | (y >= k)
     if bad.any():
-        at = np.unravel_index(int(np.argmax(bad)), y.shape)
+        index = np.unravel_index(int(np.argmax(bad)), y.shape)
         raise InvalidInputError(
-            f"path_scores: label {y[at]} at position {int(at[-1])} is none of 0 .. {k - 1}. For hidden labels take "
-            f"chain_log_partition of batch.restricted(...)."
+            f"path_scores: label {y[index]} at position {int(index[-1])} is not in 0 .. {k - 1}. For hidden labels use "
+            f"chain_log_partition(batch.restricted(...))."
         )
     values = batch.nodes[np.arange(n), y]
-    before = _has_before(batch)
-    previous, own = y[..., :-1][..., before[1:]], y[..., before]
+    has_previous = _has_previous(batch)
+    previous, current = y[..., :-1][..., has_previous[1:]], y[..., has_previous]
     if batch.has_table_per_step:
-        values[..., before] += batch.transitions[np.arange(batch.n_steps), previous, own]
+        values[..., has_previous] += batch.transitions[np.arange(batch.n_steps), previous, current]
     else:
-        values[..., before] += batch.transitions[previous, own]
+        values[..., has_previous] += batch.transitions[previous, current]
     if batch.start is not None:
         values[..., batch.ptr[:-1]] += batch.start[y[..., batch.ptr[:-1]]]
     if batch.end is not None:
@@ -241,9 +240,9 @@ def path_scores(batch: ChainBatch, labels: ArrayLike) -> FloatArray:
 
 
 def path_log_probabilities(batch: ChainBatch, labels: ArrayLike) -> FloatArray:
-    """Logarithm of the probability of given labels for each sequence; -inf where they are forbidden.
+    """Return the log-probability of a labelling for each sequence; -inf if it is forbidden.
 
-    `labels` as in `path_scores`.
+    `labels` has the format of `path_scores`.
 
     Examples
     --------
@@ -256,33 +255,33 @@ def path_log_probabilities(batch: ChainBatch, labels: ArrayLike) -> FloatArray:
     return np.where(possible, scores - np.where(possible, log_partition, 0.0), -np.inf)
 
 
-def _has_before(batch: ChainBatch) -> NDArray[np.bool_]:
-    """Which positions have one before them in their sequence."""
-    later = np.ones(batch.n_positions, dtype=np.bool_)
-    later[batch.ptr[:-1]] = False
-    return later
+def _has_previous(batch: ChainBatch) -> NDArray[np.bool_]:
+    """Return a mask of the positions that are not the first of their sequence."""
+    mask = np.ones(batch.n_positions, dtype=np.bool_)
+    mask[batch.ptr[:-1]] = False
+    return mask
 
 
 def _sum_by_sequence(values: FloatArray, batch: ChainBatch) -> FloatArray:
-    """Sum over the positions of each sequence, along the last axis."""
+    """Return the sum over the positions of each sequence, along the last axis."""
     if not batch.n_sequences:
         return np.zeros((*values.shape[:-1], 0))
     return np.asarray(np.add.reduceat(values, batch.ptr[:-1], axis=-1), dtype=np.float64)
 
 
-def _checked_weight(batch: ChainBatch, given: ArrayLike | None, wanted: str | None) -> FloatArray:
-    """A weight per sequence, read-only."""
-    if given is None:
+def _checked_weight(batch: ChainBatch, sequence_weight: ArrayLike | None, transitions: str | None) -> FloatArray:
+    """Return the weights of the sequences as a read-only array; raise if they are invalid or without effect."""
+    if sequence_weight is None:
         return read_only(np.ones(batch.n_sequences))
-    weight = as_float_array(given, "chain_marginals: sequence_weight")
-    if wanted != "sum":
+    weight = as_float_array(sequence_weight, "chain_marginals: sequence_weight")
+    if transitions != "sum":
         raise InvalidInputError(
-            "chain_marginals: sequence_weight weighs the summed transitions, but transitions is "
-            f"{wanted!r}. Use transitions='sum', or weigh the results."
+            "chain_marginals: sequence_weight applies to the summed transitions, but transitions is "
+            f"{transitions!r}. Use transitions='sum', or multiply the results by the weights."
         )
     if weight.shape != (batch.n_sequences,) or not np.isfinite(weight).all():
         raise InvalidInputError(
             f"chain_marginals: sequence_weight needs {batch.n_sequences} finite numbers, one per sequence, got shape "
-            f"{weight.shape}."
+            f"{weight.shape}. Check its length and remove NaN."
         )
     return read_only(weight)

@@ -1,4 +1,4 @@
-"""Passes over a batch of sequences: what the functions of `chains` and the oracle of global energies run."""
+"""Forward and backward passes over a batch of sequences, for chain inference and for the oracle of energies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.graph.chains import ChainBatch, rows_of
 
 
 class Forward(NamedTuple):
-    """Forward messages (n_positions, n_labels), normalised, or as logarithms in the sequences `in_logs`; and log Z."""
+    """Normalised forward messages (n_positions, n_labels), as logarithms for the sequences `in_logs`, and log Z."""
 
     messages: FloatArray
     log_partition: FloatArray
@@ -23,7 +23,7 @@ class Forward(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Log Z, probabilities of labels, and expected transitions as they were asked for."""
+    """Log Z, probabilities of labels, and the requested expected transitions."""
 
     log_partition: FloatArray
     nodes: FloatArray
@@ -31,18 +31,18 @@ class Marginals(NamedTuple):
 
 
 class ChainPass:
-    """Forward and backward passes over one batch, again and again with other scores of labels.
+    """Repeated forward and backward passes over one batch with different scores of labels.
 
-    What transitions alone decide is worked out once, and the room that passes need is taken once.
+    Values that depend on the transitions only, and the work arrays, are created once.
 
     Parameters
     ----------
     batch : ChainBatch
-        The sequences.
+        Sequences with their scores.
 
     Examples
     --------
-    Taking log 2 from the score of label 1 at both positions makes both labels alike:
+    Subtracting log 2 from the score of label 1 at both positions makes both labels equally probable:
 
     >>> both = ChainPass(ChainBatch(np.log([[1, 2], [1, 2]]), [0, 2], np.zeros((2, 2))))
     >>> both.marginals().nodes.round(3)
@@ -59,33 +59,33 @@ class ChainPass:
         self._longest = longest = int(np.diff(batch.ptr).max(initial=0))
         weights = tables.copy()
         dense = bool(tables.min() > -np.inf)
-        tops, floors = _exponentiate(weights.reshape(len(tables), -1))
+        maxima, floors = _exponentiate(weights.reshape(len(tables), -1))
         self._tables = weights
-        self._turned = np.ascontiguousarray(weights[0].T)
-        nothing = read_only(np.zeros(k))
-        self._ends = nothing if batch.start is None else batch.start, nothing if batch.end is None else batch.end
-        self._weigh_tables = read_only(weights), read_only(tops), read_only(floors), dense
-        self._nothing_taken = read_only(np.zeros((1, k)))
+        self._transposed = np.ascontiguousarray(weights[0].T)
+        no_scores = read_only(np.zeros(k))
+        self._ends = no_scores if batch.start is None else batch.start, no_scores if batch.end is None else batch.end
+        self._table_arguments = read_only(weights), read_only(maxima), read_only(floors), dense
+        self._no_penalty = read_only(np.zeros((1, k)))
         self._room = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(k)
         self._messages = np.empty((longest, k)), np.empty((longest, k))
         self._state = np.zeros(batch.n_sequences, dtype=np.int64)
-        self._one_each = read_only(np.ones(batch.n_sequences))
+        self._unit_weight = read_only(np.ones(batch.n_sequences))
 
     def forward(self, *, keep: bool) -> Forward:
-        """A forward pass; without `keep` only log Z is of use."""
+        """Make a forward pass; without `keep` the messages are overwritten and only log Z is valid."""
         batch = self.batch
-        made = np.empty((batch.n_positions if keep else self._longest, batch.n_labels))
+        messages = np.empty((batch.n_positions if keep else self._longest, batch.n_labels))
         log_z = np.empty(batch.n_sequences)
-        forward_chains(*self._given(batch.nodes, self._nothing_taken, made, keep, log_z))
+        forward_chains(*self._leading_arguments(batch.nodes, self._no_penalty, messages, keep, log_z))
         in_logs = self._state == NEEDS_LOGS
-        chosen = np.flatnonzero(in_logs)
-        if chosen.size:
-            messages = made if keep else np.empty(batch.nodes.shape)
-            self._put_scores(batch.nodes, chosen, messages)
+        indices = np.flatnonzero(in_logs)
+        if indices.size:
+            log_rows = messages if keep else np.empty(batch.nodes.shape)
+            self._copy_scores(batch.nodes, indices, log_rows)
             forward_chains_logs(
-                batch.ptr, chosen, messages, full_tables(batch), np.empty(batch.n_labels), self._room[2], log_z
+                batch.ptr, indices, log_rows, full_tables(batch), np.empty(batch.n_labels), self._room[2], log_z
             )
-        return Forward(made, log_z, in_logs)
+        return Forward(messages, log_z, in_logs)
 
     def marginals(
         self,
@@ -93,81 +93,82 @@ class ChainPass:
         *,
         transitions: str | None = None,
         weight: FloatArray | None = None,
-        into: FloatArray | None = None,
+        out: FloatArray | None = None,
     ) -> Marginals:
-        """Marginals with other scores of labels, or with the batch's own; see `chain_marginals`.
+        """Compute marginals as `chain_marginals`, with the node scores of the batch or with others.
 
-        `into` is room for the probabilities of labels.
+        `out` is an optional array for the probabilities of labels.
         """
         batch, k = self.batch, self.batch.n_labels
         scores = batch.nodes if nodes is None else read_only(nodes)
-        weight = self._one_each if weight is None else weight
-        made = np.empty(batch.nodes.shape) if into is None else into
+        weight = self._unit_weight if weight is None else weight
+        node_marginals = np.empty(batch.nodes.shape) if out is None else out
         counts = np.zeros((max(batch.n_steps, 1) if transitions == "steps" else 1, k, k))
         log_z = np.empty(batch.n_sequences)
-        given = self._given(scores, self._nothing_taken, made, True, log_z)
-        self._pass(given, weight, transitions is not None, counts, np.empty((0, k)))
-        if len(self._tables) == len(counts) == 1:  # then the kernel leaves this to be done once for all steps
+        arguments = self._leading_arguments(scores, self._no_penalty, node_marginals, True, log_z)
+        self._pass(arguments, weight, transitions is not None, counts, np.empty((0, k)))
+        if len(self._tables) == len(counts) == 1:  # the kernel leaves this factor, which is equal for all steps
             counts *= self._tables
-        chosen = np.flatnonzero(self._state == NEEDS_LOGS)
-        if chosen.size:
-            self._put_scores(scores, chosen, made)
+        indices = np.flatnonzero(self._state == NEEDS_LOGS)
+        if indices.size:
+            self._copy_scores(scores, indices, node_marginals)
             pass_chains_logs(
-                batch.ptr, chosen, made, full_tables(batch), weight, transitions is not None, counts,
+                batch.ptr, indices, node_marginals, full_tables(batch), weight, transitions is not None, counts,
                 self._messages[0], np.empty(k), np.empty(k), np.empty(k), self._room[2], log_z,
             )  # fmt: skip
         expected = {None: None, "sum": counts[0], "steps": counts[: batch.n_steps]}[transitions]
-        return Marginals(log_z, made, expected)
+        return Marginals(log_z, node_marginals, expected)
 
-    def label_counts(self, taken: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Expected number of each label in each sequence, and log Z, with less score for labels.
+    def label_counts(self, penalty: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the expected number of each label in each sequence, and log Z, without storing marginals.
 
-        `taken` (n_sequences, n_labels) goes off the scores of every position of a sequence. No marginal is kept.
+        `penalty` (n_sequences, n_labels) is subtracted from the scores of every position of a sequence.
         """
         batch, k = self.batch, self.batch.n_labels
         sums, log_z = np.empty((batch.n_sequences, k)), np.empty(batch.n_sequences)
-        taken = self._nothing_taken if taken is None else read_only(taken)
-        given = self._given(batch.nodes, taken, np.empty((self._longest, k)), False, log_z)
-        self._pass(given, self._one_each, False, np.empty((1, k, k)), sums)
-        chosen = np.flatnonzero(self._state == NEEDS_LOGS)
-        if chosen.size:
-            few = batch.subset(chosen)
-            own = np.broadcast_to(taken, sums.shape)[chosen]
-            left = few.nodes - np.repeat(own, np.diff(few.ptr), axis=0)
-            found = ChainPass(few).marginals(left)
-            sums[chosen] = np.add.reduceat(found.nodes, few.ptr[:-1], axis=0)
-            log_z[chosen] = found.log_partition
+        penalty = self._no_penalty if penalty is None else read_only(penalty)
+        arguments = self._leading_arguments(batch.nodes, penalty, np.empty((self._longest, k)), False, log_z)
+        self._pass(arguments, self._unit_weight, False, np.empty((1, k, k)), sums)
+        indices = np.flatnonzero(self._state == NEEDS_LOGS)
+        if indices.size:
+            subset = batch.subset(indices)
+            subset_penalty = np.broadcast_to(penalty, sums.shape)[indices]
+            scores = subset.nodes - np.repeat(subset_penalty, np.diff(subset.ptr), axis=0)
+            result = ChainPass(subset).marginals(scores)
+            sums[indices] = np.add.reduceat(result.nodes, subset.ptr[:-1], axis=0)
+            log_z[indices] = result.log_partition
         return sums, log_z
 
-    def _given(
-        self, scores: FloatArray, taken: FloatArray, made: FloatArray, keep: bool, log_z: FloatArray
+    def _leading_arguments(
+        self, scores: FloatArray, penalty: FloatArray, messages: FloatArray, keep: bool, log_z: FloatArray
     ) -> tuple[Any, ...]:
-        """What both kernels take first."""
-        ptr, room = self.batch.ptr, self._room
-        return ptr, scores, *self._ends, *self._weigh_tables, keep, made, taken, *room, log_z, self._state
+        """Return the leading arguments that the forward kernel and the full kernel share."""
+        ptr, work = self.batch.ptr, self._room
+        return ptr, scores, *self._ends, *self._table_arguments, keep, messages, penalty, *work, log_z, self._state
 
     def _pass(
         self,
-        given: tuple[Any, ...],
+        arguments: tuple[Any, ...],
         weight: FloatArray,
         with_counts: bool,
         counts: FloatArray,
         sums: FloatArray,
     ) -> None:
-        more: tuple[Any, ...] = self._turned, weight, with_counts, counts, *self._messages, sums
-        pass_chains(*given, *more)
+        """Run the forward-backward kernel."""
+        further_arguments: tuple[Any, ...] = self._transposed, weight, with_counts, counts, *self._messages, sums
+        pass_chains(*arguments, *further_arguments)
 
-    def _put_scores(self, nodes: FloatArray, chosen: IntArray, into: FloatArray) -> None:
-        """Write the scores of some sequences, those of start and end included, where they stand in `into`."""
+    def _copy_scores(self, nodes: FloatArray, sequences: IntArray, target: FloatArray) -> None:
+        """Copy the scores of these sequences, including start and end scores, to their rows of `target`."""
         ptr, (start, end) = self.batch.ptr, self._ends
-        rows = rows_of(ptr, chosen)[0]
-        into[rows] = nodes[rows]
-        into[ptr[chosen]] += start
-        into[ptr[chosen + 1] - 1] += end
+        rows = rows_of(ptr, sequences)[0]
+        target[rows] = nodes[rows]
+        target[ptr[sequences]] += start
+        target[ptr[sequences + 1] - 1] += end
 
 
 def full_scores(batch: ChainBatch) -> FloatArray:
-    """Scores of all positions, those of start and end included, in a new array."""
+    """Return a copy of the scores of all positions, including start and end scores."""
     scores = batch.nodes.copy()
     if batch.start is not None:
         scores[batch.ptr[:-1]] += batch.start
@@ -177,17 +178,17 @@ def full_scores(batch: ChainBatch) -> FloatArray:
 
 
 def full_tables(batch: ChainBatch) -> FloatArray:
-    """Tables (1 or n_steps, n_labels, n_labels); one of zeros where there is no step, so that there is a first."""
+    """Return the tables (1 or n_steps, n_labels, n_labels); a table of zeros if there is no step."""
     if batch.has_table_per_step and not batch.n_steps:
         return read_only(np.zeros((1, batch.n_labels, batch.n_labels)))
     return batch.transitions.reshape(-1, batch.n_labels, batch.n_labels)
 
 
 def _exponentiate(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Exponentiate rows in place, less their maxima; return these and each row's smallest positive entry."""
-    top, span = np.empty(len(rows)), np.empty(len(rows))
-    row_spans(read_only(rows), top, span)
-    top[top == -np.inf] = 0.0
-    np.subtract(rows, top[:, None], out=rows)
+    """Subtract the maximum of each row and exponentiate in place; return maxima and smallest positive entries."""
+    maxima, span = np.empty(len(rows)), np.empty(len(rows))
+    row_spans(read_only(rows), maxima, span)
+    maxima[maxima == -np.inf] = 0.0
+    np.subtract(rows, maxima[:, None], out=rows)
     np.exp(rows, out=rows)
-    return top, np.exp(-span)
+    return maxima, np.exp(-span)

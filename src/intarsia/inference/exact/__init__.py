@@ -1,1 +1,1 @@
-"""Exact inference: enumeration, elimination, minimum cuts."""
+"""Exact inference by enumeration, variable elimination and minimum cuts."""

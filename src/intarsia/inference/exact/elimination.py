@@ -1,4 +1,4 @@
-"""Exact inference along an elimination order: the engine that `tree` and `junction_tree` share."""
+"""Exact inference by variable elimination in a fixed order, used by `tree` and `junction_tree`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from intarsia.inference.method import Answer, Clock, Problem
 
 
 class FullTables:
-    """Layout of the variables' scores followed by all tables, parametric ones with an entry for each pair of states.
+    """Layout of the scores of variables followed by all tables in full, also those of parametric factors.
 
     Parameters
     ----------
     graph : FactorGraph
-        In normal form.
+        Graph in normal form.
 
     Attributes
     ----------
     size : int
         Number of entries.
     n_blocks : int
-        Variables and tables together.
+        Number of variables and tables.
     start : int array
-        Where each table begins.
+        Offset of each table.
     block_of_factor : int array
-        Which block holds the factor's table.
+        Index of the block with the table of each factor.
     """
 
     def __init__(self, graph: FactorGraph) -> None:
@@ -56,7 +56,7 @@ class FullTables:
             self._expand(sizes, sides)
 
     def _expand(self, sizes: IntArray, sides: IntArray) -> None:
-        """For each entry after the variables': whether it is parametric, its entry of theta and statistic."""
+        """Set for each table entry whether it is parametric, its position in theta, and its statistic."""
         graph, parametric = self._graph, self._parametric
         table = np.repeat(np.arange(graph.n_tables), sizes)
         within = np.arange(table.size) + self.start[0] - self.start[table]
@@ -69,42 +69,43 @@ class FullTables:
         self._statistic = pair_statistic(graph.table_kind[table], graph.table_truncation[table], *states)
 
     def fill(self, theta: FloatArray, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Write all scores to `out`, the maximum of each block taken out.
+        """Write all scores to `out`, with the maximum of each block subtracted.
 
-        Returns these maxima and the range of each block's finite scores.
+        Return these maxima and the range of the finite scores of each block.
         """
         if self._parametric.any():
             n_variable = self._bounds[self._graph.n_variables]
             out[:n_variable] = theta[:n_variable]
             tables = theta[self._source]
             weight = tables[self._is_parametric]
-            with np.errstate(invalid="ignore"):  # 0 * inf, replaced at once
+            with np.errstate(invalid="ignore"):  # 0 * inf is replaced by 0
                 tables[self._is_parametric] = np.where(self._statistic == 0.0, 0.0, weight * self._statistic)
             out[n_variable:] = tables
         else:
             out[:] = theta
-        return self._take_maxima(out, self.n_blocks)
+        return self._subtract_maxima(out, self.n_blocks)
 
     @property
     def n_variable(self) -> int:
-        """Number of the variables' entries, which come first."""
+        """Number of entries of the variables, which come first."""
         return int(self._bounds[self._graph.n_variables])
 
     def fill_variables(self, theta: FloatArray, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The same for the variables alone."""
+        """Write the scores of the variables to `out` as `fill` does; return their maxima and ranges."""
         out[: self.n_variable] = theta[: self.n_variable]
-        return self._take_maxima(out[: self.n_variable], self._graph.n_variables)
+        return self._subtract_maxima(out[: self.n_variable], self._graph.n_variables)
 
-    def _take_maxima(self, out: FloatArray, n_blocks: int) -> tuple[FloatArray, FloatArray]:
+    def _subtract_maxima(self, out: FloatArray, n_blocks: int) -> tuple[FloatArray, FloatArray]:
+        """Subtract the maximum of each block in place; return maxima and ranges."""
         bounds = self._bounds[: n_blocks + 1]
-        top: FloatArray = np.maximum.reduceat(out, bounds[:-1])
-        finite = np.where(top > -np.inf, top, 0.0)
+        maxima: FloatArray = np.maximum.reduceat(out, bounds[:-1])
+        finite = np.where(maxima > -np.inf, maxima, 0.0)
         out -= np.repeat(finite, np.diff(bounds))
         span: FloatArray = -np.minimum.reduceat(np.where(out > -np.inf, out, 0.0), bounds[:-1])
-        return top, span
+        return maxima, span
 
     def contract(self, full: FloatArray) -> FloatArray:
-        """Marginals in the layout of mu from those of full tables: expected statistics for parametric kinds."""
+        """Return marginals in the layout of mu from marginals of full tables."""
         if not self._parametric.any():
             return full
         n_variable = self._bounds[self._graph.n_variables]
@@ -115,28 +116,28 @@ class FullTables:
         return mu
 
 
-# Entries worked on between two looks at the clock: a fraction of a second.
+# Number of entries that are processed between two checks of the time limit: a fraction of a second.
 _CHUNK = 2.0e7
 
 
 class BucketTree:
-    """What follows from graph and order alone; scores come in with `answer`.
+    """Elimination plan of a graph and an order, independent of the scores, which `answer` takes.
 
     Parameters
     ----------
     graph : FactorGraph
-        In normal form.
+        Graph in normal form.
     order : int array
-        All variables, first eliminated first.
+        All variables in the order of their elimination.
 
     Attributes
     ----------
     n_cells : float
         Sum of the sizes of all messages.
     n_bytes : float
-        Memory that `answer` will take, tables included.
+        Memory that `answer` needs, including tables.
     log2_width : float
-        log2 of the largest number of joint states of a bucket.
+        Logarithm (base 2) of the largest number of joint states of a bucket.
     """
 
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
@@ -155,46 +156,47 @@ class BucketTree:
         cells = self._cells
         self.n_cells = float(cells.sum())
         parent = self._parent
-        received = np.bincount(parent[parent >= 0], cells[parent >= 0], minlength=1).max(initial=0.0)
-        self.n_bytes = 8.0 * (self.n_cells + received + 3.0 * self.tables.size + float(self.bucket_ptr[-1]))
+        largest_inbox = np.bincount(parent[parent >= 0], cells[parent >= 0], minlength=1).max(initial=0.0)
+        self.n_bytes = 8.0 * (self.n_cells + largest_inbox + 3.0 * self.tables.size + float(self.bucket_ptr[-1]))
         self.entries = cells * graph.n_states[order]
         self.log2_width = float(np.log2(self.entries.max(initial=1.0)))
         self._program: IntArray | None = None
         self._ranges: list[list[tuple[int, int]] | None] = [None, None]
 
     def _find_separators(self) -> None:
+        """Compute separator, parent and message size of each bucket; enlarge the work array until it is sufficient."""
         graph, n = self.graph, self.order.size
         scratch = np.full((3, n), -1)
         parent, cells, sep_ptr = np.full(n, -1), np.empty(n), np.zeros(n + 1, np.int64)
-        room = max(graph.scope_idx.size, 16)
+        capacity = max(graph.scope_idx.size, 16)
         while True:
-            sep_at = np.empty(room, np.int64)
-            given = (graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
-            made = (parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
-            if run_loops(find_separators, n + graph.scope_idx.size, given, made) == 0:
+            sep_at = np.empty(capacity, np.int64)
+            inputs = (graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
+            outputs = (parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
+            if run_loops(find_separators, n + graph.scope_idx.size, inputs, outputs) == 0:
                 break
-            scratch[:], room = -1, 4 * room
+            scratch[:], capacity = -1, 4 * capacity
         self._parent, self._cells, self._sep_ptr, self._sep_at = parent, cells, sep_ptr, sep_at[: sep_ptr[-1]]
         self._children = _group(parent, n)
 
     @property
     def program(self) -> IntArray:
-        """What the passes do at each bucket, made when it is first needed."""
+        """Encoded instructions of the passes for each bucket, computed at first use."""
         if self._program is None:
             graph, order, tables = self.graph, self.order, self.tables
             self.message_ptr = 2 * tables.size + _offsets(self._cells.astype(np.int64))
             self._program, self.needs = np.zeros(self.bucket_ptr[-1], np.int64), np.ones(5, np.int64)
-            given = (
+            inputs = (
                 graph.n_states, order, graph.variable_ptr, graph.scope_ptr, self._scope_at, *self._factors,
                 tables.start[graph.table_of_factor], tables.block_of_factor, *self._children, self._sep_ptr,
                 self._sep_at, self.message_ptr, self.bucket_ptr, np.array([tables.n_blocks]),
             )  # fmt: skip
-            made = (np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
-            run_loops(lay_out, order.size + self._sep_at.size, given, made)
+            outputs = (np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
+            run_loops(lay_out, order.size + self._sep_at.size, inputs, outputs)
         return self._program
 
-    def _prepared(self, problem: Problem, name: str) -> _Run:
-        """A run, or the one before with the variables' scores as they are now."""
+    def _make_run(self, problem: Problem, name: str) -> _Run:
+        """Return a new run, or the cached run with updated scores of variables if only these have changed."""
         repeated = problem.repeated
         if repeated is None:
             return _Run(self, problem, name)
@@ -206,7 +208,7 @@ class BucketTree:
         return run
 
     def ranges(self, *, backwards: bool) -> list[tuple[int, int]]:
-        """Ranges of buckets, first to last or last to first, of about `_CHUNK` entries each."""
+        """Return ranges of buckets with about `_CHUNK` entries each, from first to last or from last to first."""
         if self._ranges[backwards] is None:
             entries = self.entries[::-1] if backwards else self.entries
             number = (np.cumsum(entries) / _CHUNK).astype(np.int64)
@@ -215,11 +217,11 @@ class BucketTree:
         return self._ranges[backwards]  # type: ignore[return-value]
 
     def answer(self, problem: Problem, name: str) -> Answer:
-        """Everything the problem asks for; `name` is the method's, for messages."""
-        run = self._prepared(problem, name)
+        """Solve a problem; `name` is the name of the method, for error messages."""
+        run = self._make_run(problem, name)
         if problem.task == "map" or problem.n_best:
-            top = run.collect(maximise=True)
-            if top == -np.inf:
+            best_score = run.pass_up(maximise=True)
+            if best_score == -np.inf:
                 return Answer(Status.INFEASIBLE)
             best = run.best_labellings(max(problem.n_best, 1))
         answer = Answer(Status.EXACT)
@@ -227,9 +229,9 @@ class BucketTree:
             answer.best = best
         if problem.task == "map":
             answer.assignment = best[0]
-            answer.lower_bound = answer.upper_bound = top
+            answer.lower_bound = answer.upper_bound = best_score
             return answer
-        log_partition = run.collect(maximise=False)
+        log_partition = run.pass_up(maximise=False)
         if log_partition == -np.inf:
             return Answer(Status.INFEASIBLE)
         answer.log_partition = answer.lower_bound = answer.upper_bound = log_partition
@@ -241,77 +243,77 @@ class BucketTree:
 
 
 class _Run:
-    """One problem on a bucket tree: tables with their maxima taken out, and the messages."""
+    """Run of one problem on a bucket tree: tables with their maxima subtracted, and messages."""
 
     def __init__(self, tree: BucketTree, problem: Problem, name: str) -> None:
         self.tree, self.problem, self.name = tree, problem, name
         self.program, needs = tree.program, tree.needs
         n = tree.order.size
-        # Logarithms of all tables, the tables (once a sum needs them), the messages: one array for the kernels.
+        # One array for the kernels: logarithms of all tables, their exponentials (for sums), and the messages.
         self.values = np.empty(int(tree.message_ptr[-1]))
-        top, span = tree.tables.fill(problem.theta, self.values[: tree.tables.size])
+        maxima, span = tree.tables.fill(problem.theta, self.values[: tree.tables.size])
         self.spans = np.concatenate([span, np.zeros(n)])
-        self.table_constant = top[tree.tables.block_of_factor].sum()
-        self.constant = float(top[: problem.graph.n_variables].sum() + self.table_constant)
-        self.n_new = tree.tables.size  # entries whose exponentials are still to be taken
+        self.table_constant = maxima[tree.tables.block_of_factor].sum()
+        self.constant = float(maxima[: problem.graph.n_variables].sum() + self.table_constant)
+        self.n_without_exp = tree.tables.size  # number of entries without exponentials
         self.domains = np.zeros((2, n), np.int8)
-        self.taken_out = np.zeros(n)
+        self.constants = np.zeros(n)
         self.scratch = np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2])
         self.products = np.empty(needs[4])
 
     def change_variables(self) -> None:
-        """Take the variables' scores anew; those of the tables are as they were."""
+        """Read the scores of the variables again; the scores of the tables have not changed."""
         tables = self.tree.tables
-        top, span = tables.fill_variables(self.problem.theta, self.values)
+        maxima, span = tables.fill_variables(self.problem.theta, self.values)
         self.spans[: span.size], self.spans[tables.n_blocks :] = span, 0.0
-        self.constant = float(top.sum() + self.table_constant)
-        self.domains[:], self.taken_out[:] = 0, 0.0
-        self.n_new = max(self.n_new, tables.n_variable)
+        self.constant = float(maxima.sum() + self.table_constant)
+        self.domains[:], self.constants[:] = 0, 0.0
+        self.n_without_exp = max(self.n_without_exp, tables.n_variable)
 
-    def collect(self, *, maximise: bool) -> float:
-        """Upward pass; the best score or log Z, -inf if nothing is possible."""
+    def pass_up(self, *, maximise: bool) -> float:
+        """Make the upward pass; return the best score or log Z, -inf if the model is infeasible."""
         if self.constant == -np.inf:
             return -np.inf
         n_table = self.tree.tables.size
         if not maximise:
-            np.exp(self.values[: self.n_new], out=self.values[n_table : n_table + self.n_new])
-            self.n_new = 0
+            np.exp(self.values[: self.n_without_exp], out=self.values[n_table : n_table + self.n_without_exp])
+            self.n_without_exp = 0
         if not self._pass(maximise=maximise, beliefs=np.empty(0)):
             return -np.inf
-        return self.constant + float(self.taken_out.sum())
+        return self.constant + float(self.constants.sum())
 
     def marginals(self) -> FloatArray:
-        """Downward pass after a sum; overwrites the messages."""
+        """Make the downward pass after a sum and return the marginals; overwrites the messages."""
         tables = self.tree.tables
         beliefs = np.zeros(tables.size + int(self.tree.needs[3]))
         self._pass(maximise=False, beliefs=beliefs)
-        beliefs.resize(tables.size, refcheck=False)  # gives the room back without a copy
+        beliefs.resize(tables.size, refcheck=False)  # frees memory without a copy
         return tables.contract(beliefs)
 
     def _pass(self, *, maximise: bool, beliefs: FloatArray) -> bool:
-        """One pass in chunks, downward if there is room for beliefs; False if nothing is possible."""
-        tree, spreading = self.tree, beliefs.size > 0
-        kernel, other = sum_buckets, sum_buckets_in_log
+        """Make one pass in chunks, downward if `beliefs` is not empty; return whether the model is feasible."""
+        tree, downward = self.tree, beliefs.size > 0
+        kernel, other_kernel = sum_buckets, sum_buckets_in_log
         if maximise:
-            kernel, other = maximise_buckets, maximise_buckets
+            kernel, other_kernel = maximise_buckets, maximise_buckets
         n = tree.order.size
-        for start, stop in tree.ranges(backwards=spreading):
+        for start, stop in tree.ranges(backwards=downward):
             self._check_time()
             while start < stop:
-                done = kernel(
+                n_done = kernel(
                     self.program, tree.bucket_ptr, tree.tables.size,
-                    *((n - stop, n - start) if spreading else (start, stop)), spreading,
-                    self.values, beliefs, self.spans, self.domains, self.taken_out, *self.scratch,
+                    *((n - stop, n - start) if downward else (start, stop)), downward,
+                    self.values, beliefs, self.spans, self.domains, self.constants, *self.scratch,
                 )  # fmt: skip
-                if done < 0:
+                if n_done < 0:
                     return False
-                start += done
+                start += n_done
                 if start < stop:
-                    kernel, other = other, kernel
+                    kernel, other_kernel = other_kernel, kernel
         return True
 
     def samples(self, count: int) -> IntArray:
-        """Independent draws after a sum."""
+        """Return independent samples, after a sum."""
         tree = self.tree
         labels = np.empty((count, tree.order.size), np.int64)
         sample_buckets(
@@ -321,26 +323,26 @@ class _Run:
         return labels
 
     def best_labellings(self, count: int) -> IntArray:
-        """Up to `count` labellings of highest score, in falling order, after a maximum.
+        """Return up to `count` labellings with the highest scores, in descending order, after a maximum.
 
-        Best-first search with exact values: completing a prefix greedily gives the best labelling that begins with it,
-        and each other choice on the way is the first step of a set of labellings whose best value is
-        known at once. These sets are disjoint, so no labelling comes twice.
+        Best-first search with exact values: completing a prefix greedily yields the best labelling with this prefix,
+        and each alternative choice on the path defines a set of labellings whose best value follows from the maxima.
+        These sets are disjoint, so no labelling is returned twice.
         """
         graph, tree = self.problem.graph, self.tree
         n = graph.n_variables
         gaps = np.empty(int(graph.variable_ptr[-1]))
-        found = np.empty((1, n), np.int64)
-        given = self.program, tree.bucket_ptr, tree.tables.n_blocks
-        complete_best(*given, n, self.values, graph.variable_ptr, self.products, found[0], gaps)
+        first = np.empty((1, n), np.int64)
+        plan = self.program, tree.bucket_ptr, tree.tables.n_blocks
+        complete_best(*plan, n, self.values, graph.variable_ptr, self.products, first[0], gaps)
         if count == 1:
-            return found
-        rows = [found[0]]
+            return first
+        rows = [first[0]]
         position = tree.position
         variable_of = np.repeat(np.arange(n), graph.n_states)
         bucket_of = position[variable_of]
         value, stop = 0.0, n
-        # Open choices: value lost, labelling it departs from, entry of the variables' block taken instead.
+        # Open choices: loss of score, index of the labelling that branches, entry of the alternative state.
         lost, origin, entry = np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
         while len(rows) < count:
             self._check_time()
@@ -350,44 +352,46 @@ class _Run:
             entry = np.concatenate([entry, new])
             if lost.size == 0:
                 break
-            room = count - len(rows)
-            if lost.size > room:
-                keep = np.argpartition(-lost, room - 1)[:room]
+            n_missing = count - len(rows)
+            if lost.size > n_missing:
+                keep = np.argpartition(-lost, n_missing - 1)[:n_missing]
                 lost, origin, entry = lost[keep], origin[keep], entry[keep]
-            at = int(np.argmax(lost))
-            y = rows[origin[at]].copy()
-            v = int(variable_of[entry[at]])
-            y[v] = entry[at] - graph.variable_ptr[v]
-            value, stop = float(lost[at]), int(position[v])
-            lost[at], origin[at], entry[at] = lost[-1], origin[-1], entry[-1]
+            best = int(np.argmax(lost))
+            y = rows[origin[best]].copy()
+            v = int(variable_of[entry[best]])
+            y[v] = entry[best] - graph.variable_ptr[v]
+            value, stop = float(lost[best]), int(position[v])
+            lost[best], origin[best], entry[best] = lost[-1], origin[-1], entry[-1]
             lost, origin, entry = lost[:-1], origin[:-1], entry[:-1]
-            complete_best(*given, stop, self.values, graph.variable_ptr, self.products, y, gaps)
+            complete_best(*plan, stop, self.values, graph.variable_ptr, self.products, y, gaps)
             rows.append(y)
         labels = np.stack(rows)
         scores = graph.score(self.problem.theta, labels)
-        ordered: IntArray = labels[np.argsort(-scores, kind="stable")]
-        return ordered
+        sorted_labels: IntArray = labels[np.argsort(-scores, kind="stable")]
+        return sorted_labels
 
     def _check_time(self) -> None:
+        """Raise TimeLimitError if the time limit is reached."""
         _check_clock(self.problem.clock, self.name)
 
 
 def _offsets(sizes: IntArray) -> IntArray:
-    """Where each of several stretches begins, and the end of the last."""
+    """Return the offset of each block, and the end of the last."""
     offsets = np.zeros(sizes.size + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
 
 
 def _group(owner: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """CSR lists of the items of each of n owners; an owner of -1 is left out."""
+    """Return CSR lists of the items of each of n owners; items with owner -1 are omitted."""
     ptr = _offsets(np.bincount(owner + 1, minlength=n + 1))
     return ptr[1:] - ptr[1], np.argsort(owner, kind="stable")[ptr[1] :]
 
 
 def _check_clock(clock: Clock, name: str) -> None:
+    """Raise TimeLimitError if the time limit is reached."""
     if clock.expired:
         raise TimeLimitError(
-            f"{name}: not finished at time_limit={clock.limit:g} s, and an exact method has nothing to show before its "
-            f"end. Raise time_limit, or use 'tree_reweighted', 'belief_propagation' or 'mean_field'."
+            f"{name}: not finished at time_limit={clock.limit:g} s, and exact methods have no intermediate result. "
+            f"Raise time_limit, or use 'tree_reweighted', 'belief_propagation' or 'mean_field'."
         )

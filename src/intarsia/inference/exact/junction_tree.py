@@ -1,4 +1,4 @@
-"""Exact inference on graphs of small treewidth."""
+"""Exact inference on graphs of small treewidth by variable elimination (junction tree)."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from intarsia.inference.method import Answer, InferenceMethod, Problem
 class JunctionTree(InferenceMethod):
     r"""Exact log Z, marginals, MAP, n-best and samples on graphs of small treewidth, by variable elimination.
 
-    Choose it when an exact answer is wanted and the graph is narrow: up to a treewidth of about 20 to 25 with binary
-    variables, or products of some 10^7 states. Variables are eliminated in a greedy order; the message of variable v
-    is a table over its separator s,
+    Choose it if you need exact inference and the graph is narrow: up to a treewidth of about 20 to 25 with binary
+    variables, or cliques of about 10^7 joint states. Variables are eliminated in a greedy order; the message of
+    variable v is a table over its separator s,
 
     .. math:: m_v(x_s) = \sum_{x_v} \psi_v(x_v) \prod_{c} \psi_c(x_v, x_s) \prod_{u} m_u(x_v, x_s)
 
-    (:math:`\psi = \exp \theta`, c the factors and u the children of v's bucket), with max instead of the sum for MAP.
-    The buckets form a junction tree; a pass back gives marginals, labellings or samples. Tables over whole cliques
-    are never stored, only the messages, and their memory is known before any is allocated. Cost: some
-    nanoseconds for each state of each clique.
+    (:math:`\psi = \exp \theta`, c the factors and u the children of the bucket of v), with max instead of the sum for
+    MAP. The buckets form a junction tree; a backward pass computes marginals, labellings or samples. Only messages are
+    stored, never tables over cliques, and their memory is computed before any is allocated. Each joint state of each
+    clique takes a few nanoseconds.
 
     Parameters
     ----------
     ordering : {"best", "min_fill", "min_degree"}
-        How the next variable is chosen: the fewest new neighbour pairs, the smallest table, or whichever of
-        these gives the smaller total.
+        How the next variable is selected. "min_fill": the fewest new pairs of neighbours. "min_degree": the smallest
+        table. "best": the one of these two with the smaller total size.
     n_restarts : int
-        Further searches with other tie-breaks, made only where they are cheap compared with the tables.
+        Number of additional searches with random tie-breaking, made only if they are cheap compared with the tables.
     max_memory : float
-        Bytes above which the problem is refused.
+        Maximum memory in bytes; larger problems raise TooLargeError.
     temperature : float, optional
         T in `<theta, mu> + T H(mu)`; by default 1 for marginals, 0 for MAP.
 
     Raises
     ------
     TooLargeError
-        If more than `max_memory` is needed; nothing is allocated then.
+        If more than `max_memory` is needed; no table is allocated then.
     TimeLimitError
-        If `time_limit` ends before the answer is complete.
+        If `time_limit` is reached before the result is complete.
 
     Examples
     --------
-    Three binary variables on a cycle, each pair preferring agreement two to one: 2 x 8 + 6 x 2 = 28.
+    Three binary variables on a cycle, with weights 2 for equal and 1 for different neighbours: 2 x 8 + 6 x 2 = 28.
 
     >>> import intarsia, numpy as np
     >>> graph = intarsia.from_edges(2, [[0, 1], [1, 2], [0, 2]])
@@ -82,53 +82,55 @@ class JunctionTree(InferenceMethod):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_choice(self.ordering, ORDERINGS, "JunctionTree: ordering")
         check_number(self.n_restarts, "JunctionTree: n_restarts", low=0, integer=True)
         check_number(self.max_memory, "JunctionTree: max_memory", low=0, open_low=True)
 
     def run(self, problem: Problem) -> Answer:
-        """Find an order, see what it costs, eliminate."""
+        """Find an elimination order, check its memory, and eliminate."""
         return self.prepare(problem.graph).answer(problem, "JunctionTree")
 
     def prepare(self, graph: FactorGraph) -> BucketTree:
-        """What follows from the graph alone, made once; raises TooLargeError if it needs too much memory."""
+        """Return the elimination plan of a graph, computed once; raise TooLargeError if it needs too much memory."""
         trees = _bucket_trees(graph)
         key = (self.ordering, int(self.n_restarts))
         tree = trees.get(key)
         if tree is None:
             tree = self._plan(graph)
         if tree.n_bytes > self.max_memory:
-            raise self._refusal(tree.n_bytes, tree.log2_width, "")
+            raise self._too_large(tree.n_bytes, tree.log2_width, "")
         trees[key] = tree
         return tree
 
     def affords(self, graph: FactorGraph, max_entries: float) -> bool:
-        """Whether an order with at most `max_entries` entries in all tables exists that a short search can find.
+        """Return whether a short search finds an elimination order with at most `max_entries` table entries.
 
         The search makes at most about `max_entries` steps and stores its order for `run`.
         """
         key = (self.ordering, int(self.n_restarts))
-        trees, refused = _bucket_trees(graph), _refused_entries(graph)
-        if key not in trees and max_entries > refused.get(key, -1.0):
+        trees, failed_limits = _bucket_trees(graph), _failed_limits(graph)
+        if key not in trees and max_entries > failed_limits.get(key, -1.0):
             order = search_order(
                 graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=max_entries / 2, max_steps=max_entries
             )
             if order.complete and order.n_cells <= max_entries / 2:
                 trees[key] = BucketTree(graph, order.order)
             else:
-                refused[key] = max_entries
+                failed_limits[key] = max_entries
         tree = trees.get(key)
         return tree is not None and bool(tree.entries.sum() <= max_entries and tree.n_bytes <= self.max_memory)
 
     def _plan(self, graph: FactorGraph) -> BucketTree:
-        found = search_order(graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=self.max_memory / 8)
-        if not found.complete or 8.0 * found.n_cells > self.max_memory:
-            raise self._refusal(8.0 * found.n_cells, found.log2_width, "" if found.complete else "more than ")
-        return BucketTree(graph, found.order)
+        """Search for an elimination order; raise TooLargeError if it needs too much memory."""
+        search = search_order(graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=self.max_memory / 8)
+        if not search.complete or 8.0 * search.n_cells > self.max_memory:
+            raise self._too_large(8.0 * search.n_cells, search.log2_width, "" if search.complete else "more than ")
+        return BucketTree(graph, search.order)
 
-    def _refusal(self, n_bytes: float, log2_width: float, bound: str) -> TooLargeError:
+    def _too_large(self, n_bytes: float, log2_width: float, bound: str) -> TooLargeError:
+        """Return the error for a graph that needs too much memory."""
         return TooLargeError(
             f"JunctionTree: the tables need {bound}{n_bytes / 2**30:.3g} GiB (the largest has {bound}"
             f"2**{log2_width:.0f} entries), but max_memory={self.max_memory:g} bytes allows "
@@ -139,11 +141,11 @@ class JunctionTree(InferenceMethod):
 
 @OncePerGraph
 def _bucket_trees(graph: FactorGraph) -> dict[tuple[str, int], BucketTree]:
-    """Bucket trees by ordering and number of restarts."""
+    """Return the cache of bucket trees of a graph, by ordering and number of restarts."""
     return {}
 
 
 @OncePerGraph
-def _refused_entries(graph: FactorGraph) -> dict[tuple[str, int], float]:
-    """For each ordering and number of restarts, the largest limit within which `affords` found no order."""
+def _failed_limits(graph: FactorGraph) -> dict[tuple[str, int], float]:
+    """Return the cache of the largest limit without an order in `affords`, by ordering and number of restarts."""
     return {}

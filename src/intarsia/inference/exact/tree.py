@@ -1,4 +1,4 @@
-"""Exact inference on forests."""
+"""Exact inference on forests (graphs without cycles)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from intarsia.inference.method import Answer, InferenceMethod, Problem
 class Tree(InferenceMethod):
     r"""Exact log Z, marginals, MAP (Viterbi), n-best and samples on forests, by eliminating leaves first.
 
-    Choose it whenever the factor graph has no cycle: chains, trees, batches of these, with factors of any scope. On
-    graphs with cycles it refuses; `junction_tree` is the exact method there. One pass towards the roots computes
+    Choose it whenever the factor graph has no cycle: chains, trees and batches of these, with factors of any scope. It
+    raises for graphs with cycles; use `junction_tree` for exact inference there. One pass towards the roots computes
 
     .. math:: m_v(x_s) = \sum_{x_v} \psi_v(x_v) \prod_{c} \psi_c(x_v, x_s) \prod_{u} m_u(x_v, x_s)
 
-    for each variable v (:math:`\psi = \exp \theta`, s the rest of its last factor, c its factors, u the leaves
-    hanging on it), with max instead of the sum for MAP; a pass back gives marginals, labellings or samples. Cost: twice
-    the total size of the tables. Messages are rescaled, and kept as logarithms wherever scores span more than
-    double precision, so neither long chains nor huge scores overflow. A limit on time is kept between passes
-    over some 10^7 table entries.
+    for each variable v (:math:`\psi = \exp \theta`, s the other variables of its last factor, c its factors, u its
+    children), with max instead of the sum for MAP; a backward pass computes marginals, labellings or samples. The cost
+    is twice the total size of the tables. Messages are rescaled, and stored as logarithms where scores exceed the range
+    of double precision, so neither long chains nor huge scores overflow. The time limit is checked after every 10^7
+    table entries or so.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ class Tree(InferenceMethod):
     NotSupportedError
         If the factor graph has a cycle.
     TimeLimitError
-        If `time_limit` ends before the answer is complete.
+        If `time_limit` is reached before the result is complete.
 
     Examples
     --------
-    A chain of two agreeing coins, the first of which likes heads (state 1):
+    A chain of two coins that prefer to agree; the first prefers heads (state 1):
 
     >>> import intarsia, numpy as np
     >>> graph = intarsia.chain_graph(2, 2)
@@ -67,17 +67,18 @@ class Tree(InferenceMethod):
         self.temperature = temperature
 
     def run(self, problem: Problem) -> Answer:
-        """Eliminate leaves first."""
+        """Eliminate the variables from the leaves to the roots."""
         return _bucket_tree(problem.graph).answer(problem, "Tree")
 
 
 @OncePerGraph
 def _bucket_tree(graph: FactorGraph) -> BucketTree:
+    """Return the elimination plan of a forest, computed once per graph; raise if the graph has a cycle."""
     order = forest_order(graph)
     if order is None:
         raise NotSupportedError(
             f"Tree: the factor graph has a cycle ({graph.n_variables} variables, {graph.n_factors} factors). "
-            f"Use 'junction_tree' for an exact answer if the graph is narrow, or 'belief_propagation' or "
-            f"'tree_reweighted' for an approximate one."
+            f"Use 'junction_tree' for exact inference if the graph is narrow, or 'belief_propagation' or "
+            f"'tree_reweighted' for approximate inference."
         )
     return BucketTree(graph, order)

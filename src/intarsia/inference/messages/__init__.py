@@ -1,1 +1,1 @@
-"""Message passing and mean field."""
+"""Variational inference: belief propagation, tree-reweighted message passing and mean field."""

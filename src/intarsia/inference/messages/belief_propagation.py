@@ -1,4 +1,4 @@
-"""Loopy belief propagation: sum-product for marginals, max-product for MAP."""
+"""Loopy belief propagation: sum-product for marginals, max-product for MAP inference."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from intarsia.inference.method import Problem
 
 
 class BeliefPropagation(MessagePassing):
-    r"""Marginals and Bethe log Z by passing messages; exact on forests, an estimate with loops.
+    r"""Loopy belief propagation: marginals and Bethe log Z by message passing; exact on forests.
 
-    Choose it when loops are long or couplings weak: it is then close to exact and the cheapest of the good methods.
-    With strong couplings it may not converge, or not to the right answer: `tree_reweighted` is convex. A fixed point
-    is a stationary point of :math:`\langle\theta,\mu\rangle + H_{Bethe}(\mu)`; the update is
+    Choose it when loops are long or couplings are weak: it is then close to exact, and the cheapest of the accurate
+    methods. With strong couplings it may not converge, or may converge to a wrong answer; use `tree_reweighted`, which
+    is convex. With loops, log Z is an estimate. A fixed point is a stationary point of
+    :math:`\langle\theta,\mu\rangle + H_{Bethe}(\mu)`; the update is
 
     .. math:: m_c(x_i) \propto \sum_{x_{c \setminus i}} e^{\theta_c(x_c)} \prod_{j \in c \setminus i}
               e^{\theta_j(x_j)} \prod_{d \ni j, d \ne c} m_d(x_j)
@@ -26,18 +27,20 @@ class BeliefPropagation(MessagePassing):
     Parameters
     ----------
     max_iter : int
-        Largest number of sweeps; one sweep updates every message once.
+        Maximum number of sweeps; a sweep updates every message once.
     tol : float
-        Stop when no normalised message would change by more in a sweep without damping, and the marginals of factors
-        and variables differ by no more.
+        Stop when an undamped sweep would change no normalised message by more than `tol`, and the marginals of factors
+        and variables differ by at most `tol`.
     damping : float in [0, 1)
-        Share of the old message that is kept; try 0.3 - 0.7 when it does not converge.
+        Fraction of the old message to keep in each update. Try 0.3 to 0.7 if the messages do not converge.
     schedule : {"forward_backward", "parallel", "residual"}
-        Each update sees the ones before it, going up and down through the variables; or all at once from the
-        old messages; or always the message that changes most.
+        Order of the updates. "forward_backward": through the variables in ascending and then descending order, each
+        update using the newest messages. "parallel": all messages at once, from the old messages. "residual": always
+        the message that changes most.
     rounding : {"sequential", "beliefs"}
-        For "map": label variables one after the other given the earlier ones (right on forests also with ties) and
-        improve the labelling by single changes until none helps; or each variable by its own belief, as it stands.
+        How labels are decoded for "map". "sequential": label the variables one after the other, conditioned on the
+        labels so far (exact on forests, also with ties), then improve the labelling by changes of single variables.
+        "beliefs": label each variable by its max-marginal alone, without improvement.
     temperature : float, optional
         T in `<theta, mu> + T H(mu)`; by default 1 for marginals, 0 for MAP.
 
@@ -79,5 +82,5 @@ class BeliefPropagation(MessagePassing):
         self.temperature = temperature
 
     def appearance(self, problem: Problem) -> Appearance:
-        """All ones; the Bethe value bounds nothing."""
+        """Return rho = 1 for every factor, which makes log Z an estimate and not a bound."""
         return Appearance(np.ones(problem.graph.n_factors))

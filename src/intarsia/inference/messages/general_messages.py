@@ -1,4 +1,4 @@
-"""Message passing on any factor graph, in the log domain; see `_kernels/messages.py`."""
+"""Message passing on arbitrary factor graphs in the log domain; see `_kernels/messages.py`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from intarsia.graph import FactorGraph
 from intarsia.graph.expansion import expand_tables
 from intarsia.graph.once_per_graph import OncePerGraph
 
-# Relative error of a sum of logarithms, each of them a result of some operations.
+# Relative rounding error of a sum of logarithms, each computed by several operations.
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
 @dataclass
 class Beliefs:
-    """What the messages say.
+    """Marginals, objective and bounds on log Z that follow from the current messages.
 
     Attributes
     ----------
@@ -28,12 +28,12 @@ class Beliefs:
     objective : float
         `<theta, mu> + H~(mu)`.
     inconsistency : float
-        Largest difference between a variable's marginal and that of a factor at it; 0 at a fixed point.
+        Largest difference between the marginal of a variable according to itself and to a factor; 0 at a fixed point.
     upper_bound : float
-        Bound on log Z for these messages, converged or not, if rho is a mean of forests. Rounding is allowed for, which
-        matters where messages diverge.
+        Upper bound on log Z for these messages, converged or not, if rho is a mean of forests. It includes a margin for
+        rounding errors, which matter where messages diverge.
     lower_bound : float
-        Bound on log Z for these messages, converged or not, if the graph is a forest and rho is 1.
+        Lower bound on log Z for these messages, converged or not, if the graph is a forest and rho is 1.
     """
 
     mu: FloatArray
@@ -44,13 +44,13 @@ class Beliefs:
 
     @staticmethod
     def of(mu: FloatArray, objective: float, checks: FloatArray) -> Beliefs:
-        """Beliefs from what the kernels return: see `factor_beliefs` for `checks`."""
+        """Return the beliefs from the arrays that the kernels fill; the kernel `factor_beliefs` documents `checks`."""
         rounding = ROUNDING * float(checks[3])
         return Beliefs(mu, float(objective), float(checks[0]), float(checks[1]) + rounding, float(checks[2]) - rounding)
 
 
 class GeneralMessages:
-    """State of message passing on one graph: messages (`start` is taken over, not copied), beliefs, work space."""
+    """Messages of one graph with the work arrays of the kernels; `start` is used in place, not copied."""
 
     def __init__(
         self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool, start: FloatArray | None = None
@@ -71,7 +71,7 @@ class GeneralMessages:
         self.n_impossible = np.empty(split, np.int64)
         self.table_start = graph.table_ptr[graph.table_of_factor]
         self.exp_tables, self.exp_ptr = _exponentials(graph, self.theta, rho, maximise)
-        self._spare: FloatArray | None = None
+        self._other_messages: FloatArray | None = None
         self._heap: tuple[FloatArray, IntArray, IntArray, IntArray] | None = None
         scope, k = max(graph.max_scope, 2), int(graph.n_states.max(initial=1))
         self._counters = np.empty(scope, np.int64), np.empty(scope, np.int64)
@@ -79,42 +79,43 @@ class GeneralMessages:
         self._rows = np.empty(k), np.empty(k)
 
     def sweep(self, schedule: str, damping: float) -> float:
-        """Update every message once; returns the residual, NaN when the model is infeasible."""
+        """Update every message once; return the residual, NaN if the model is infeasible."""
         graph = self.graph
         self._gather()
         if schedule == "forward_backward":
-            spare = self.messages  # not used
-        elif self._spare is None:
-            spare = self._spare = np.empty_like(self.messages)
+            new_messages = self.messages  # this schedule needs no second array
+        elif self._other_messages is None:
+            new_messages = self._other_messages = np.empty_like(self.messages)
         else:
-            spare = self._spare
+            new_messages = self._other_messages
         arguments = (
             damping, self.maximise, self.theta, self.exp_tables, self.exp_ptr, self.table_start, self.rho,
             graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.factor_of_pair, self.message_ptr, self.messages,
-            self.finite, self.n_impossible, *self._counters, self._logs, self._weights, *self._rows, spare,
+            self.finite, self.n_impossible, *self._counters, self._logs, self._weights, *self._rows, new_messages,
         )  # fmt: skip
         if schedule == "residual":
-            fresh = self._heap is None
+            is_first_sweep = self._heap is None
             n_pairs = graph.scope_idx.size
             if self._heap is None:
-                heap, place, queue = (np.empty(n_pairs, np.int64) for _ in range(3))
-                self._heap = np.empty(n_pairs), heap, place, queue
+                heap, position, queue = (np.empty(n_pairs, np.int64) for _ in range(3))
+                self._heap = np.empty(n_pairs), heap, position, queue
             pair_ptr, pair_idx = graph.pairs_by_variable
-            return sweep_residual(fresh, pair_ptr, pair_idx, *self._heap, *arguments)
+            return sweep_residual(is_first_sweep, pair_ptr, pair_idx, *self._heap, *arguments)
         if schedule == "parallel":
             residual = sweep_messages(np.arange(graph.scope_idx.size), False, *arguments)
-            self.messages, self._spare = spare, self.messages
+            self.messages, self._other_messages = new_messages, self.messages
             return residual
         return sweep_messages(sweep_order(graph), True, *arguments)
 
     def distance(self) -> float:
-        """Largest change that an undamped update of all messages at once would make; they stay as they are."""
+        """Return the largest change that an undamped parallel update would make; the messages do not change."""
         change = self.sweep("parallel", 0.0)
-        if self._spare is not None:
-            self.messages, self._spare = self._spare, self.messages
+        if self._other_messages is not None:
+            self.messages, self._other_messages = self._other_messages, self.messages
         return change
 
     def _gather(self) -> None:
+        """Add up theta and the incoming log-messages of every variable."""
         graph = self.graph
         gather_beliefs(
             self.theta, self.messages, self.rho, graph.variable_ptr, graph.scope_idx, graph.factor_of_pair,
@@ -122,7 +123,7 @@ class GeneralMessages:
         )  # fmt: skip
 
     def beliefs(self) -> Beliefs | None:
-        """Marginals and the value of the objective; None when the model is infeasible."""
+        """Return marginals, objective and bounds; None if the model is infeasible."""
         graph = self.graph
         self._gather()
         mu = graph.zeros()
@@ -140,19 +141,19 @@ class GeneralMessages:
         return Beliefs.of(self.expansion.raise_mu(mu), objective, checks)
 
     def log_messages(self) -> FloatArray:
-        """The messages."""
+        """Return the log-messages, one block per pair of factor and variable."""
         return self.messages
 
     def finish(self) -> FloatArray:
-        """The messages, for the last time."""
+        """Return the log-messages at the end of a run."""
         return self.messages
 
     def general(self) -> GeneralMessages:
-        """Give this one itself; the fast path has another form."""
+        """Return self; the faster representations convert themselves."""
         return self
 
     def decode(self, rule: str) -> IntArray:
-        """Labelling from max-marginals: each variable given those before it, or each by its own belief."""
+        """Return a labelling from max-marginals: each variable given earlier labels, or by its belief alone."""
         graph = self.graph
         self._gather()
         if rule == "beliefs":
@@ -160,8 +161,10 @@ class GeneralMessages:
             blocks = np.split(beliefs, graph.variable_ptr[1:-1])
             return np.array([int(block.argmax()) for block in blocks], dtype=np.int64)
         pairs, order = graph.pairs_by_variable, np.empty(graph.n_variables, np.int64)
-        seen, factor_seen = np.zeros(graph.n_variables, np.bool_), np.zeros(graph.n_factors, np.bool_)
-        traversal_order(*pairs, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx, order, seen, factor_seen)
+        variable_seen, factor_seen = np.zeros(graph.n_variables, np.bool_), np.zeros(graph.n_factors, np.bool_)
+        traversal_order(
+            *pairs, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx, order, variable_seen, factor_seen
+        )
         labels = np.full(graph.n_variables, -1)
         decode_in_order(
             order, self.theta, self.table_start, self.rho, *pairs, graph.factor_of_pair, graph.variable_ptr,
@@ -173,27 +176,28 @@ class GeneralMessages:
 
 @OncePerGraph
 def sweep_order(graph: FactorGraph) -> IntArray:
-    """Pairs of one forward-backward sweep, each once.
+    """Return the order in which a forward-backward sweep updates the pairs of factor and variable, each once.
 
-    Going up, messages to every variable of a factor but its first, by target; going down, those to the first. For
-    pairwise factors that is: forward to later variables, backward to earlier ones.
+    The forward pass updates, in order of the target variable, the messages to all variables of a factor except its
+    first; the backward pass those to the first. For pairwise factors, messages go to later variables in the forward
+    pass and to earlier variables in the backward pass.
     """
     targets = graph.scope_idx
     first = np.full(graph.n_factors, graph.n_variables)
     np.minimum.at(first, graph.factor_of_pair, targets)
     is_first = targets == first[graph.factor_of_pair]
     _, by_variable = graph.pairs_by_variable
-    up = by_variable[~is_first[by_variable]]
-    down = by_variable[is_first[by_variable]][::-1]
-    return np.concatenate([up, down])
+    forward = by_variable[~is_first[by_variable]]
+    backward = by_variable[is_first[by_variable]][::-1]
+    return np.concatenate([forward, backward])
 
 
 def _exponentials(
     graph: FactorGraph, theta: FloatArray, rho: FloatArray, maximise: bool
 ) -> tuple[FloatArray, IntArray]:
-    """exp((theta - max) / rho) of every table, read-only as theta is, and where each factor's lies.
+    """Return exp((theta - max) / rho) of every table, read-only, and the offset of the block of each factor.
 
-    Factors that share a table share its exponential too if they have the same rho.
+    Factors that share a table and have equal rho also share the exponential.
     """
     if maximise or graph.n_factors == 0:
         return theta[:0], np.zeros(graph.n_factors, np.int64)
@@ -212,9 +216,9 @@ def _exponentials(
             values = np.concatenate([graph.table(theta, int(t)).reshape(-1) for t in tables])
     sizes = np.diff(graph.table_ptr)[tables]
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    top = np.maximum.reduceat(values, starts[:-1])
-    top[np.isneginf(top)] = 0.0
-    values -= np.repeat(top, sizes)
+    maxima = np.maximum.reduceat(values, starts[:-1])
+    maxima[np.isneginf(maxima)] = 0.0
+    values -= np.repeat(maxima, sizes)
     if (rho != 1.0).any():
         values /= np.repeat(rho[representative], sizes)
     return read_only(np.exp(values, out=values)), starts[block_of_factor]

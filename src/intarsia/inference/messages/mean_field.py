@@ -1,4 +1,4 @@
-"""Naive mean field: the best fully factorised distribution by coordinate ascent, and its lower bound on log Z."""
+"""Naive mean field: variational inference with a fully factorised distribution, and a lower bound on log Z."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from intarsia.inference.method import Answer, InferenceMethod, Iteration, Proble
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
 from intarsia.inference.sampling.icm import ICM, update_arrays
 
-# A change of a marginal by no more than 0.1 tol, or than this share of the last residual if that is more, has to wait:
-# effort goes where things move. Any order of updates ascends, and a full pass confirms convergence.
+# Variables whose marginals would change by at most _SLACK * tol, or _SHARE * (last residual) if that is larger, are
+# skipped, so that sweeps update only what still changes. Every order of updates increases the bound, and a pass over
+# all variables confirms convergence.
 _SLACK = 0.1
 _SHARE = 0.005
 
 
 class MeanField(InferenceMethod):
-    r"""Marginals of the best fully factorised distribution, and a lower bound on log Z, by coordinate ascent.
+    r"""Mean field: marginals of a fully factorised distribution, and a lower bound on log Z, by coordinate ascent.
 
-    Choose it when a guaranteed lower bound is wanted or speed matters more than accuracy: it is the cheapest
-    variational method, at one multiplication per table entry and variable in a sweep. Do not choose it for strongly
-    coupled models, where it is overconfident and finds one of many local optima; `tree_reweighted` is convex.
+    Choose it if you need a guaranteed lower bound, or if speed matters more than accuracy: it is the cheapest method of
+    variational inference, with one multiplication per table entry and variable in a sweep. Do not use it for strongly
+    coupled models, where it is overconfident and returns one of many local optima; `tree_reweighted` is convex.
 
     It maximises :math:`\langle\theta, \mu\rangle + H(\mu)` over products of marginals by
 
@@ -39,29 +40,29 @@ class MeanField(InferenceMethod):
               + \sum_{c \ni j} \sum_{x_{c \setminus j}} \theta(x_c) \prod_{i \in c \setminus j} \mu(x_i)\Big),
 
     one variable after the other in ascending order, each with the newest marginals of the others, so the bound never
-    falls. Variables that would hardly move, as measured by the last residual, are passed over; before a run counts as
-    converged, a pass over all variables, counted with the sweep before it, confirms that none changes by more than
-    `tol`.
+    decreases. Variables whose marginals would hardly change, compared with the last residual, are skipped. Before a run
+    counts as converged, a pass over all variables confirms that no marginal changes by more than `tol`; it is counted
+    with the sweep before it.
 
     Parameters
     ----------
     max_iter : int
-        Most sweeps.
+        Maximum number of sweeps.
     tol : float
         Stop when no marginal changes by more than this in a sweep.
     random_start : bool
-        Start from random marginals (see `random_state` of `infer`) instead of uniform ones, to look for another
-        local optimum or to leave the symmetric point of a symmetric model.
+        Start from random marginals (see `random_state` of `infer`) instead of uniform ones, to reach another local
+        optimum or to leave the symmetric solution of a symmetric model.
     trace : bool
-        Record the bound after each sweep as `history["log_partition"]`; costs about as much as a sweep.
+        Record the bound after each sweep as `history["log_partition"]`; each record costs about as much as a sweep.
     temperature : float, optional
-        T in `<theta, mu> + T H(mu)`, by default 1. At 0 the optimum is a labelling and the run is that of `ICM`.
+        T in `<theta, mu> + T H(mu)`, by default 1. At 0 the optimum is a labelling, computed by `ICM`.
 
     Notes
     -----
-    With hard zeros (-inf in tables) uniform marginals have a bound of -inf; the run then starts from an assignment
-    of finite score found by search. When the search gives up, the bound may be -inf: the status is then STALLED,
-    and `note` says why.
+    With hard zeros (-inf in tables) the bound of uniform marginals is -inf; the run then starts from an assignment of
+    finite score, obtained by a search. If the search reaches its limit, the bound may stay at -inf: the status is then
+    STALLED, and `note` explains why.
 
     References
     ----------
@@ -72,7 +73,7 @@ class MeanField(InferenceMethod):
     >>> import intarsia
     >>> graph = intarsia.chain_graph(2, 2)
     >>> result = intarsia.infer(graph, graph.pack(variables=[[0.0, 1.0], [0.0, 0.0]]), "mean_field")
-    >>> result.marginals(0).round(4)                  # without coupling it is exact: e / (1 + e)
+    >>> result.marginals(0).round(4)                  # exact without coupling: e / (1 + e)
     array([0.2689, 0.7311])
     >>> result.log_partition_is
     'lower bound'
@@ -101,18 +102,18 @@ class MeanField(InferenceMethod):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.max_iter, "MeanField: max_iter", low=1, integer=True)
         check_number(self.tol, "MeanField: tol", low=0.0)
 
     def run(self, problem: Problem) -> Answer:
-        """Ascend from a start of finite value."""
+        """Maximise the bound by coordinate ascent from a start at which it is finite."""
         if problem.task == "map":
             return ICM(max_iter=self.max_iter).run(problem)
         state = _make_state(problem.graph, problem.theta)
-        proven, note = self._start(problem, state)
-        if proven:
+        is_infeasible, note = self._start(problem, state)
+        if is_infeasible:
             return Answer(Status.INFEASIBLE)
         bounds: list[float] = []
         loop = self._ascend(problem, state, bounds)
@@ -123,43 +124,44 @@ class MeanField(InferenceMethod):
         status = loop.status
         if value == -np.inf:
             status = Status.STALLED
-            note = "The bound is -inf: no assignment of finite score was found within the limits of the search."
+            note = "The bound is -inf: the search reached its limit before it found an assignment of finite score."
         return Answer(
             status, mu=mu, log_partition=value, log_partition_is="lower bound", lower_bound=value,
             residual=loop.residual, n_iter=loop.n_iter, history=history, note=note,
         )  # fmt: skip
 
     def _start(self, problem: Problem, state: _State) -> tuple[bool, str]:
-        """Put first marginals into `state`; return whether the model was proven infeasible, and a note."""
+        """Set the initial marginals of `state`; return whether the model is proven infeasible, and a note."""
         graph, theta = problem.graph, problem.theta
         possible = np.isfinite(theta[: state.split])
-        first = possible.astype(float)
+        weights = possible.astype(float)
         if self.random_start:
-            first *= problem.rng.exponential(size=state.split)
+            weights *= problem.rng.exponential(size=state.split)
         elif problem.start_mu is not None:
             warm = np.where(possible, np.maximum(problem.start_mu, 0.0), 0.0)
             usable = np.repeat(np.add.reduceat(warm, graph.variable_ptr[:-1]) > 0, graph.n_states)
-            first = np.where(usable, warm, first)
-        state.set_marginals(first)
+            weights = np.where(usable, warm, weights)
+        state.set_marginals(weights)
         if not state.hard or state.value() > -np.inf:
             return False, ""
-        found = find_feasible(graph, theta, problem.rng, problem.clock, random=self.random_start)
-        if found.labelling is None:
-            return found.infeasible, ""
-        state.set_labelling(found.labelling)
-        return False, "Hard zeros: the ascent started from one assignment of finite score and may stay near it."
+        search = find_feasible(graph, theta, problem.rng, problem.clock, random=self.random_start)
+        if search.labelling is None:
+            return search.infeasible, ""
+        state.set_labelling(search.labelling)
+        return False, "Hard zeros: the ascent started from an assignment of finite score and may stay near it."
 
     def _ascend(self, problem: Problem, state: _State, bounds: list[float]) -> Iteration:
-        least = _SLACK * float(self.tol)
+        """Sweep until converged; append the bound after each sweep to `bounds` if `trace` is set."""
+        smallest_slack = _SLACK * float(self.tol)
         residual = np.inf
 
         def sweep() -> float:
             nonlocal residual
-            full = state.all_awake
-            residual = state.sweep(max(least, _SHARE * residual) if np.isfinite(residual) else least)
-            if residual <= self.tol and not full:
-                state.all_awake = True
-                residual = state.sweep(least)
+            was_full = state.all_active
+            residual = state.sweep(max(smallest_slack, _SHARE * residual) if np.isfinite(residual) else smallest_slack)
+            if residual <= self.tol and not was_full:
+                state.all_active = True
+                residual = state.sweep(smallest_slack)
             if self.trace:
                 bounds.append(state.value())
             return residual
@@ -168,9 +170,9 @@ class MeanField(InferenceMethod):
 
 
 class _State:
-    """The marginals of one run, and the arrays that the kernels take; this base class serves any graph.
+    """Marginals of one run and the arrays of the kernels; this base class supports any graph.
 
-    Setting `all_awake` makes the next sweep one over all variables, with everything computed afresh.
+    Setting `all_active` makes the next sweep update all variables and recompute all cached values.
     """
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, hard: bool) -> None:
@@ -180,28 +182,30 @@ class _State:
         self.active = np.ones(graph.n_variables, dtype=np.bool_)
         self.drift = np.zeros(graph.n_variables)
         self.arrays = update_arrays(graph)
-        self.all_awake = True
+        self.all_active = True
         self.prepare()
 
     def prepare(self) -> None:
-        """Make the scratch arrays."""
+        """Create the work arrays of the kernel."""
         largest = int(np.diff(self.graph.table_ptr).max(initial=1)) if self.graph.max_scope > 2 else 1
         self.left, self.right = np.empty(largest), np.empty(largest)
         self.field = np.empty(int(self.graph.n_states.max()))
 
     def set_marginals(self, weights: FloatArray) -> None:
+        """Set the marginals to nonnegative weights, normalised for each variable."""
         totals = np.add.reduceat(weights, self.graph.variable_ptr[:-1])
         self.mu = weights / np.repeat(totals, self.graph.n_states)
 
     def set_labelling(self, labelling: np.ndarray[Any, Any]) -> None:
+        """Set one-hot marginals."""
         self.mu = np.zeros(self.split)
         self.mu[self.graph.variable_ptr[:-1] + labelling] = 1.0
 
     def sweep(self, slack: float) -> float:
-        """Update what is awake; return the largest change of a marginal."""
-        if self.all_awake:
+        """Update the active variables; return the largest change of a marginal."""
+        if self.all_active:
             self.active[:] = True
-            self.all_awake = False
+            self.all_active = False
         return float(
             sweep_mean_field(
                 self.theta, self.mu, self.active, self.drift, slack, self.field, self.left, self.right, self.arrays
@@ -209,11 +213,11 @@ class _State:
         )
 
     def value(self) -> float:
-        """The bound at the present marginals."""
+        """Return the bound at the current marginals."""
         return float(complete_mean_field(self.theta, self.mu, False, self.left, self.right, self.arrays))
 
     def complete(self) -> tuple[FloatArray, float]:
-        """All of mu, and the bound."""
+        """Return mu with the marginals of factors, and the bound."""
         mu = np.zeros(self.graph.n_theta)
         mu[: self.split] = self.mu
         value = complete_mean_field(self.theta, mu, True, self.left, self.right, self.arrays)
@@ -221,14 +225,14 @@ class _State:
 
 
 class _PairwiseState(_State):
-    """For pairwise tables without hard zeros: the fields are kept up to date as marginals move."""
+    """State for pairwise tables without hard zeros, with fields that are updated with each marginal."""
 
     def prepare(self) -> None:
         self.fields = np.empty(self.split)
         self.spare = np.empty(2 * int(self.graph.n_states.max()))
 
     def sweep(self, slack: float) -> float:
-        renew, self.all_awake = self.all_awake, False
+        renew, self.all_active = self.all_active, False
         return float(
             sweep_mean_field_pairwise(
                 self.theta, self.mu, self.active, self.drift, slack, self.fields, self.spare, renew, self.arrays
@@ -236,19 +240,20 @@ class _PairwiseState(_State):
         )
 
     def value(self) -> float:
-        # A table's expected score is in the fields of both its variables.
+        # The expected score of a table is contained in the fields of both of its variables.
         return self._free_value((self.theta[: self.split] + self.fields) / 2.0)
 
     def _free_value(self, scores: FloatArray) -> float:
-        """Expected scores of single variables, plus the entropy; an impossible state adds nothing."""
-        some = slice(None) if self.mu.min() > 0.0 else self.mu > 0.0
-        mu = self.mu[some]
-        return _dot(mu, scores[some] - np.log(mu))  # Domke2013 Eq. 12
+        """Return the expected score of the variables plus their entropy; states of probability 0 contribute 0."""
+        positive = slice(None) if self.mu.min() > 0.0 else self.mu > 0.0
+        mu = self.mu[positive]
+        return _dot(mu, scores[positive] - np.log(mu))  # Domke2013 Eq. 12
 
     def complete(self) -> tuple[FloatArray, float]:
         return self._fill(), self.value()
 
     def _fill(self) -> FloatArray:
+        """Return mu with the marginals of factors, which are products of those of their variables."""
         graph = self.graph
         mu = np.empty(graph.n_theta)
         mu[: self.split] = self.mu
@@ -259,22 +264,22 @@ class _PairwiseState(_State):
 
 
 class _BinaryState(_PairwiseState):
-    """For pairwise tables over binary variables without hard zeros: log-odds instead of fields."""
+    """State for pairwise tables of binary variables without hard zeros, with log-odds instead of fields."""
 
     def prepare(self) -> None:
         graph, theta = self.graph, self.theta
         tables = theta[self.split :].reshape(graph.n_tables, 4)
         self.coupling = (tables[:, 0] - tables[:, 1]) - (tables[:, 2] - tables[:, 3])
         self.ends = graph.scope_idx[::2], graph.scope_idx[1::2]
-        # What a variable gains by state 1 when all others are in state 0.
+        # Difference of the scores of states 1 and 0 of each variable if all other variables are in state 0.
         self.gain = theta[1 : self.split : 2] - theta[: self.split : 2]
         for end, entry in zip(self.ends, (2, 1), strict=True):
             rise = (tables[:, entry] - tables[:, 0])[graph.table_of_factor]
             self.gain += np.bincount(end, rise, graph.n_variables)
 
     def sweep(self, slack: float) -> float:
-        if self.all_awake:
-            self.all_awake = False
+        if self.all_active:
+            self.all_active = False
             self.active[:] = True
             first, second = self.ends
             weights = self.coupling[self.graph.table_of_factor]
@@ -293,12 +298,12 @@ class _BinaryState(_PairwiseState):
 
 
 def _dot(a: FloatArray, b: FloatArray) -> float:
-    """Inner product by one thread: that of BLAS wakes others, which takes longer than the sum where cores are busy."""
+    """Return the inner product, computed by one thread: starting BLAS threads takes longer on busy cores."""
     return float(np.einsum("i,i->", a, b))
 
 
 def _make_state(graph: FactorGraph, theta: FloatArray) -> _State:
-    """The state for this graph: pairwise tables without hard zeros, and binary ones, have their own."""
+    """Return the fastest state that supports the graph."""
     hard = has_hard_zeros(graph, theta)
     if hard or graph.max_scope != 2 or (graph.table_kind != FactorKind.TABLE).any():
         return _State(graph, theta, hard)

@@ -1,4 +1,4 @@
-"""Fast message passing on pairwise graphs with equal state counts; see `_kernels/pairwise_messages.py`."""
+"""Fast message passing on pairwise graphs whose variables have equally many states."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from intarsia.inference.messages.general_messages import Beliefs, GeneralMessage
 
 # Products of normalised messages stay above exp(-SAFE_RANGE), far from underflow at exp(-708).
 SAFE_RANGE = 600.0
-# Up to this many states learning unrolls the loops over them, at the price of compiling once for each number.
+# Up to this number of states, kernels for learning unroll the loops over states; each number is compiled separately.
 UNROLLED = 16
 Indices = NDArray[Any]  # int32, or int64 for more than 2^31 messages
 
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Where the messages of a pairwise graph lie; see the kernel. Computed once per graph."""
+    """Order of the messages of a pairwise graph in memory; the kernel `order_slots` documents it."""
 
     variable_of_rank: Indices
     rank: Indices
@@ -55,21 +55,21 @@ class SlotLayout:
 
 @OncePerGraph
 def slot_layout(graph: FactorGraph) -> SlotLayout:
-    """Lay out the messages of a pairwise graph."""
+    """Return the memory layout of the messages of a pairwise graph, computed once per graph."""
     n, n_pairs = graph.n_variables, graph.scope_idx.size
-    index: Any = np.int32 if n_pairs < 2**31 else np.int64  # half the memory where it is enough
+    index: Any = np.int32 if n_pairs < 2**31 else np.int64  # int32 halves the memory
     by_variable = [np.empty(size, index) for size in (n, n, n + 1, n, n)]
     by_slot = [np.empty(n_pairs, index) for _ in range(3)]
     by_edge = np.empty(n_pairs // 2, index), np.empty(n_pairs // 2, np.bool_)
     scratch = np.empty(n + 1, index), np.empty(n_pairs, index)
     order_slots(graph.scope_idx, *by_variable, *by_slot, *by_edge, *scratch)  # type: ignore[call-arg]
     slot_ptr, middle = by_variable[2], by_variable[3]
-    most = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
-    return SlotLayout(*by_variable, *by_slot, *by_edge, most)  # type: ignore[call-arg, arg-type]
+    most_receivers = int(max((slot_ptr[1:] - middle).max(initial=0), (middle - slot_ptr[:-1]).max(initial=0)))
+    return SlotLayout(*by_variable, *by_slot, *by_edge, most_receivers)  # type: ignore[call-arg, arg-type]
 
 
 class PairwiseMessages:
-    """Messages in the linear domain, by slot."""
+    """Sum-product messages in the linear domain, in the order of `SlotLayout`."""
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, rho: float, start: FloatArray | None = None) -> None:
         self.graph = graph
@@ -82,7 +82,7 @@ class PairwiseMessages:
         unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
         self.unary_top = _spans(unary)[0]
         self.unary = np.exp(unary - self.unary_top[:, None])
-        self.tables, self.table_of_slot = lay_tables(graph, layout, theta[split:])
+        self.tables, self.table_of_slot = tables_by_slot(graph, layout, theta[split:])
         self.table_top = _spans(self.tables)[0]
         self.tables -= self.table_top[:, None]
         if rho != 1.0:
@@ -95,49 +95,49 @@ class PairwiseMessages:
         else:
             self.messages = np.exp(start.reshape(n_messages, k)[layout.pair_of_slot])
         self.root = {0.5: 1, 0.25: 2}.get(rho, 0)
-        self._spare: FloatArray | None = None
+        self._other_messages: FloatArray | None = None
         self._logs: FloatArray | None = None
         self._work = np.empty((5, k))
         self._after = np.empty((layout.most_receivers, k))
 
     def sweep(self, schedule: str, damping: float) -> float:
-        """Update every message once; returns the residual, NaN when the model is infeasible."""
+        """Update every message once; return the residual, NaN if the model is infeasible."""
         self._logs = None
         old = new = self.messages
         if schedule == "parallel":
-            if self._spare is None:
-                self._spare = np.empty_like(self.messages)
-            new = self._spare
+            if self._other_messages is None:
+                self._other_messages = np.empty_like(self.messages)
+            new = self._other_messages
         layout = self.layout
         residual = 0.0
         for forward in (True, False):
-            where = (
+            arguments = (
                 layout.slot_ptr, layout.middle, layout.backward, layout.opposite, self.table_of_slot, self.tables,
                 self.unary, self.rho, self.root, damping, old, new, self._after,
             )  # fmt: skip
             if self.k > 2 or self.kind is not None:
-                spare = *self._work, self._work[0]
-                change = sweep_equal(forward, self.kind, self.reach, *where, *spare)
+                work = *self._work, self._work[0]
+                change = sweep_equal(forward, self.kind, self.reach, *arguments, *work)
             elif self.rho == 1.0:
-                change = sweep_binary(forward, *where)
+                change = sweep_binary(forward, *arguments)
             else:
-                change = sweep_binary_reweighted(forward, *where)
+                change = sweep_binary_reweighted(forward, *arguments)
             if change < 0:
                 return np.nan
             residual = max(residual, change)
         if new is not old:
-            self.messages, self._spare = new, old
+            self.messages, self._other_messages = new, old
         return residual
 
     def sweep_onto(self, stack: FloatArray, damping: float) -> bool:
-        """Forward-backward sweeps of full tables, one fewer than `stack` has rows; False when infeasible.
+        """Make `len(stack) - 1` forward-backward sweeps with full tables; return whether the model is feasible.
 
-        The stack takes the messages before each sweep and after the last.
+        The rows of `stack` receive the messages before each sweep and after the last sweep.
         """
         self._logs = None
         layout = self.layout
-        many = stack_sweeps_binary if self.k == 2 else stack_sweeps_equal
-        possible = many(
+        sweep_kernel = stack_sweeps_binary if self.k == 2 else stack_sweeps_equal
+        possible = sweep_kernel(
             len(stack) - 1, layout.slot_ptr, layout.middle, layout.backward, layout.opposite, self.table_of_slot,
             self.tables, self.unary, self.rho, self.root, damping, self.messages, self._after, self._work, self.states,
             stack,
@@ -146,32 +146,32 @@ class PairwiseMessages:
 
     @property
     def states(self) -> Any:
-        """What tells kernels the number of states: as a constant where there are few, see `UNROLLED`."""
+        """Argument whose length is the number of states: a tuple (a constant for Numba) up to `UNROLLED` states."""
         return (0,) * self.k if 2 < self.k <= UNROLLED else self._work[0]
 
     def log_messages(self) -> FloatArray:
-        """Logarithms of the messages, by pair as in `GeneralMessages`."""
+        """Return the logarithms of the messages, ordered by pair as in `GeneralMessages`."""
         by_pair = np.empty_like(self.messages)
         by_pair[self.layout.pair_of_slot] = self._logarithms()
         return by_pair.reshape(-1)
 
     def finish(self) -> FloatArray:
-        """`log_messages` for the last time; what a sweep needs is given back first, since memory peaks here."""
+        """Return `log_messages` at the end of a run; work arrays are freed first to lower the memory peak."""
         logs = self._logarithms()
-        del self.messages, self.tables, self.unary, self._logs, self._spare
+        del self.messages, self.tables, self.unary, self._logs, self._other_messages
         by_pair = np.empty_like(logs)
         by_pair[self.layout.pair_of_slot] = logs
         return by_pair.reshape(-1)
 
     def _logarithms(self) -> FloatArray:
-        """Logarithms of the messages, by slot; computed once for messages that stand."""
+        """Return the logarithms of the messages, ordered by slot; cached until the next sweep."""
         if self._logs is None:
             with np.errstate(divide="ignore"):
                 self._logs = np.log(self.messages)
         return self._logs
 
     def beliefs(self) -> Beliefs | None:
-        """Marginals and the value of the objective; None when the model is infeasible."""
+        """Return marginals, objective and bounds; None if the model is infeasible."""
         if self.kind is not None:
             return self.general().beliefs()
         graph, layout = self.graph, self.layout
@@ -180,9 +180,9 @@ class PairwiseMessages:
             layout.slot_ptr, self.unary, self.unary_top, layout.variable_of_rank, self.rho, self.messages, self.theta,
             graph.variable_ptr, mu, by_rank, checks,
         )  # fmt: skip
-        of_edges = binary_edge_marginals if self.k == 2 else edge_marginals
+        edge_kernel = binary_edge_marginals if self.k == 2 else edge_marginals
         if not np.isnan(objective):
-            objective += of_edges(
+            objective += edge_kernel(
                 layout.slot_ptr, layout.middle, layout.opposite, layout.pair_of_slot, layout.edge_of_slot,
                 layout.factor_of_edge, layout.flipped, self.table_of_slot, self.tables, self.table_top, layout.rank,
                 graph.scope_idx, graph.table_of_factor, self.rho, self.messages, self._logarithms(), graph.table_ptr,
@@ -191,7 +191,7 @@ class PairwiseMessages:
         return None if np.isnan(objective) else Beliefs.of(mu, objective, checks)
 
     def variable_marginals(self) -> FloatArray | None:
-        """The part of `beliefs` that belongs to variables, with 0 for the factors; a fraction of the cost."""
+        """Return the marginals of variables, with 0 for the factors; much cheaper than `beliefs`."""
         graph, layout = self.graph, self.layout
         mu = graph.zeros()
         possible = variable_marginals_alone(
@@ -200,38 +200,40 @@ class PairwiseMessages:
         return mu if possible else None
 
     def general(self) -> GeneralMessages:
-        """The same messages in the log domain."""
+        """Return the messages in the log domain, as `GeneralMessages`."""
         rho = np.full(self.graph.n_factors, self.rho)
         return GeneralMessages(self.graph, self.theta, rho, False, self.log_messages())
 
 
-def lay_tables(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tuple[FloatArray, Indices]:
-    """Tables with the earlier variable as first axis, and which one each slot uses; a copy.
+def tables_by_slot(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tuple[FloatArray, Indices]:
+    """Return a copy of the tables with the earlier variable as first axis, and the table index of each slot.
 
-    Tables of single factors lie in the order in which a sweep reads them; of shared ones there are two, as given
-    and transposed. A parametric factor has its scores by distance.
+    Tables of single factors are stored in the order in which a sweep reads them; shared tables are stored twice, as
+    they are and transposed. A parametric factor is stored as its scores by distance between states.
     """
     k = int(graph.n_states[0])
     table_of_edge = graph.table_of_factor[layout.factor_of_edge]
     if graph.table_kind[0] != FactorKind.TABLE:
         kind, truncation = int(graph.table_kind[0]), graph.table_truncation
-        different, which = np.unique(truncation, return_inverse=True)
-        by_distance = np.stack([parametric_statistic(kind, float(t), k)[0] for t in different])[which.reshape(-1)]
-        laid = np.zeros(by_distance.shape)
-        np.multiply(scores[:, None], by_distance, where=by_distance != 0, out=laid)  # a weight may be -inf
-        return laid, table_of_edge.astype(layout.edge_of_slot.dtype)[layout.edge_of_slot]
+        truncations, row = np.unique(truncation, return_inverse=True)
+        by_distance = np.stack([parametric_statistic(kind, float(t), k)[0] for t in truncations])[row.reshape(-1)]
+        slot_tables = np.zeros(by_distance.shape)
+        np.multiply(scores[:, None], by_distance, where=by_distance != 0, out=slot_tables)  # a weight may be -inf
+        return slot_tables, table_of_edge.astype(layout.edge_of_slot.dtype)[layout.edge_of_slot]
     tables = scores.reshape(-1, k, k)
     if graph.shares_tables:
-        both = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
-        return both, (2 * table_of_edge + layout.flipped).astype(layout.edge_of_slot.dtype)[layout.edge_of_slot]
-    laid = np.take(tables, table_of_edge, axis=0)
+        with_transposed = np.stack([tables, tables.transpose(0, 2, 1)], axis=1).reshape(-1, k * k)
+        return with_transposed, (2 * table_of_edge + layout.flipped).astype(layout.edge_of_slot.dtype)[
+            layout.edge_of_slot
+        ]
+    slot_tables = np.take(tables, table_of_edge, axis=0)
     if layout.flipped.any():
-        laid[layout.flipped] = laid[layout.flipped].transpose(0, 2, 1)
-    return laid.reshape(-1, k * k), layout.edge_of_slot
+        slot_tables[layout.flipped] = slot_tables[layout.flipped].transpose(0, 2, 1)
+    return slot_tables.reshape(-1, k * k), layout.edge_of_slot
 
 
 def reach_of_tables(graph: FactorGraph, k: int) -> IntArray:
-    """Distance up to which a truncated score still changes, for each table; beyond it the score is constant."""
+    """Return for each table the distance between states beyond which the truncated score is constant."""
     truncation = graph.table_truncation
     if graph.table_kind[0] == FactorKind.TRUNCATED_QUADRATIC:
         truncation = np.sqrt(truncation)
@@ -239,7 +241,7 @@ def reach_of_tables(graph: FactorGraph, k: int) -> IntArray:
 
 
 def is_uniform_pairwise(graph: FactorGraph, rho: FloatArray) -> bool:
-    """Whether all factors are pairwise, of one kind and with one rho, and all variables have equally many states."""
+    """Return whether all factors are pairwise with equal kind and rho, and all variables have equally many states."""
     if graph.n_factors == 0:
         return False
     kinds = graph.table_kind
@@ -252,7 +254,7 @@ def is_uniform_pairwise(graph: FactorGraph, rho: FloatArray) -> bool:
 
 
 def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> bool:
-    """Whether the fast path applies: uniform, no hard zero in a table, and no product that could underflow."""
+    """Return whether `PairwiseMessages` applies: a uniform pairwise graph, no -inf in tables, no underflow."""
     if not is_uniform_pairwise(graph, rho):
         return False
     k, split = int(graph.n_states[0]), int(graph.variable_ptr[-1])
@@ -261,30 +263,31 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
     if graph.table_kind[0] == FactorKind.TABLE:
         span = _spans(theta[split:].reshape(-1, k * k))[1]
     else:
-        span = _spans(lay_tables(graph, slot_layout(graph), theta[split:])[0])[1]
+        span = _spans(tables_by_slot(graph, slot_layout(graph), theta[split:])[0])[1]
     unary_span = _spans(theta[:split].reshape(-1, k))[1]
-    # A normalised message is at least exp(-span / rho) / k; a cavity is a product of those at its variable.
+    # A normalised message is at least exp(-span / rho) / k; a cavity is the product of the messages to its variable.
     message_span = span / rho[0] + np.log(k)
-    most = float(message_span.max())
-    if most * 2 > SAFE_RANGE:
+    largest_span = float(message_span.max())
+    if largest_span * 2 > SAFE_RANGE:
         return False
     degree = np.bincount(graph.scope_idx, minlength=graph.n_variables)
-    if float((degree * most + unary_span).max()) + most < SAFE_RANGE:
+    if float((degree * largest_span + unary_span).max()) + largest_span < SAFE_RANGE:
         return True
-    at_variable = np.bincount(
+    span_of_variable = np.bincount(
         graph.scope_idx, np.repeat(message_span[graph.table_of_factor], 2), minlength=graph.n_variables
     )
-    return float((at_variable + unary_span).max()) + most < SAFE_RANGE
+    return float((span_of_variable + unary_span).max()) + largest_span < SAFE_RANGE
 
 
 def _spans(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    top, span = np.empty(len(rows)), np.empty(len(rows))
-    row_spans(read_only(rows), top, span)
-    return top, span
+    """Return the maximum of each row, and the difference between maximum and minimum."""
+    maxima, span = np.empty(len(rows)), np.empty(len(rows))
+    row_spans(read_only(rows), maxima, span)
+    return maxima, span
 
 
 class PairwiseMaxMessages:
-    """Max-product messages in the log domain, by slot; any graph for which `is_uniform_pairwise` holds."""
+    """Max-product messages in the log domain, by slot, for graphs that satisfy `is_uniform_pairwise`."""
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, rho: float, start: FloatArray | None = None) -> None:
         self.graph = graph
@@ -294,24 +297,24 @@ class PairwiseMaxMessages:
         self.layout = layout = slot_layout(graph)
         k, split, n_messages = int(graph.n_states[0]), int(graph.variable_ptr[-1]), graph.scope_idx.size
         self.unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
-        self.tables, self.table_of_slot = lay_tables(graph, layout, theta[split:])
+        self.tables, self.table_of_slot = tables_by_slot(graph, layout, theta[split:])
         if rho != 1.0:
             self.tables /= rho
         if start is None:
             self.messages = np.zeros((n_messages, k))
         else:
             self.messages = start.reshape(n_messages, k)[layout.pair_of_slot]
-        self._spare: FloatArray | None = None
+        self._other_messages: FloatArray | None = None
         self._work = np.empty((5, k))
         self._after = np.empty((layout.most_receivers, k))
 
     def sweep(self, schedule: str, damping: float) -> float:
-        """Update every message once; returns the residual, NaN when the model is infeasible."""
+        """Update every message once; return the residual, NaN if the model is infeasible."""
         old = new = self.messages
         if schedule == "parallel":
-            if self._spare is None:
-                self._spare = np.empty_like(self.messages)
-            new = self._spare
+            if self._other_messages is None:
+                self._other_messages = np.empty_like(self.messages)
+            new = self._other_messages
         layout = self.layout
         residual = 0.0
         for forward in (True, False):
@@ -323,23 +326,23 @@ class PairwiseMaxMessages:
                 return np.nan
             residual = max(residual, change)
         if new is not old:
-            self.messages, self._spare = new, old
+            self.messages, self._other_messages = new, old
         return residual
 
     def distance(self) -> float:
-        """Largest change that an undamped update of all messages at once would make; they stay as they are."""
+        """Return the largest change that an undamped parallel update would make; the messages do not change."""
         change = self.sweep("parallel", 0.0)
-        if self._spare is not None:
-            self.messages, self._spare = self._spare, self.messages
+        if self._other_messages is not None:
+            self.messages, self._other_messages = self._other_messages, self.messages
         return change
 
     def log_messages(self) -> FloatArray:
-        """The messages, by pair as in `GeneralMessages`."""
+        """Return the messages, ordered by pair as in `GeneralMessages`."""
         by_pair = np.empty_like(self.messages)
         by_pair[self.layout.pair_of_slot] = self.messages
         return by_pair.reshape(-1)
 
     def general(self) -> GeneralMessages:
-        """The same messages in the form that a labelling is read from."""
+        """Return the messages as `GeneralMessages`, which decode labellings."""
         rho = np.full(self.graph.n_factors, self.rho)
         return GeneralMessages(self.graph, self.theta, rho, True, self.log_messages())

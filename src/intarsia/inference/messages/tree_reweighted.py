@@ -1,4 +1,4 @@
-"""Tree-reweighted message passing: convex, and an upper bound on log Z."""
+"""Tree-reweighted message passing: convex variational inference with an upper bound on log Z."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from intarsia.inference.method import Problem
 
 
 class TreeReweighted(MessagePassing):
-    r"""Marginals from a convex relaxation, with an upper bound on log Z, by reweighted messages.
+    r"""Tree-reweighted message passing: marginals of a convex relaxation, and an upper bound on log Z.
 
-    Choose it for loopy models when you want one answer that does not depend on the start, a bound, or a model to
-    be learned through its inference. Its marginals are smoother than the true ones where couplings are strong. It
-    maximises
+    Choose it for loopy models if you need a unique solution that does not depend on the initial messages, an upper
+    bound on log Z, or inference to differentiate through when fitting a model. Where couplings are strong, its
+    marginals are smoother than the exact ones. It maximises
 
     .. math:: \langle\theta,\mu\rangle + \sum_i H(\mu_i) - \sum_c \rho_c I(\mu_c)
 
@@ -27,32 +27,33 @@ class TreeReweighted(MessagePassing):
     .. math:: m_c(x_i) \propto \sum_{x_{c \setminus i}} e^{\theta_c(x_c) / \rho_c} \prod_{j \in c \setminus i}
               e^{\theta_j(x_j)} \frac{\prod_{d \ni j} m_d(x_j)^{\rho_d}}{m_c(x_j)}.
 
-    `rho_c` is the probability that factor c is in a random spanning tree. The value is an upper bound on log Z when the
-    run converged and rho is valid; otherwise the result says "estimate". Cost per sweep as belief propagation, plus
-    one power per state where rho differs between factors.
+    `rho_c` is the probability that factor c is in a random spanning tree. The optimum is an upper bound on log Z if the
+    run converged and rho is valid; otherwise `log_partition_is` is "estimate". A sweep costs as much as one of belief
+    propagation, plus one power per state where rho differs between factors.
 
     Parameters
     ----------
     rho : None, float or (n_factors,) array
-        Appearance probabilities in (0, 1]; None computes them (uniform over spanning trees; 1/2 on plain grids).
+        Appearance probabilities in (0, 1], for all factors or for each; None computes them (uniform over spanning
+        trees; 1/2 on 4-connected grids).
     max_iter : int
-        Largest number of sweeps; one sweep updates every message once.
+        Maximum number of sweeps; a sweep updates every message once.
     tol : float
-        Stop when no normalised message would change by more in a sweep without damping, and the marginals of factors
-        and variables differ by no more.
+        Stop when an undamped sweep would change no normalised message by more than `tol`, and the marginals of factors
+        and variables differ by at most `tol`.
     damping : float in [0, 1)
-        Share of the old message that is kept.
+        Fraction of the old message to keep in each update.
     schedule : {"forward_backward", "parallel", "residual"}
         Order of the updates, as in `BeliefPropagation`.
     rounding : {"sequential", "beliefs"}
-        How "map" labels variables, as in `BeliefPropagation`.
+        How labels are decoded for "map", as in `BeliefPropagation`.
     temperature : float, optional
         T in `<theta, mu> + T H(mu)`; by default 1 for marginals, 0 for MAP.
 
     Raises
     ------
     InvalidInputError
-        If rho has the wrong length or leaves (0, 1].
+        If rho has the wrong length or a value outside (0, 1].
 
     References
     ----------
@@ -70,7 +71,7 @@ class TreeReweighted(MessagePassing):
     """
 
     name: ClassVar[str] = "tree_reweighted"
-    summary: ClassVar[str] = "loopy models: convex, bounds log Z from above, good to learn through"
+    summary: ClassVar[str] = "loopy models: convex, upper bound on log Z, suited to learning"
     log_partition_is: ClassVar[str | None] = "upper bound"
     cost: ClassVar[str] = "every table once per axis and sweep"
 
@@ -94,23 +95,23 @@ class TreeReweighted(MessagePassing):
         self.temperature = temperature
 
     def appearance(self, problem: Problem) -> Appearance:
-        """The given rho carried over to the reduced graph, or computed; and whether it is known to be valid."""
+        """Return rho of the reduced graph, from the setting or computed, and whether it is proven valid."""
         graph = problem.graph
         if self.rho is None:
             return Appearance(stored_appearance(graph), is_valid=True, is_mixture=True)
-        given = as_float_array(self.rho, "TreeReweighted: rho")
-        if given.ndim == 0:
-            rho = check_appearance(graph, np.full(graph.n_factors, float(given)))
+        original_rho = as_float_array(self.rho, "TreeReweighted: rho")
+        if original_rho.ndim == 0:
+            rho = check_appearance(graph, np.full(graph.n_factors, float(original_rho)))
         else:
-            rho = carry_over(given, problem.factor_of, graph.n_factors)
-            check_appearance(problem.original, given)
+            rho = carry_over(original_rho, problem.factor_of, graph.n_factors)
+            check_appearance(problem.original, original_rho)
         valid = is_valid_appearance(graph, rho) is True
-        # Of weights on edges, the valid ones are just the means of forests; of larger factors that is not known.
+        # For edges, rho is valid exactly if it is a mean of forests; for larger factors there is no such proof.
         return Appearance(rho, is_valid=valid, is_mixture=valid and graph.max_scope <= 2)
 
 
 def carry_over(rho: FloatArray, factor_of: IntArray, n_factors: int) -> FloatArray:
-    """Weights of a reduced graph's factors: those over equal sets count as one, with the largest of their weights.
+    """Return rho of the factors of a reduced graph; factors merged into one get the largest of their values.
 
     Examples
     --------
@@ -119,9 +120,10 @@ def carry_over(rho: FloatArray, factor_of: IntArray, n_factors: int) -> FloatArr
     """
     if rho.shape != factor_of.shape:
         raise InvalidInputError(
-            f"TreeReweighted: rho has shape {rho.shape}, but the graph has {factor_of.size} factors."
+            f"TreeReweighted: rho has shape {rho.shape}, but the graph has {factor_of.size} factors. Pass one value "
+            "per factor, a single number, or None."
         )
-    carried = np.zeros(n_factors)
-    into = factor_of >= 0
-    np.maximum.at(carried, factor_of[into], rho[into])
-    return carried
+    reduced_rho = np.zeros(n_factors)
+    remains = factor_of >= 0
+    np.maximum.at(reduced_rho, factor_of[remains], rho[remains])
+    return reduced_rho

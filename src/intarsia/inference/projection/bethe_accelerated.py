@@ -19,40 +19,40 @@ from intarsia.inference.registry import METHODS
 
 
 class BetheAccelerated(BetheProjection):
-    r"""Marginals under a smooth convex energy, by accelerated dual averaging (Vilnis2015 Algorithm 5).
+    r"""Marginals with a smooth convex global energy, by accelerated dual averaging (Vilnis2015 Algorithm 5).
 
-    Choose it for strong smooth energies (a large `lipschitz`), where mirror descent must take short steps: the
-    objective's error falls with the square of the number of iterations, and faster with restarts. It minimises
+    Choose it for strong smooth energies (a large `lipschitz`), for which mirror descent needs short steps: the error of
+    the objective decreases with the square of the number of iterations, and faster with restarts. It minimises
 
     .. math:: -\langle\theta,\mu\rangle - T H(\mu) + L(\mu)
 
     with :math:`c_t = 2/(t+1)`, :math:`u_t = (1 - c_t) \mu_{t-1} + c_t \nu_{t-1}`,
     :math:`\bar g_t = (1 - c_t) \bar g_{t-1} + c_t \nabla L(u_t)`,
     :math:`\nu_t = oracle(\theta - \frac{t(t+1)}{4c + t(t+1)} \bar g_t)` and
-    :math:`\mu_t = (1 - c_t) \mu_{t-1} + c_t \nu_t`. The mean :math:`\mu_t` is no member of the
-    family, so a distribution of the family is returned: the best :math:`\nu_t`, and at the end
-    oracle(theta - grad L(mu_t)). One call of the oracle per iteration and per constant that turns out too small.
+    :math:`\mu_t = (1 - c_t) \mu_{t-1} + c_t \nu_t`. The mean :math:`\mu_t` is not the
+    marginal of a tilted model, so the result is the best :math:`\nu_t` or, at the end, oracle(theta - grad L(mu_t)). An
+    iteration needs one call of the oracle, and one more for each increase of c by backtracking.
 
     Parameters
     ----------
     energy : Energy, optional
-        L, smooth and convex; without one this is plain inference by the oracle.
+        L, smooth and convex; None runs the oracle without an energy.
     names : sequence, optional
-        Names of the states by which the energy speaks of labels.
+        Names of the states, if the energy refers to labels by name.
     oracle : str or InferenceMethod
-        "tree", "junction_tree", "brute_force", or "tree_reweighted", whose entropy stands for H on loopy graphs;
-        "auto" takes the first that fits.
+        Inference method for the tilted models: "tree", "junction_tree", "brute_force", or "tree_reweighted" with its
+        approximate entropy on loopy graphs; "auto" selects the first that applies.
     lipschitz : float, optional
-        The constant c relative to the negative entropy; by default it is found by backtracking.
+        Lipschitz constant c of grad L, relative to the negative entropy; by default determined by backtracking.
     restart : bool
-        Begin anew from the current distribution every 4 sqrt(c) iterations, if that is better than the last beginning;
-        since the entropy is strongly convex this makes convergence linear.
+        Restart from the current distribution every 4 sqrt(c) iterations, if it is better than the last start. Since the
+        negative entropy is strongly convex, convergence is then linear.
     max_iter : int
-        Largest number of iterations.
+        Maximum number of iterations.
     tol : float
-        Stop when |mu - oracle(theta - grad L(mu))| is at most this.
+        Stop when |mu - oracle(theta - grad L(mu))| is at most `tol`.
     temperature : float, optional
-        T; by default 1. For "map" the tilted model is found at T = 1, then its best labelling.
+        T, by default 1. For "map", the tilted model is computed at T = 1, and its best labelling is returned.
 
     Raises
     ------
@@ -61,8 +61,8 @@ class BetheAccelerated(BetheProjection):
 
     Notes
     -----
-    The printed algorithm scales theta along with the slopes; with the prox-centre at oracle(theta) only the slopes
-    are scaled.
+    The algorithm in the paper scales theta together with the gradients; with the prox-centre at oracle(theta), only the
+    gradients are scaled.
 
     References
     ----------
@@ -80,7 +80,7 @@ class BetheAccelerated(BetheProjection):
     """
 
     name: ClassVar[str] = "bethe_accelerated"
-    summary: ClassVar[str] = "strong smooth convex global preferences: error falls as 1/t^2 or faster"
+    summary: ClassVar[str] = "strong smooth convex global preferences: error decreases as 1/t^2 or faster"
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
 
@@ -106,77 +106,78 @@ class BetheAccelerated(BetheProjection):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         if self.lipschitz is not None:
             check_number(self.lipschitz, "BetheAccelerated: lipschitz", low=0.0)
 
     def check_energy(self, energy: BoundEnergy) -> None:
-        """Only smooth convex energies."""
+        """Raise unless the energy is smooth and convex."""
         super().check_energy(energy)
         if not energy.convex:
             raise NotSupportedError(
-                "BetheAccelerated: the energy is not convex, so acceleration may run uphill. Use "
-                "'bethe_mirror_descent', which descends to a stationary point."
+                "BetheAccelerated: the energy is not convex, so accelerated steps may increase the objective. Use "
+                "'bethe_mirror_descent', which converges to a stationary point."
             )
         if not energy.smooth:
             raise NotSupportedError(
                 "BetheAccelerated: the energy has kinks (a hinge or an absolute value). Use 'bethe_dual', which is "
-                "exact at kinks, or 'bethe_rda'; or round the kinks: SmoothedHinge, Huber, width=1."
+                "exact at kinks, or 'bethe_rda'; or use a smooth function: SmoothedHinge, Huber, width=1."
             )
 
     def solve(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point) -> tuple[Search, Iteration, str]:
-        """Accelerate from the start."""
+        """Minimise the objective from the initial distribution."""
         search = _Acceleration(oracle, energy, start, self)
         return search, self._loop(search.sweep, oracle), ""
 
 
 class _Acceleration(SteppedSearch):
-    """Algorithm 5 with a prox-centre that may move, and lower bounds from the tangents at u_t."""
+    """Vilnis2015 Algorithm 5 with restarts of the prox-centre, and lower bounds from the tangents at u_t."""
 
     def __init__(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point, settings: BetheAccelerated) -> None:
         super().__init__(oracle, energy, start, settings.tol)
-        self.restart, self.search_constant = settings.restart, settings.lipschitz is None
-        known = energy.lipschitz if self.search_constant else settings.lipschitz
-        constant = 1.0 if known is None else known / oracle.temperature
-        self.constant = max(constant / 16.0, 1e-3) if self.search_constant and known is not None else constant
+        self.restart, self.backtracks = settings.restart, settings.lipschitz is None
+        lipschitz = energy.lipschitz if self.backtracks else settings.lipschitz
+        constant = 1.0 if lipschitz is None else lipschitz / oracle.temperature
+        self.constant = max(constant / 16.0, 1e-3) if self.backtracks and lipschitz is not None else constant
         self.offset = energy.floor if not start.tilt.any() else -np.inf
-        self._begin()
+        self._restart()
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
+        """Restart with the current distribution as prox-centre."""
         self.t = 0
         self.centre, self.centre_offset = self.current, self.offset
         self.nu, self.mean = self.current.point, self.current.point.mu
-        self.mean_slope: FloatArray = np.zeros(self.mean.size)
+        self.mean_gradient: FloatArray = np.zeros(self.mean.size)
         self.mean_offset = 0.0
 
     def step(self) -> float:
-        """One step; the distance between the mean and the last distribution vanishes at the optimum."""
+        """Make a step; return the distance between the mean and the last distribution, which is 0 at the optimum."""
         self.t += 1
         c = 2.0 / (self.t + 1.0)
         u = (1.0 - c) * self.mean + c * self.nu.mu
-        slope, energy_at_u = self.energy.gradient(u), self.energy.value(u)
-        mean_slope = (1.0 - c) * self.mean_slope + c * slope
-        mean_offset = (1.0 - c) * self.mean_offset + c * (energy_at_u - float(slope @ u))
+        gradient, energy_at_u = self.energy.gradient(u), self.energy.value(u)
+        mean_gradient = (1.0 - c) * self.mean_gradient + c * gradient
+        mean_offset = (1.0 - c) * self.mean_offset + c * (energy_at_u - float(gradient @ u))
         while True:
             kappa = 4.0 * self.constant / (self.t * (self.t + 1.0))
-            tilt = (mean_slope + kappa * self.centre.point.tilt) / (1.0 + kappa)
+            tilt = (mean_gradient + kappa * self.centre.point.tilt) / (1.0 + kappa)
             nu = self.project(tilt)
             mean = (1.0 - c) * self.mean + c * nu.mu
-            rise = self.energy.value(mean) - energy_at_u - float(slope @ (mean - u))
-            slack = 1e-12 * (1.0 + abs(energy_at_u) + abs(nu.value))
-            enough = rise <= self.constant * c * c * nu.divergence(self.nu) + slack
-            if enough or not self.search_constant or self.constant > 1e12:
+            rise = self.energy.value(mean) - energy_at_u - float(gradient @ (mean - u))
+            rounding = 1e-12 * (1.0 + abs(energy_at_u) + abs(nu.value))
+            is_accepted = rise <= self.constant * c * c * nu.divergence(self.nu) + rounding
+            if is_accepted or not self.backtracks or self.constant > 1e12:
                 break
             self.constant *= 2.0
         self.offset = (mean_offset + kappa * self.centre_offset) / (1.0 + kappa) if kappa else mean_offset
         self.lower = max(self.lower, self.offset - nu.value)
-        self.nu, self.mean, self.mean_slope, self.mean_offset = nu, mean, mean_slope, mean_offset
+        self.nu, self.mean, self.mean_gradient, self.mean_offset = nu, mean, mean_gradient, mean_offset
         self.current = self.evaluate(nu)
         distance = float(np.abs(nu.mu - mean).max(initial=0.0))
-        if distance <= 10.0 * self.tol:  # the distribution that the mean asks for is nearer to the optimum
+        if distance <= 10.0 * self.tol:  # oracle(theta - grad L(mean)) is closer to the optimum
             self.current = self.evaluate(self.project(self.energy.gradient(mean)))
             return float(np.abs(self.current.point.mu - mean).max(initial=0.0))
         if self.restart and self.t >= 4.0 * np.sqrt(self.constant) + 4.0 and self.current.loss < self.centre.loss:
-            self._begin()
+            self._restart()
         return max(distance, 2.0 * self.tol)

@@ -1,4 +1,4 @@
-"""Bethe projections through the dual: one multiplier per measurement, exact at kinks, hard constraints as the limit."""
+"""Bethe projections by the dual problem with one multiplier per measurement; supports hard constraints."""
 
 from __future__ import annotations
 
@@ -20,42 +20,43 @@ from intarsia.inference.projection.bethe_oracle import MarginalOracle, Point
 from intarsia.inference.projection.bethe_projection import BetheProjection, Search
 from intarsia.inference.registry import METHODS
 
-# Multipliers beyond this mean that a hard constraint cannot be met by any distribution.
-_FAR = 1e8
-# Newton's steps need one call of the oracle per free multiplier.
-_MOST_FREE = 40
+# Multipliers beyond this mean that no distribution satisfies the hard constraints.
+_LARGEST_MULTIPLIER = 1e8
+# Maximum number of free multipliers for Newton steps, which need one call of the oracle for each.
+_MAX_FREE = 40
 
 
 class BetheDual(BetheProjection):
-    r"""Marginals under convex functions of linear measurements, exactly, by L-BFGS-B on the dual.
+    r"""Marginals with a convex energy of linear measurements, to high accuracy, by L-BFGS-B on the dual problem.
 
-    Choose it for hinges, absolute values and other energies made of measurements, when the answer must be right to many
-    digits, with a proof: the duality gap. `psi = inf` makes a hinge or an absolute value a hard constraint on the
+    Choose it for hinges, absolute values and other energies of linear measurements if you need many correct digits and
+    their proof, the duality gap. A weight `psi = inf` makes a hinge or an absolute value a hard constraint on the
     expectations. It minimises :math:`-\langle\theta,\mu\rangle - T H(\mu) + \sum_j \psi_j f_j(a_j \cdot \mu)` by
     maximising
 
     .. math:: -T \log Z\big((\theta - \textstyle\sum_j \lambda_j a_j) / T\big) - \sum_j (\psi_j f_j)^*(\lambda_j)
 
-    over multipliers between the least and the largest slope of each :math:`\psi_j f_j`. The dual is smooth even where
-    the energy has kinks, each evaluation is one call of the oracle, and the marginals of the tilted model are the
-    answer at every one. Where L-BFGS-B has reached its accuracy, a few Newton steps go on.
+    over multipliers between the smallest and the largest slope of each :math:`\psi_j f_j`. The dual is smooth even
+    where the energy has kinks. Each evaluation is one call of the oracle, and the marginals of the tilted model (scores
+    :math:`\theta - \sum_j \lambda_j a_j`) are the solution for its multipliers. A few Newton steps improve the accuracy
+    beyond that of L-BFGS-B.
 
     Parameters
     ----------
     energy : Energy, optional
-        L, a sum of `MeasuredEnergy` and `PoissonCounts`; without one this is plain inference by the oracle.
+        L, a sum of `MeasuredEnergy` and `PoissonCounts`; None runs the oracle without an energy.
     names : sequence, optional
-        Names of the states by which the energy speaks of labels.
+        Names of the states, if the energy refers to labels by name.
     oracle : str or InferenceMethod
-        "tree", "junction_tree", "brute_force", or "tree_reweighted", whose entropy stands for H on loopy graphs;
-        "auto" takes the first that fits.
+        Inference method for the tilted models: "tree", "junction_tree", "brute_force", or "tree_reweighted" with its
+        approximate entropy on loopy graphs; "auto" selects the first that applies.
     max_iter : int
-        Largest number of evaluations of the dual.
+        Maximum number of evaluations of the dual.
     tol : float
-        Stop when no measurement of mu is further than this from the value its multiplier asks for (the projected
-        gradient of the dual).
+        Stop when no entry of the projected gradient of the dual is larger: the difference between a measurement of mu
+        and the value that corresponds to its multiplier.
     temperature : float, optional
-        T; by default 1. For "map" the tilted model is found at T = 1, then its best labelling.
+        T, by default 1. For "map", the tilted model is computed at T = 1, and its best labelling is returned.
 
     Raises
     ------
@@ -68,7 +69,7 @@ class BetheDual(BetheProjection):
 
     Examples
     --------
-    Three coins, each heads with probability 0.9, and the hard constraint of one head in expectation:
+    Three coins, each heads with probability 0.9, and the hard constraint of at most one head in expectation:
 
     >>> import intarsia, numpy as np
     >>> from intarsia.energies import Count, Hinge, MeasuredEnergy
@@ -103,23 +104,23 @@ class BetheDual(BetheProjection):
         self.temperature = temperature
 
     def check_energy(self, energy: BoundEnergy) -> None:
-        """Only functions of measurements have this dual."""
+        """Raise unless the energy is a convex function of linear measurements, which this dual requires."""
         if energy.terms is None:
             raise NotSupportedError(
-                "BetheDual: part of the energy is no convex function of linear measurements, so it has no such dual. "
-                "Use 'bethe_mirror_descent', which takes any energy with a slope."
+                "BetheDual: the energy must be a sum of convex functions of linear measurements. "
+                "Use 'bethe_mirror_descent', which supports any energy with a gradient."
             )
 
     def solve(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point) -> tuple[Search, Iteration, str]:
-        """L-BFGS-B, then Newton's method where it gets stuck."""
+        """Maximise the dual by L-BFGS-B, then by Newton steps."""
         terms = energy.terms
         if terms is None:
-            raise NotSupportedError("BetheDual: the energy is no function of linear measurements.")
+            raise NotSupportedError("BetheDual: the energy must be a function of linear measurements.")
         dual = _Dual(oracle, terms, start, self.tol, int(self.max_iter))
         note = ""
         try:
-            dual.search()
-            dual.polish()
+            dual.run_lbfgs()
+            dual.run_newton()
             status = Status.STALLED
         except _StopError as stop:
             status, note = stop.status, stop.note
@@ -133,7 +134,7 @@ class BetheDual(BetheProjection):
 
 
 class _StopError(Exception):
-    """Leaves SciPy's loop."""
+    """Exception that ends the loop of SciPy's optimizer."""
 
     def __init__(self, status: Status, note: str = "") -> None:
         super().__init__(note)
@@ -141,11 +142,11 @@ class _StopError(Exception):
 
 
 class _Dual(Search):
-    """The dual as a function of the multipliers, with everything that its evaluations tell."""
+    """Dual objective as a function of the multipliers; its evaluations update the best distribution and bound."""
 
     def __init__(self, oracle: MarginalOracle, terms: ScalarTerms, start: Point, tol: float, max_iter: int) -> None:
         self.terms, self.psi, self.max_iter = terms, terms.strengths, max_iter
-        soft = terms.with_psi(np.where(np.isinf(terms.psi), 0.0, terms.psi))  # hard terms are judged by the residual
+        soft = terms.with_psi(np.where(np.isinf(terms.psi), 0.0, terms.psi))  # the residual covers the hard terms
         super().__init__(oracle, soft, start, tol)
         self.by_gap = True
         self.low, self.high = terms.functions.bounds(self.psi)
@@ -153,10 +154,10 @@ class _Dual(Search):
         self.multipliers = np.clip(np.zeros(self.psi.size), self.low, self.high)
         if start.tilt.any():
             self.multipliers = np.clip(lsqr(terms.measurements.T, start.tilt)[0], self.low, self.high)
-        self._least = np.inf
+        self._least_residual = np.inf
 
     def evaluate_dual(self, multipliers: FloatArray) -> tuple[float, FloatArray]:
-        """Minus the dual and its gradient, without a record."""
+        """Return minus the dual and its gradient, without updating the history."""
         functions = self.terms.functions
         point = self.project(self.terms.tilt(multipliers))
         value = point.value + float(functions.conjugate(multipliers, self.psi).sum())
@@ -165,20 +166,20 @@ class _Dual(Search):
         return value, gradient
 
     def disagreement(self, multipliers: FloatArray, gradient: FloatArray) -> float:
-        """Largest entry of the projected gradient."""
-        moved = np.clip(multipliers - gradient, self.low, self.high) - multipliers
-        return float(np.abs(moved).max(initial=0.0))
+        """Return the largest entry of the projected gradient."""
+        step = np.clip(multipliers - gradient, self.low, self.high) - multipliers
+        return float(np.abs(step).max(initial=0.0))
 
     def __call__(self, multipliers: FloatArray) -> tuple[float, FloatArray]:
-        """One evaluation, recorded; ends the search when it is good enough or out of time."""
+        """Evaluate minus the dual and record it; raise _StopError at convergence or at a limit."""
         if len(self.residuals) >= self.max_iter:
             raise _StopError(Status.MAX_ITER)
         value, gradient = self.evaluate_dual(multipliers)
         residual = self.disagreement(multipliers, gradient)
         self.lower = max(self.lower, -value)
-        if residual < self._least:
-            self._least, self.best, self.multipliers = residual, self.current, multipliers.copy()
-        self.residuals.append(min(residual, self._least))
+        if residual < self._least_residual:
+            self._least_residual, self.best, self.multipliers = residual, self.current, multipliers.copy()
+        self.residuals.append(min(residual, self._least_residual))
         for key, number in self.record(self.best.loss - self.lower).items():
             self.history[key].append(number)
         problem = self.oracle.problem
@@ -186,41 +187,41 @@ class _Dual(Search):
             problem.report(len(self.residuals), residual)
         if residual <= self.tol:
             raise _StopError(Status.CONVERGED)
-        if np.abs(multipliers).max(initial=0.0) > _FAR:
-            raise _StopError(Status.STALLED, "no distribution of the model meets the hard constraints")
+        if np.abs(multipliers).max(initial=0.0) > _LARGEST_MULTIPLIER:
+            raise _StopError(Status.STALLED, "No distribution of the model satisfies the hard constraints.")
         if problem.clock.expired:
             raise _StopError(Status.TIME_LIMIT)
         return value, gradient
 
-    def search(self) -> None:
-        """L-BFGS-B until it sees no more descent."""
+    def run_lbfgs(self) -> None:
+        """Run L-BFGS-B until it makes no more progress."""
         options = {"maxiter": 10**6, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0, "maxcor": 20, "maxls": 40}
         bounds = Bounds(self.low, self.high)
         minimize(self, self.multipliers, jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
 
-    def polish(self) -> None:
-        """Newton's method on the gradient: near the optimum the values no longer tell better from worse."""
+    def run_newton(self) -> None:
+        """Make Newton steps on the gradient, as differences of values near the optimum are below rounding."""
         for _ in range(20):
             multipliers = self.multipliers
             gradient = self(multipliers)[1]
-            wanted = multipliers - gradient
-            free = np.flatnonzero((wanted > self.low) & (wanted < self.high))
-            if not 0 < free.size <= _MOST_FREE:
+            target = multipliers - gradient
+            free = np.flatnonzero((target > self.low) & (target < self.high))
+            if not 0 < free.size <= _MAX_FREE:
                 return
             hessian = np.empty((free.size, free.size))
             for column, j in enumerate(free.tolist()):
-                moved = multipliers.copy()
-                size = 1e-5 * (1.0 + abs(moved[j]))
-                size = size if moved[j] + size <= self.high[j] else -size
-                moved[j] += size
-                hessian[:, column] = (self.evaluate_dual(moved)[1] - gradient)[free] / size
+                trial = multipliers.copy()
+                size = 1e-5 * (1.0 + abs(trial[j]))
+                size = size if trial[j] + size <= self.high[j] else -size
+                trial[j] += size
+                hessian[:, column] = (self.evaluate_dual(trial)[1] - gradient)[free] / size
             step = np.linalg.lstsq(hessian, -gradient[free], rcond=1e-12)[0]
-            before = self._least
-            for shrink in (1.0, 0.5, 0.1):
-                moved = np.clip(wanted, self.low, self.high)
-                moved[free] = multipliers[free] + shrink * step
-                self(np.clip(moved, self.low, self.high))
-                if self._least < before:
+            previous_least = self._least_residual
+            for factor in (1.0, 0.5, 0.1):
+                trial = np.clip(target, self.low, self.high)
+                trial[free] = multipliers[free] + factor * step
+                self(np.clip(trial, self.low, self.high))
+                if self._least_residual < previous_least:
                     break
             else:
                 return

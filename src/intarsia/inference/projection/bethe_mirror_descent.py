@@ -16,41 +16,42 @@ from intarsia.inference.registry import METHODS
 
 
 class BetheMirrorDescent(DescentProjection):
-    r"""Marginals under a global energy, by composite mirror descent (Vilnis2015 Algorithm 4) with backtracking.
+    r"""Marginals with a global energy, by composite mirror descent (Vilnis2015 Algorithm 4) with backtracking.
 
-    The one to begin with: it finds its own steps, descends at every one, and converges to a stationary point also for
-    energies that are not convex; for smooth convex ones linearly to the optimum. It minimises
+    Try this method first: it selects its step sizes, decreases the objective in every step, and converges to a
+    stationary point also for energies that are not convex. For smooth convex energies, it converges linearly to the
+    optimum. It minimises
 
     .. math:: -\langle\theta,\mu\rangle - T H(\mu) + L(\mu)
 
     by :math:`\theta_t = (\eta (\theta - \nabla L(\mu_{t-1})) + \theta_{t-1}) / (1 + \eta)`,
-    :math:`\mu_t = oracle(\theta_t)`. A step is accepted when L lies below its tangent plus 1/eta times the divergence,
-    for which eta <= 1/c suffices with c the energy's `lipschitz`. Energies with kinks get the decreasing steps
-    eta = 1/t. One call of the oracle per iteration and per rejected step.
+    :math:`\mu_t = oracle(\theta_t)`. A step is accepted if L is at most its tangent plus 1/eta times the divergence,
+    for which eta <= 1/c is sufficient, where c is the `lipschitz` constant of the energy. Energies with kinks use the
+    decreasing step sizes eta = 1/t. Each iteration and each rejected step needs one call of the oracle.
 
     Parameters
     ----------
     energy : Energy, optional
-        L; without one this is plain inference by the oracle. An energy bound to the graph is taken as well.
+        L, optionally already bound to the graph; None runs the oracle without an energy.
     names : sequence, optional
-        Names of the states by which the energy speaks of labels.
+        Names of the states, if the energy refers to labels by name.
     oracle : str or InferenceMethod
-        "tree", "junction_tree", "brute_force", or "tree_reweighted", whose entropy stands for H on loopy graphs;
-        "auto" takes the first that fits.
+        Inference method for the tilted models: "tree", "junction_tree", "brute_force", or "tree_reweighted" with its
+        approximate entropy on loopy graphs; "auto" selects the first that applies.
     step_size : float, optional
-        A constant eta instead of backtracking; well beyond 1/c it may cycle for ever.
+        Constant step size eta instead of backtracking; far above 1/c the iterates may cycle forever.
     max_iter : int
-        Largest number of iterations.
+        Maximum number of iterations.
     tol : float
-        Stop when |mu - oracle(theta - grad L(mu))| is at most this; for convex energies with kinks, when the gap to a
-        lower bound on the objective is.
+        Stop when |mu - oracle(theta - grad L(mu))| is at most `tol`; for convex energies with kinks, when the gap
+        between the objective and its lower bound is at most `tol`.
     temperature : float, optional
-        T; by default 1. For "map" the tilted model is found at T = 1, then its best labelling.
+        T, by default 1. For "map", the tilted model is computed at T = 1, and its best labelling is returned.
 
     Notes
     -----
-    The printed algorithm has grad H = theta_t where it is minus that; here the natural parameters are used, so that no
-    gradient of the entropy is needed. `result.tilted_theta` and `history` as in `BetheRDA`.
+    The algorithm in the paper states grad H = theta_t, where the sign is wrong; this implementation uses the natural
+    parameters, so that no gradient of the entropy is needed. `result.tilted_theta` and `history` are as in `BetheRDA`.
 
     References
     ----------
@@ -58,8 +59,8 @@ class BetheMirrorDescent(DescentProjection):
 
     Examples
     --------
-    Three fair coins with a wish, in squares, for three heads: by symmetry each is heads with probability p, where
-    log(p / (1 - p)) = 3 - 3 p.
+    Three fair coins with a squared penalty for the distance from three heads: by symmetry, each is heads with
+    probability p, where log(p / (1 - p)) = 3 - 3 p.
 
     >>> import intarsia, numpy as np
     >>> from intarsia.energies import Count, MeasuredEnergy, Squared
@@ -71,7 +72,9 @@ class BetheMirrorDescent(DescentProjection):
     """
 
     name: ClassVar[str] = "bethe_mirror_descent"
-    summary: ClassVar[str] = "global preferences, convex or not: descends at every step and finds its own steps"
+    summary: ClassVar[str] = (
+        "global preferences, convex or not: every step decreases the objective, automatic step sizes"
+    )
     uses_lipschitz: ClassVar[bool] = True
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
@@ -96,14 +99,14 @@ class BetheMirrorDescent(DescentProjection):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         if self.step_size is not None:
             check_number(self.step_size, "BetheMirrorDescent: step_size", low=0.0, open_low=True)
 
-    def shares(self, smooth: bool, known: bool) -> Callable[[int], float] | None:
-        """Backtrack where tangents say enough; at kinks steps must shrink."""
+    def step_weights(self, smooth: bool, has_lipschitz: bool) -> Callable[[int], float] | None:
+        """Return the weight of a constant step size, None (backtracking) for smooth energies, 1 / (t + 1) for kinks."""
         if self.step_size is not None:
             constant = float(self.step_size) / (1.0 + float(self.step_size))
             return lambda t: constant
-        return None if smooth or known else lambda t: 1.0 / (t + 1.0)
+        return None if smooth or has_lipschitz else lambda t: 1.0 / (t + 1.0)

@@ -1,4 +1,4 @@
-"""The marginal oracle of the Bethe projections: exact inference in the tilted model, in the user's layout."""
+"""Marginal oracle of the Bethe projections: exact or convex inference in the tilted model, in the user's layout."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.method import Answer, InferenceMethod, Problem, Repeated
 from intarsia.inference.registry import METHODS
 
-# With "auto", loopy graphs whose tables need more are left to tree-reweighted messages.
+# With "auto", loopy graphs whose junction tree needs more bytes are solved by tree-reweighted message passing.
 _MEMORY = 2.5e8
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A distribution of the family: the tilted model and its marginals.
+    """Distribution of a tilted model: its tilt, marginals and log Z.
 
     Attributes
     ----------
     tilt : float array
-        What was taken from theta, in the user's layout; of the rest, if it is shorter than that, nothing was.
-    mu, reduced : float arrays
-        Marginals in the user's layout and in that of the reduced graph.
+        Vector that is subtracted from theta, in the user's layout; if it is shorter, the missing entries are 0.
+    mu, reduced_mu : float arrays
+        Marginals in the layouts of the user's graph and of the reduced graph.
     value : float
-        `<theta - tilt, mu> + T H(mu)` less the score of what is decided: log Z of the tilted model, times T.
+        T times log Z of the tilted model, `<theta - tilt, mu> + T H(mu)`, without the score of fixed states in theta.
     """
 
     tilt: FloatArray
     mu: FloatArray
-    reduced: FloatArray
+    reduced_mu: FloatArray
     value: float
 
     def divergence(self, origin: Point) -> float:
-        """T times the divergence of this distribution from another, from the two log Z alone."""
-        # -H is the conjugate of log Z, so its Bregman divergence needs no entropy formula.
+        """Return T times the KL divergence of this distribution from another."""
+        # -H is the conjugate of log Z, so its Bregman divergence follows from the two log Z.
         return origin.value - self.value + float((origin.tilt - self.tilt) @ self.mu[: self.tilt.size])
 
 
 class MarginalOracle:
-    """Calls an inference method on the tilted model; tilts are in the user's layout and units.
+    """Inference method that is called on tilted models; tilts are in the user's layout and units.
 
-    A tilt may end where the energy has read enough: most energies look at single variables only, whose block comes
-    first and is far smaller than that of the tables.
+    A tilt may be shorter than theta: most energies depend on single variables only, whose block comes first and is far
+    smaller than the block of the tables.
     """
 
     def __init__(self, problem: Problem, method: InferenceMethod) -> None:
         self.problem = problem
         self.method = method
         self.reduction: Reduction = problem.reduction or reduce_graph(problem.original)
-        # "map" asks for the best labelling of the tilted model, which is found at temperature 1.
+        # For "map", the tilted model is computed at temperature 1 and then maximised.
         self.temperature = problem.temperature if problem.task == "marginals" else 1.0
         self.n_calls = 0
         self.messages = problem.start_messages
         self.converged = True
         self.bounds_log_partition = True
-        self._theta = problem.theta.copy()  # of the tilted model
+        self._theta = problem.theta.copy()  # scores of the tilted model
         self._n_tilted = 0
         self._tilted_problem = replace(problem, theta=read_only(self._theta), report=None)
         self._repeated = Repeated()
@@ -72,8 +72,8 @@ class MarginalOracle:
         )
 
     def __call__(self, tilt: FloatArray) -> Point | None:
-        """Marginals of theta - tilt; None when nothing is possible."""
-        self._take(tilt)
+        """Return the distribution with scores theta - tilt; None if the model is infeasible."""
+        self._set_tilt(tilt)
         self._for_marginals.start_messages = self.messages
         answer = self.method.run(self._for_marginals)
         self.n_calls += 1
@@ -82,70 +82,73 @@ class MarginalOracle:
         self.bounds_log_partition = answer.log_partition_is in ("exact", "upper bound")
         if answer.mu is None or answer.log_partition is None:
             return None
-        decided = 0.0 if self.reduction.is_identity else float(self.reduction.fixed @ self.whole(tilt))
-        value = self.temperature * answer.log_partition - decided
+        fixed_score = 0.0 if self.reduction.is_identity else float(self.reduction.fixed @ self.extend(tilt))
+        value = self.temperature * answer.log_partition - fixed_score
         return Point(tilt, self.reduction.raise_mu(answer.mu), answer.mu, value)
 
-    def ask(self, tilt: FloatArray) -> Answer:
-        """Everything that the problem asks for, of the tilted model."""
-        self._take(tilt)
-        self._repeated.state = None  # this run is not one of the others, whose count of changes it upsets
+    def solve(self, tilt: FloatArray) -> Answer:
+        """Solve the problem, with its samples and best labellings, for the tilted model."""
+        self._set_tilt(tilt)
+        self._repeated.state = None  # this run is not part of the series for which changes are counted
         self._tilted_problem.start_messages = self.messages
         return self.method.run(self._tilted_problem)
 
-    def whole(self, tilt: FloatArray) -> FloatArray:
-        """A tilt of all scores."""
+    def extend(self, tilt: FloatArray) -> FloatArray:
+        """Return the tilt extended by zeros to the length of theta."""
         missing = self.problem.original.n_theta - tilt.size
         return tilt if not missing else np.concatenate([tilt, np.zeros(missing)])
 
-    def _take(self, tilt: FloatArray) -> None:
-        """Make the scores those of the tilted model."""
+    def _set_tilt(self, tilt: FloatArray) -> None:
+        """Set the scores to those of the tilted model."""
         problem, theta = self.problem, self._theta
-        taken = tilt if self.reduction.is_identity else self.reduction.lower(self.whole(tilt))
-        self._repeated.changed = max(taken.size, self._n_tilted)
-        theta[taken.size : self._n_tilted] = problem.theta[taken.size : self._n_tilted]
+        reduced_tilt = tilt if self.reduction.is_identity else self.reduction.lower(self.extend(tilt))
+        self._repeated.changed = max(reduced_tilt.size, self._n_tilted)
+        theta[reduced_tilt.size : self._n_tilted] = problem.theta[reduced_tilt.size : self._n_tilted]
         if self.temperature != 1.0:
-            taken = taken / self.temperature
-        np.subtract(problem.theta[: taken.size], taken, out=theta[: taken.size])
-        self._n_tilted = taken.size
+            reduced_tilt = reduced_tilt / self.temperature
+        np.subtract(problem.theta[: reduced_tilt.size], reduced_tilt, out=theta[: reduced_tilt.size])
+        self._n_tilted = reduced_tilt.size
 
 
 def resolve_oracle(oracle: str | InferenceMethod, problem: Problem) -> InferenceMethod:
-    """Method that answers for the tilted models: exact, or tree-reweighted, whose objective is convex as well."""
+    """Return the method for tilted models: an exact one, or tree-reweighted, whose objective is convex as well."""
     if oracle == "auto":
-        chosen = _automatic(problem.graph)
+        method = _automatic(problem.graph)
     else:
-        chosen = METHODS.resolve(oracle)
-        if not (chosen.exact or isinstance(chosen, TreeReweighted)):
+        method = METHODS.resolve(oracle)
+        if not (method.exact or isinstance(method, TreeReweighted)):
             raise InvalidInputError(
-                f"oracle={type(chosen).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
-                f"'brute_force' or 'tree_reweighted', or leave the choice to 'auto'."
+                f"oracle={type(method).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
+                f"'brute_force', 'tree_reweighted' or 'auto'."
             )
-        chosen.check_settings()
-    for wanted, ability, words in (
+        method.check_settings()
+    for n_requested, ability, argument in (
         (problem.n_samples, "gives_samples", "n_samples"),
         (problem.n_best, "gives_best", "n_best"),
     ):
-        if wanted and not getattr(chosen, ability):
+        if n_requested and not getattr(method, ability):
             raise NotSupportedError(
-                f"{words} needs an exact oracle, but this graph is left to {type(chosen).__name__}. "
+                f"{argument} needs an exact oracle, but the oracle for this graph is {type(method).__name__}. "
                 f"Use oracle='junction_tree' with enough max_memory."
             )
-    return chosen
+    return method
 
 
 def _automatic(graph: FactorGraph) -> InferenceMethod:
+    """Return the oracle that oracle="auto" selects for a graph."""
     if graph.is_forest:
         return Tree()
     return _narrow_tree() if _is_narrow(graph) else TreeReweighted(tol=1e-10, max_iter=5000)
 
 
 def _narrow_tree() -> JunctionTree:
+    """Return the junction tree method for graphs that are narrow enough."""
     return JunctionTree(n_restarts=0, max_memory=_MEMORY)
 
 
 @OncePerGraph
 def _is_narrow(graph: FactorGraph) -> bool:
+    """Return whether a junction tree of the graph fits into the memory limit; computed once per graph."""
     try:
         _narrow_tree().prepare(graph)
     except TooLargeError:

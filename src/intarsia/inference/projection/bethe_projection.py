@@ -1,4 +1,4 @@
-"""What the Bethe projections share: marginal inference with a global energy, by calls of a marginal oracle."""
+"""Base class of the Bethe projections: marginal inference with a global energy, by calls of a marginal oracle."""
 
 from __future__ import annotations
 
@@ -24,80 +24,80 @@ from intarsia.inference.projection.bethe_oracle import MarginalOracle, Point, re
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A distribution, its energy, and the objective `-<theta, mu> - T H(mu) + L(mu)` that is minimised.
+    """A distribution with its energy and its objective `-<theta, mu> - T H(mu) + L(mu)`, which is minimised.
 
-    `readings` is what the energy looks at, `pull` its slope in these.
+    `readings` are the statistics that the energy depends on, `reading_gradient` is its gradient with respect to them.
     """
 
     point: Point
     energy: float
     loss: float
     readings: FloatArray
-    pull: FloatArray
+    reading_gradient: FloatArray
 
 
 def largest_difference(a: FloatArray, b: FloatArray) -> float:
-    """Largest absolute difference of two vectors, without a third."""
-    found = np.zeros(1)
-    compare_parts(read_only(np.array([0, a.size])), read_only(a), read_only(b), found)
-    return float(found[0])
+    """Return the largest absolute difference of two vectors, without a temporary array."""
+    maximum = np.zeros(1)
+    compare_parts(read_only(np.array([0, a.size])), read_only(a), read_only(b), maximum)
+    return float(maximum[0])
 
 
 class Search:
-    """State of one run: the current distribution, the best so far, a lower bound on the objective, the history."""
+    """State of one run: current and best distribution, lower bound on the objective, and history."""
 
     def __init__(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point, tol: float) -> None:
         self.oracle, self.energy, self.tol = oracle, energy, tol
         self.current = self.best = self.evaluate(start)
         self.lower = -np.inf
         self.history: dict[str, list[float]] = {"log_partition": [], "gap": [], "oracle_calls": []}
-        # At a kink the slope jumps, so that fixed points cannot be seen; the gap can.
+        # At a kink the gradient jumps, so the fixed-point residual does not vanish; the gap does.
         self.by_gap = energy.convex and not energy.smooth
         self.residual = np.inf
 
     def evaluate(self, point: Point) -> Evaluated:
-        """Energy and objective of a distribution; no entropy formula is needed, the oracle's log Z knows it."""
+        """Compute energy and objective of a distribution; log Z of the oracle replaces a formula for the entropy."""
         readings = self.energy.read(point.mu)
-        energy, pull = self.energy.judge(readings)
+        energy, reading_gradient = self.energy.judge(readings)
         loss = energy - point.value - float(point.tilt @ point.mu[: point.tilt.size])
-        return Evaluated(point, energy, loss, readings, pull)
+        return Evaluated(point, energy, loss, readings, reading_gradient)
 
     def project(self, tilt: FloatArray) -> Point:
-        """Call the oracle; what was possible stays so, since tilts are finite."""
+        """Call the oracle on the tilted model; raise if it reports an infeasible model."""
         point = self.oracle(tilt)
         if point is None:
             raise NotSupportedError(
-                f"{type(self.oracle.method).__name__} finds the tilted model impossible, although the model is not: "
-                f"the energy's slope is too large. Use a smaller psi."
+                f"{type(self.oracle.method).__name__} reports that the model with its energy is infeasible, although "
+                f"the model alone is feasible: the gradient of the energy is too large. Use a smaller psi."
             )
         return point
 
-    def fixed_point_residual(self, at: Evaluated) -> float:
-        """|mu - oracle(theta - grad L(mu))|, by a call of the oracle."""
-        slope = self.energy.spread(at.pull, at.point.tilt.size)
-        return largest_difference(self.project(slope).mu, at.point.mu)
+    def fixed_point_residual(self, state: Evaluated) -> float:
+        """Return the largest entry of `|mu - oracle(theta - grad L(mu))|`, by a call of the oracle."""
+        gradient = self.energy.spread(state.reading_gradient, state.point.tilt.size)
+        return largest_difference(self.project(gradient).mu, state.point.mu)
 
     def record(self, gap: float) -> dict[str, float]:
-        """What goes into the history."""
+        """Return the values of this iteration for the history."""
         return {"log_partition": -self.current.loss, "gap": max(gap, 0.0), "oracle_calls": float(self.oracle.n_calls)}
 
 
 class SteppedSearch(Search, ABC):
-    """A search that makes one step at a time."""
+    """Search in which every iteration is one step."""
 
     @abstractmethod
     def step(self) -> float:
-        """Move on; return how far the current distribution is from being a fixed point, about."""
+        """Make a step; return an estimate of the distance of the current distribution from a fixed point."""
 
     def sweep(self) -> float:
-        """One step, recorded; what is compared with the tolerance."""
+        """Make a step and record it; return the residual to compare with the tolerance."""
         try:
             estimate = self.step()
             if self.current.loss < self.best.loss:
                 self.best = self.current
             gap = self.best.loss - self.lower
             self.residual = max(gap, 0.0) if self.by_gap else estimate
-            if not self.by_gap and estimate <= self.tol:  # an estimate until now
+            if not self.by_gap and estimate <= self.tol:  # confirm the estimate by a call of the oracle
                 self.residual = self.fixed_point_residual(self.current)
                 if self.residual <= self.tol:
                     self.best = self.current
@@ -109,13 +109,13 @@ class SteppedSearch(Search, ABC):
 
 
 class BetheProjection(InferenceMethod):
-    """Base of the methods that minimise `-<theta, mu> - T H(mu) + L(mu)` (Vilnis2015 Eq. 2) by a marginal oracle."""
+    """Base class of the methods that minimise `-<theta, mu> - T H(mu) + L(mu)` (Vilnis2015 Eq. 2) by an oracle."""
 
     gives_marginals: ClassVar[bool] = True
     gives_map: ClassVar[bool] = True
     gives_samples: ClassVar[bool] = True
     gives_best: ClassVar[bool] = True
-    state_is: ClassVar[str | None] = "messages"  # of the oracle
+    state_is: ClassVar[str | None] = "messages"  # messages of the oracle
     log_partition_is: ClassVar[str | None] = "estimate"
     cost: ClassVar[str] = "a call of the oracle per iteration"
 
@@ -126,58 +126,59 @@ class BetheProjection(InferenceMethod):
     tol: float
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
-        here = type(self).__name__
-        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
-        check_number(self.tol, f"{here}: tol", low=0.0)
+        name = type(self).__name__
+        check_number(self.max_iter, f"{name}: max_iter", low=0, integer=True)
+        check_number(self.tol, f"{name}: tol", low=0.0)
         if self.energy is not None and not isinstance(self.energy, (Energy, BoundEnergy)):
             raise InvalidInputError(
-                f"{here}: energy must be an energy such as MeasuredEnergy(Count('x'), Hinge(1.0)), got "
-                f"{type(self.energy).__name__}. Add several with +."
+                f"{name}: energy must be an Energy such as MeasuredEnergy(Count('x'), Hinge(1.0)), got "
+                f"{type(self.energy).__name__}. Pass one; combine several with +."
             )
 
     def check_energy(self, energy: BoundEnergy) -> None:
-        """Refuse energies that this method cannot take; hard constraints have no slope."""
+        """Raise for energies that the method does not support; hard constraints have no gradient."""
         if np.isinf(energy.psi).any():
             raise NotSupportedError(
                 f"{type(self).__name__}: psi[{int(np.argmax(np.isinf(energy.psi)))}] is infinite, a hard constraint. "
-                f"Use 'bethe_dual', or a finite psi."
+                f"Use 'bethe_dual', or set a finite psi."
             )
 
     @abstractmethod
     def solve(self, oracle: MarginalOracle, energy: BoundEnergy, start: Point) -> tuple[Search, Iteration, str]:
-        """Search from a first distribution; with how it went, and a note."""
+        """Run the search from an initial distribution; return it with the loop statistics and a note."""
 
     def run(self, problem: Problem) -> Answer:
-        """Plain inference without an energy; otherwise search, and answer by the tilted model."""
+        """Run the oracle if there is no energy; otherwise search for the tilted model and return its marginals."""
         with errors_in(type(self).__name__):
             method = resolve_oracle(self.oracle, problem)
         oracle = MarginalOracle(problem, method)
-        nothing = np.zeros(problem.original.n_theta)
+        no_tilt = np.zeros(problem.original.n_theta)
         if self.energy is None:
-            answer = oracle.ask(nothing)
+            answer = oracle.solve(no_tilt)
         else:
             energy = self._bind(self.energy, problem.original)
             self.check_energy(energy)
-            start = oracle(nothing if problem.start_tilt is None else problem.start_tilt)
+            start = oracle(no_tilt if problem.start_tilt is None else problem.start_tilt)
             if start is None:
                 return Answer(Status.INFEASIBLE)
-            answer = self._conclude(oracle, energy, *self.solve(oracle, energy, start))
+            answer = self._make_answer(oracle, energy, *self.solve(oracle, energy, start))
         if answer.status is not Status.INFEASIBLE:
-            answer.tilt = nothing if answer.tilt is None else answer.tilt
+            answer.tilt = no_tilt if answer.tilt is None else answer.tilt
             answer.oracle = clone(method).set_params(temperature=self.temperature)
         return answer
 
-    def decided(self, problem: Problem) -> Answer:
-        """When nothing is free, the energy of what is known still counts."""
-        answer = super().decided(problem)
+    def solve_without_variables(self, problem: Problem) -> Answer:
+        """Return the answer of a problem without free variables; log Z includes the energy of the fixed states."""
+        answer = super().solve_without_variables(problem)
         if self.energy is not None and problem.task == "marginals" and problem.reduction is not None:
             energy = self._bind(self.energy, problem.original).value(problem.reduction.fixed)
             answer.log_partition = answer.lower_bound = answer.upper_bound = -energy / problem.temperature
         return answer
 
     def _bind(self, energy: Energy | BoundEnergy, graph: FactorGraph) -> BoundEnergy:
+        """Bind an energy to the graph; raise if it is already bound to a different graph."""
         if isinstance(energy, Energy):
             return energy.bind(graph, self.names)
         arrays = ("n_states", "scope_ptr", "scope_idx", "table_of_factor", "table_kind")
@@ -185,49 +186,51 @@ class BetheProjection(InferenceMethod):
             np.array_equal(getattr(energy.graph, key), getattr(graph, key)) for key in arrays
         ):
             raise InvalidInputError(
-                f"{type(self).__name__}: the energy is bound to another graph. Bind it to this one, or give the energy "
-                f"itself, with names."
+                f"{type(self).__name__}: the energy is bound to another graph. Bind it to this graph, or pass the "
+                f"unbound energy with names."
             )
         return energy
 
     def _loop(self, sweep: Callable[[], float], oracle: MarginalOracle) -> Iteration:
+        """Iterate until convergence, max_iter or the time limit."""
         return iterate(sweep, self.max_iter, self.tol, oracle.problem.clock, oracle.problem.report)
 
-    def _conclude(
+    def _make_answer(
         self, oracle: MarginalOracle, energy: BoundEnergy, search: Search, loop: Iteration, note: str
     ) -> Answer:
+        """Convert a finished search to an answer: the best distribution, its bounds and the requested samples."""
         problem, best = oracle.problem, search.best
         if loop.status is Status.MAX_ITER and loop.n_iter and not search.by_gap:
-            loop.residual = loop.residuals[-1] = search.fixed_point_residual(best)  # what was there was an estimate
+            loop.residual = loop.residuals[-1] = search.fixed_point_residual(best)  # replaces an estimate
             if loop.residual <= self.tol:
                 loop.status = Status.CONVERGED
         if not oracle.converged:
-            note = f"the oracle {type(oracle.method).__name__} did not converge; {note}".rstrip("; ")
+            note = f"The oracle {type(oracle.method).__name__} did not converge; {note}".rstrip("; ")
             loop.status = Status.STALLED if loop.status is Status.CONVERGED else loop.status
         history = {key: np.array(values) for key, values in search.history.items()}
         history = {"residual": loop.residuals, **{key: values[: loop.n_iter] for key, values in history.items()}}
         answer = Answer(loop.status, residual=loop.residual, n_iter=loop.n_iter, history=history, note=note)
-        answer.tilt, answer.messages = oracle.whole(best.point.tilt), oracle.messages
+        answer.tilt, answer.messages = oracle.extend(best.point.tilt), oracle.messages
         if problem.task == "map":
-            return self._label(answer, oracle)
-        answer.mu = best.point.reduced
+            return self._add_labelling(answer, oracle)
+        answer.mu = best.point.reduced_mu
         scale = oracle.temperature
         answer.log_partition, answer.log_partition_is = -best.loss / scale, "estimate"
         for key in [key for key in history if key.endswith("log_partition")]:
             history[key] = history[key] / scale
         if energy.convex and oracle.bounds_log_partition:
-            # L(mu) <= E[L(S)] for convex L, so the least objective bounds -log sum exp(theta . S - L(S)) from below.
+            # L(mu) <= E[L(S)] for convex L, so the optimum is a lower bound on -log sum exp(theta . S - L(S)).
             answer.upper_bound = -search.lower / scale
         if problem.n_samples or problem.n_best:
-            drawn = oracle.ask(answer.tilt)
-            answer.samples, answer.best = drawn.samples, drawn.best
+            tilted_answer = oracle.solve(answer.tilt)
+            answer.samples, answer.best = tilted_answer.samples, tilted_answer.best
         return answer
 
-    def _label(self, answer: Answer, oracle: MarginalOracle) -> Answer:
-        """MAP is that of the tilted model (Vilnis2015, section 4)."""
-        oracle.messages = None  # those of marginals say nothing of maxima
-        found = oracle.ask(answer.tilt)  # type: ignore[arg-type]
-        answer.assignment, answer.best = found.assignment, found.best
+    def _add_labelling(self, answer: Answer, oracle: MarginalOracle) -> Answer:
+        """Add the MAP labelling of the tilted model to the answer (Vilnis2015, section 4)."""
+        oracle.messages = None  # sum-product messages are no start for max-product
+        tilted_answer = oracle.solve(answer.tilt)  # type: ignore[arg-type]
+        answer.assignment, answer.best = tilted_answer.assignment, tilted_answer.best
         answer.history = {key: v for key, v in answer.history.items() if not key.endswith("log_partition")}
         answer.messages = None
         return answer

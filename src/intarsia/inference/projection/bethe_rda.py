@@ -1,4 +1,4 @@
-"""Bethe projections by regularised dual averaging."""
+"""Bethe projections by regularised dual averaging (RDA)."""
 
 from __future__ import annotations
 
@@ -16,45 +16,46 @@ from intarsia.inference.registry import METHODS
 
 
 class BetheRDA(DescentProjection):
-    r"""Marginals under a global energy, by averaging its slopes (regularised dual averaging, Vilnis2015 Algorithm 1).
+    r"""Marginals with a global energy, by regularised dual averaging of its gradients (Vilnis2015 Algorithm 1).
 
-    Choose it when a handful of calls of the oracle must do, or for energies with kinks: it has no step size, and most
-    of the effect comes within 5 to 10 iterations. For an answer to many digits use `bethe_mirror_descent` (smooth
-    energies) or `bethe_dual`. It minimises
+    Choose it if you can afford only a few calls of the oracle, or for energies with kinks: it has no step size, and
+    most of the progress comes within 5 to 10 iterations. If you need many correct digits, use `bethe_mirror_descent`
+    (smooth energies) or `bethe_dual`. It minimises
 
     .. math:: -\langle\theta,\mu\rangle - T H(\mu) + L(\mu)
 
     by :math:`\theta_t = \theta - \frac{t}{t + \beta} \bar g_t`, :math:`\mu_t = oracle(\theta_t)`, where
-    :math:`\bar g_t` is the mean of the slopes of L at the iterates before. For convex L the objective
-    of the mean iterate is off by O(log t / t); every iterate is a distribution, so the run may be stopped at any time,
-    and the best one is returned. One call of the oracle per iteration.
+    :math:`\bar g_t` is the mean of the gradients of L at the previous iterates. For convex L, the error of the
+    objective at the mean iterate is O(log t / t). Every iterate is a distribution, so the run may be stopped at any
+    time; the best iterate is returned. Each iteration needs one call of the oracle.
 
     Parameters
     ----------
     energy : Energy, optional
-        L; without one this is plain inference by the oracle. An energy bound to the graph is taken as well.
+        L, optionally already bound to the graph; None runs the oracle without an energy.
     names : sequence, optional
-        Names of the states by which the energy speaks of labels.
+        Names of the states, if the energy refers to labels by name.
     oracle : str or InferenceMethod
-        "tree", "junction_tree", "brute_force", or "tree_reweighted", whose entropy stands for H on loopy graphs;
-        "auto" takes the first that fits.
+        Inference method for the tilted models: "tree", "junction_tree", "brute_force", or "tree_reweighted" with its
+        approximate entropy on loopy graphs; "auto" selects the first that applies.
     beta : float
-        At least 0; more is more cautious at first. With energies of unbounded slope, such as Poisson counts, 0 can put
-        all mass where the first slope points and stick there; about a tenth of the largest slope at the start is safe.
+        At least 0; a larger value shortens the first steps. With energies of unbounded gradient, such as Poisson
+        counts, the first step with 0 can put all mass on one state and stay there; about a tenth of the largest entry
+        of the initial gradient is safe.
     max_iter : int
-        Largest number of iterations.
+        Maximum number of iterations.
     tol : float
-        Stop when |mu - oracle(theta - grad L(mu))| is at most this; for convex energies with kinks, when the gap to a
-        lower bound on the objective is.
+        Stop when |mu - oracle(theta - grad L(mu))| is at most `tol`; for convex energies with kinks, when the gap
+        between the objective and its lower bound is at most `tol`.
     temperature : float, optional
-        T; by default 1. For "map" the tilted model is found at T = 1, then its best labelling.
+        T, by default 1. For "map", the tilted model is computed at T = 1, and its best labelling is returned.
 
     Notes
     -----
-    `result.tilted_theta` holds the scores of the model whose marginals `result.mu` are; `history` holds the value
-    `log_partition` (minus the objective), the `gap`, `oracle_calls`, and a bound on the value of the mean iterate,
-    `average_log_partition`. The text of Algorithm 1 takes the slope at mu_t before mu_t is known; here it is taken at
-    the iterate before.
+    `result.tilted_theta` holds the scores of the model that has the marginals `result.mu`. `history` holds
+    `log_partition` (minus the objective), `gap`, `oracle_calls`, and for convex energies `average_log_partition`, a
+    bound on the value of the mean iterate. The paper's Algorithm 1 evaluates the gradient at mu_t before mu_t is
+    computed; this implementation evaluates it at the previous iterate.
 
     References
     ----------
@@ -62,7 +63,7 @@ class BetheRDA(DescentProjection):
 
     Examples
     --------
-    Three coins, each heads (state 1) with probability 0.9, and a strong wish for one head in all:
+    Three coins, each heads (state 1) with probability 0.9, and a strong global preference for one head in total:
 
     >>> import intarsia, numpy as np
     >>> from intarsia.energies import Count, MeasuredEnergy, Squared
@@ -75,7 +76,7 @@ class BetheRDA(DescentProjection):
     """
 
     name: ClassVar[str] = "bethe_rda"
-    summary: ClassVar[str] = "global preferences: good after a few oracle calls, no step size, kinks allowed"
+    summary: ClassVar[str] = "global preferences: accurate after a few oracle calls, no step size, kinks allowed"
     uses_lipschitz: ClassVar[bool] = False
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
@@ -100,10 +101,10 @@ class BetheRDA(DescentProjection):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.beta, "BetheRDA: beta", low=0.0, high=1e12)
 
-    def shares(self, smooth: bool, known: bool) -> Callable[[int], float] | None:
-        """A share of 1 / (t + beta) for each new slope makes the tilt t / (t + beta) times their mean."""
+    def step_weights(self, smooth: bool, has_lipschitz: bool) -> Callable[[int], float] | None:
+        """Return t -> 1 / (t + beta), which makes the tilt t / (t + beta) times the mean of the gradients."""
         return lambda t: 1.0 / (t + self.beta)

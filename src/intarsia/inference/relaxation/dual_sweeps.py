@@ -1,4 +1,4 @@
-"""Messages of `dual_decomposition` and the sweeps over them, hard or smoothed."""
+"""Sweeps over the messages of `dual_decomposition`, unsmoothed or smoothed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.dual_decomposition import decode_dual, fill_exponentials, sweep_dual
 from intarsia.graph import FactorGraph
 
-# Tables whose range over the temperature is larger are summed in the log domain from the start.
+# Tables whose range divided by the temperature is larger than this are summed in the log domain.
 _LINEAR_RANGE = 1000.0
 
 
 class DualSweeps:
-    """What the sweeps over one model share; messages `delta` are the caller's.
+    """Arrays and kernels for sweeps over one model; the caller passes the messages `delta`.
 
     Examples
     --------
     >>> from intarsia.graph import chain_graph
     >>> graph = chain_graph(2, 2)
     >>> sweeps = DualSweeps(graph, graph.pack([[0, 1], [0, 0]], [[[2, 0], [0, 2]]]))
-    >>> sweeps.run(0.0, sweeps.delta), sweeps.decode(sweeps.delta)     # a tree: the bound is the best score
+    >>> sweeps.run(0.0, sweeps.delta), sweeps.decode(sweeps.delta)     # on a tree, the bound is the best score
     (3.0, array([1, 1]))
     """
 
@@ -28,10 +28,10 @@ class DualSweeps:
         self.theta = theta
         sizes = graph.n_states[graph.scope_idx]
         message_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        some = graph.n_factors > 0
+        has_factors = graph.n_factors > 0
         starts = graph.scope_ptr[:-1]
-        first = np.minimum.reduceat(graph.scope_idx, starts) if some else np.empty(0, np.int64)
-        last = np.maximum.reduceat(graph.scope_idx, starts) if some else np.empty(0, np.int64)
+        first = np.minimum.reduceat(graph.scope_idx, starts) if has_factors else np.empty(0, np.int64)
+        last = np.maximum.reduceat(graph.scope_idx, starts) if has_factors else np.empty(0, np.int64)
         table = graph.table_of_factor
         self._graph = (
             graph.n_states, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr,
@@ -41,7 +41,7 @@ class DualSweeps:
         split, k = int(graph.variable_ptr[-1]), int(graph.n_states.max(initial=1))
         self.unary, self.beliefs = theta[:split].copy(), np.empty(split)
         self.delta = np.zeros(int(message_ptr[-1]))
-        # Position in the variables' layout of each entry of the messages.
+        # Position of each entry of the messages in the layout of the variables.
         self._entries = np.arange(self.delta.size) + np.repeat(
             graph.variable_ptr[graph.scope_idx] - message_ptr[:-1], sizes
         )
@@ -51,19 +51,19 @@ class DualSweeps:
         self._tops, self._range = np.zeros(graph.n_tables), np.inf
         pairwise = bool((graph.table_kind[table] == 0)[np.diff(graph.scope_ptr) == 2].any())
         if pairwise:
-            top = np.maximum.reduceat(theta, graph.table_ptr[:-1])
-            low = np.minimum.reduceat(np.where(theta > -np.inf, theta, np.inf), graph.table_ptr[:-1])
-            self._tops = np.where(top > -np.inf, top, 0.0)
-            self._range = float((top - low).max())
+            highest = np.maximum.reduceat(theta, graph.table_ptr[:-1])
+            lowest = np.minimum.reduceat(np.where(theta > -np.inf, theta, np.inf), graph.table_ptr[:-1])
+            self._tops = np.where(highest > -np.inf, highest, 0.0)
+            self._range = float((highest - lowest).max())
         self._top_of_factor, self._exps, self._t = self._tops[table], np.empty(0), 0.0
 
     def start(self, delta: FloatArray | None) -> None:
-        """Begin from these messages, or from none."""
+        """Set the initial messages; None sets all to zero."""
         self.delta[:] = 0.0 if delta is None else delta
         self.delta[(self.unary == -np.inf)[self._entries]] = np.inf
 
     def run(self, t: float, delta: FloatArray) -> float:
-        """Sweep forward and back; the value of D, a bound if t is 0, NaN if nothing is possible."""
+        """Sweep forward and backward at temperature t; return the dual value, a bound if t is 0, NaN if infeasible."""
         linear = 0.0 < self._range <= _LINEAR_RANGE * t
         if linear and t != self._t:
             if self._exps.size == 0:
@@ -82,7 +82,7 @@ class DualSweeps:
         return float(value)
 
     def decode(self, delta: FloatArray) -> IntArray:
-        """Labelling read off the messages."""
+        """Return a labelling decoded from the messages."""
         labels = np.full(self._free.size, -1)
         decode_dual(True, self.theta, self.unary, delta, labels, *self._work, self._graph)
         return labels

@@ -1,4 +1,4 @@
-"""Linear and integer programs by HiGHS: arrays in, arrays out, and every way to end has a name of ours."""
+"""Linear and integer programs from arrays, solved by HiGHS."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from intarsia.inference.method import Clock
 
 # Costs are scaled to this size: HiGHS compares reduced costs with absolute tolerances of 1e-7.
 _LARGEST_COST = 1e3
-_SHORTEST = 1e-3
+_MIN_SECONDS = 1e-3
 
 
 @dataclass
 class Program:
-    """`max cost @ x` subject to `lower <= matrix @ x <= upper` and `0 <= x <= 1`; `integer` columns are 0 or 1."""
+    """Program `max cost @ x` with `lower <= matrix @ x <= upper` and `0 <= x <= 1`; `integer` columns are 0 or 1."""
 
     cost: FloatArray
     matrix: csc_array
@@ -31,20 +31,20 @@ class Program:
 
 @dataclass
 class Solution:
-    """How a program ended.
+    """Solution of a linear or integer program.
 
     Attributes
     ----------
     status : Status
         CONVERGED, INFEASIBLE, TIME_LIMIT or INTERRUPTED.
     x : float array or None
-        The optimum, or the best point so far; None where there is none.
+        Optimum, or the best feasible point so far; None if there is none.
     dual : float array or None
-        Multipliers of the rows; at INFEASIBLE those of a proof, if one was asked for.
+        Multipliers of the rows (linear programs only).
     bound : float
-        The solver's upper bound on the optimum (integer programs only).
+        Upper bound on the optimum from the solver (integer programs only).
     basis : int array or None
-        Where the simplex method ended: state of each column, then of each row.
+        Final basis of the simplex method: state of each column, then of each row.
     """
 
     status: Status
@@ -62,9 +62,9 @@ def solve_program(
     Parameters
     ----------
     program : Program
-        What to maximise.
+        Program to solve.
     clock : Clock
-        Its limit is handed on.
+        Timer of the run; its limit is passed to the solver.
     basis : int array, optional
         `Solution.basis` of a program of the same size, to start from.
     start : float array, optional
@@ -83,67 +83,73 @@ def solve_program(
     import highspy
 
     scale = _LARGEST_COST / max(float(np.abs(program.cost).max(initial=0.0)), 1e-300)
-    solver = _prepared(highspy, program, scale, clock)
+    solver = _make_solver(highspy, program, scale, clock)
     if basis is not None and basis.size == sum(program.matrix.shape):
-        _put_basis(highspy, solver, basis, program.cost.size)
-        solver.setOptionValue("simplex_strategy", 4)  # primal: the old vertex stays feasible when only scores change
+        _set_basis(highspy, solver, basis, program.cost.size)
+        solver.setOptionValue(
+            "simplex_strategy", 4
+        )  # primal simplex: the old vertex stays feasible if only scores change
     if start is not None:
         point = highspy.HighsSolution()
         point.col_value = start.tolist()
         solver.setSolution(point)
     solver.HandleKeyboardInterrupt = True
     solver.solve()
-    return _read(highspy, solver, program, scale)
+    return _make_solution(highspy, solver, program, scale)
 
 
 def prove_infeasible(program: Program, clock: Clock) -> FloatArray | None:
-    """Multipliers of the rows that prove a linear program infeasible, or None if there was no time."""
+    """Return multipliers of the rows (a dual ray) that prove a linear program infeasible, or None without a proof."""
     if clock.expired:
         return None
     import highspy
 
-    solver = _prepared(highspy, program, 0.0, clock)
+    solver = _make_solver(highspy, program, 0.0, clock)
     solver.setOptionValue("presolve", "off")
     solver.HandleKeyboardInterrupt = True
     solver.solve()
-    _, there, ray = solver.getDualRay()
-    return np.asarray(ray, dtype=np.float64) if there else None
+    _, has_ray, ray = solver.getDualRay()
+    return np.asarray(ray, dtype=np.float64) if has_ray else None
 
 
-def _prepared(highspy: Any, program: Program, scale: float, clock: Clock) -> Any:
-    """A silent, serial solver with the program in it, as a minimisation."""
+def _make_solver(highspy: Any, program: Program, scale: float, clock: Clock) -> Any:
+    """Return a silent single-threaded HiGHS solver loaded with the program as a minimisation."""
     n_rows, n_columns = program.matrix.shape
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = n_columns, n_rows
     lp.col_cost_ = -scale * program.cost
     lp.col_lower_, lp.col_upper_ = np.zeros(n_columns), np.ones(n_columns)
     if program.integer is None:
-        lp.col_upper_ = np.full(n_columns, highspy.kHighsInf)  # follows from the rows
+        lp.col_upper_ = np.full(n_columns, highspy.kHighsInf)  # the rows imply the upper bound 1
     lp.row_lower_, lp.row_upper_ = program.lower, program.upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = program.matrix.indptr.astype(np.int32)
     lp.a_matrix_.index_ = program.matrix.indices.astype(np.int32)
     lp.a_matrix_.value_ = program.matrix.data
     if program.integer is not None:
-        kinds = np.zeros(n_columns, dtype=bool)
-        kinds[program.integer] = True
-        names = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-        lp.integrality_ = [names[flag] for flag in kinds.tolist()]
+        is_integer = np.zeros(n_columns, dtype=bool)
+        is_integer[program.integer] = True
+        types = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        lp.integrality_ = [types[flag] for flag in is_integer.tolist()]
     solver = highspy.Highs()
     solver.silent()
     options: dict[str, Any] = {"threads": 1, "parallel": "off"}
     if program.integer is not None:
         options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 1e-9 * max(scale, 1e-300)}
     if clock.limit is not None:
-        options["time_limit"] = max(clock.limit - clock.seconds, _SHORTEST)
+        options["time_limit"] = max(clock.limit - clock.seconds, _MIN_SECONDS)
     for name, value in options.items():
         solver.setOptionValue(name, value)
     if solver.passModel(lp) == highspy.HighsStatus.kError:
-        raise IntarsiaError(f"HiGHS did not take the program of {n_rows} rows and {n_columns} columns.")
+        raise IntarsiaError(
+            f"HiGHS rejected the program of {n_rows} rows and {n_columns} columns. Check for extreme scores, "
+            "or use dual_decomposition."
+        )
     return solver
 
 
-def _put_basis(highspy: Any, solver: Any, states: IntArray, n_columns: int) -> None:
+def _set_basis(highspy: Any, solver: Any, states: IntArray, n_columns: int) -> None:
+    """Set the basis from which the simplex method starts."""
     names = [highspy.HighsBasisStatus(k) for k in range(5)]
     basis = highspy.HighsBasis()
     basis.col_status = [names[k] for k in states[:n_columns].tolist()]
@@ -152,25 +158,25 @@ def _put_basis(highspy: Any, solver: Any, states: IntArray, n_columns: int) -> N
     solver.setBasis(basis)
 
 
-def _read(highspy: Any, solver: Any, program: Program, scale: float) -> Solution:
-    """Say in our words how the solver ended."""
-    ended = highspy.HighsModelStatus
-    known = {
-        ended.kOptimal: Status.CONVERGED,
-        ended.kInfeasible: Status.INFEASIBLE,
-        ended.kUnboundedOrInfeasible: Status.INFEASIBLE,  # bounded columns cannot be unbounded
-        ended.kTimeLimit: Status.TIME_LIMIT,
-        ended.kInterrupt: Status.INTERRUPTED,
-        ended.kHighsInterrupt: Status.INTERRUPTED,
+def _make_solution(highspy: Any, solver: Any, program: Program, scale: float) -> Solution:
+    """Convert the final state of the solver to a Solution; raise for an unexpected status."""
+    model_status = highspy.HighsModelStatus
+    status_of = {
+        model_status.kOptimal: Status.CONVERGED,
+        model_status.kInfeasible: Status.INFEASIBLE,
+        model_status.kUnboundedOrInfeasible: Status.INFEASIBLE,  # bounded columns cannot be unbounded
+        model_status.kTimeLimit: Status.TIME_LIMIT,
+        model_status.kInterrupt: Status.INTERRUPTED,
+        model_status.kHighsInterrupt: Status.INTERRUPTED,
     }
     status = solver.getModelStatus()
-    if status not in known:
+    if status not in status_of:
         raise IntarsiaError(
-            f"HiGHS ended with {solver.modelStatusToString(status)!r}. Scores of very different sizes are the usual "
-            f"cause; bring them closer together, or use dual_decomposition."
+            f"HiGHS ended with status {solver.modelStatusToString(status)!r}. Scores of very different magnitudes "
+            f"are the usual cause. Rescale them, or use dual_decomposition."
         )
     solution, info = solver.getSolution(), solver.getInfo()
-    answer = Solution(known[status])
+    answer = Solution(status_of[status])
     if solution.value_valid and info.primal_solution_status == 2:
         answer.x = np.clip(np.asarray(solution.col_value), 0.0, 1.0)
     if program.integer is not None:
@@ -178,7 +184,7 @@ def _read(highspy: Any, solver: Any, program: Program, scale: float) -> Solution
             answer.bound = -info.mip_dual_bound / scale
         return answer
     if solution.dual_valid:
-        answer.dual = -np.asarray(solution.row_dual) / scale  # of the maximisation
+        answer.dual = -np.asarray(solution.row_dual) / scale  # sign of the maximisation
     basis = solver.getBasis()
     if basis.valid:
         answer.basis = np.array([int(k) for k in (*basis.col_status, *basis.row_status)])

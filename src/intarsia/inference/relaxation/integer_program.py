@@ -1,4 +1,4 @@
-"""The best labelling, proven, by branch and cut with HiGHS."""
+"""MAP inference as an integer program: the best labelling with a proof, by branch and cut with HiGHS."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from intarsia._core.status import Status
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.relaxation.highs import Program, prove_infeasible, solve_program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
-from intarsia.inference.relaxation.lp_relaxation import contradiction
+from intarsia.inference.relaxation.lp_relaxation import describe_contradiction
 from intarsia.inference.relaxation.rounding import block_bound, largest_score, reaches, round_beliefs
 from intarsia.inference.sampling.icm import best_states, climb
 
 
 class IntegerProgram(InferenceMethod):
-    r"""The labelling of highest score with a proof, by an integer program over the local polytope.
+    r"""Integer program: the labelling with the highest score and a proof, by branch and cut over the local polytope.
 
-    Choose it where the best labelling is wanted and the graph is too wide for `junction_tree`; with a time limit it
-    gives the best labelling found and a bound on what could be better. It solves
+    Choose it if you need the best labelling (exact MAP inference) and the graph is too wide for `junction_tree`. With a
+    time limit it returns the best labelling so far and an upper bound on the best score. It solves
 
     .. math:: \max_{\mu \in L} \theta \cdot \mu \quad\text{with } \mu_v(x_v) \in \{0, 1\} \text{ for all variables}
 
-    by branch and cut. Time grows with the gap between the relaxation and the best labelling: models whose relaxation
-    is nearly tight take seconds at any width, random frustrated ones are hopeless beyond some hundred variables.
+    by branch and cut. Time grows with the gap between the relaxation and the best labelling: models whose relaxation is
+    nearly tight take seconds at any width; random frustrated models beyond a few hundred variables do not finish.
 
     Parameters
     ----------
     temperature : float, optional
-        Only 0, the default, makes sense: a labelling has no entropy.
+        Must be 0, the default, since a labelling has no entropy.
 
     Notes
     -----
-    Status EXACT is a proof. At `time_limit`, `score` and `upper_bound` enclose the best score. `warm_start=`
-    hands over the earlier labelling as the first one.
+    Status EXACT means that the labelling is proven best. At `time_limit`, the best score is between `score` and
+    `upper_bound`. `warm_start=` starts the search from the earlier labelling.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class IntegerProgram(InferenceMethod):
     """
 
     name: ClassVar[str] = "integer_program"
-    summary: ClassVar[str] = "the best labelling with a proof, or with a bound when time runs out"
+    summary: ClassVar[str] = "the best labelling with a proof, or with a bound at the time limit"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
     takes_constraints: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class IntegerProgram(InferenceMethod):
         self.temperature = temperature
 
     def run(self, problem: Problem) -> Answer:
-        """Branch and cut from the best labelling that is quick to find."""
+        """Run branch and cut, starting from a labelling obtained by rounding and local search."""
         graph, theta = problem.graph, problem.theta
         split = int(graph.variable_ptr[-1])
         first = round_beliefs(problem, theta[:split] if problem.start_mu is None else problem.start_mu)
@@ -74,10 +74,10 @@ class IntegerProgram(InferenceMethod):
         if solution.status is Status.INFEASIBLE:
             return Answer(Status.INFEASIBLE, note=_no_labelling(problem))
         if solution.x is not None:
-            found = best_states(graph, polytope.full(solution.x)[:split])
-            climb(graph, theta, found)
-            if best is None or graph.score(theta, found) >= score:
-                best, score = found, float(graph.score(theta, found))
+            labelling = best_states(graph, polytope.full(solution.x)[:split])
+            climb(graph, theta, labelling)
+            if best is None or graph.score(theta, labelling) >= score:
+                best, score = labelling, float(graph.score(theta, labelling))
         answer = Answer(solution.status, assignment=best, integral=True)
         answer.upper_bound = max(score, min(block_bound(graph, theta), solution.bound))
         if solution.status is Status.CONVERGED and score > -np.inf:
@@ -85,12 +85,12 @@ class IntegerProgram(InferenceMethod):
         elif reaches(score, answer.upper_bound, largest_score(theta)):
             answer.status = Status.EXACT
         if score == -np.inf:
-            answer.note = "No labelling of finite score was found in time."
+            answer.note = "The time limit was reached before a labelling of finite score was found."
         return answer
 
 
 def _no_labelling(problem: Problem) -> str:
-    """Name a contradiction if the relaxation shows one."""
+    """Return a message that lists contradicting factors if the relaxation is infeasible."""
     polytope = LocalPolytope(problem.graph, problem.theta)
     ray = prove_infeasible(Program(polytope.cost, polytope.matrix, polytope.lower, polytope.upper), problem.clock)
-    return contradiction(problem, polytope, ray)
+    return describe_contradiction(problem, polytope, ray)

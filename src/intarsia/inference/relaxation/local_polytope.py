@@ -1,4 +1,4 @@
-"""The local polytope of a factor graph, constraints on counts included, as sparse rows of a linear program."""
+"""The local polytope of a factor graph, including count constraints, as sparse rows of a linear program."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from intarsia.graph.factor_kinds import count_range, counts_off, is_constraint, 
 
 
 class ConstraintRows:
-    """Rows and further columns for the constraints of a graph, to go below and right of those of its tables.
+    """Additional rows and columns of the linear program for the count constraints of a graph.
 
-    With l_i = mu_i(1), or mu_i(0) where a variable counts when it is off, a constraint that forbids is
+    Let l_i = mu_i(1), or mu_i(0) for a variable that is counted when it is off. A hard constraint is the row
 
         low <= sum_i l_i <= high,
 
-    which together with the bounds of l has whole vertices only. One that costs w has a column z for "violated", of
-    score w, and columns b_i for the part of l_i in violated states; what is left satisfies the constraint:
+    which together with the bounds of l has only integral vertices. A soft constraint with score w has a column z for
+    "violated", of score w, and columns b_i for the fraction of l_i in violated states; l_i - b_i satisfies it:
 
         0 <= b_i <= z,   0 <= l_i - b_i <= 1 - z,   low (1 - z) <= sum_i (l_i - b_i) <= high (1 - z).
 
     Parameters
     ----------
     graph, theta : FactorGraph and float array
-        In normal form, constraints kept.
+        Graph in normal form with its constraints, and its scores.
     factors : int array
-        Its constraints.
+        Indices of the constraint factors.
     row, column : int
-        Where the rows and columns of the rest end.
+        Number of rows and columns before the additional ones.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class ConstraintRows:
     lower, upper, factor : arrays
         Bounds and factor of each row.
     source, coef : arrays
-        Position in theta of each further column, and what multiplies it.
+        Position in theta of the score of each additional column, and the coefficient of this score.
     """
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, factors: IntArray, row: int, column: int) -> None:
@@ -53,17 +53,18 @@ class ConstraintRows:
         self.n_rows, self.n_columns = row, column
         for c in factors.tolist():
             self._write(graph, theta, c)
-        nothing = np.empty(0, np.int64)
-        self.rows: IntArray = np.concatenate([nothing, *(entry[0] for entry in self._entries)])
-        self.columns: IntArray = np.concatenate([nothing, *(entry[1] for entry in self._entries)])
+        empty = np.empty(0, np.int64)
+        self.rows: IntArray = np.concatenate([empty, *(entry[0] for entry in self._entries)])
+        self.columns: IntArray = np.concatenate([empty, *(entry[1] for entry in self._entries)])
         self.values: FloatArray = np.concatenate([np.empty(0), *(entry[2] for entry in self._entries)])
         self.lower: FloatArray = np.concatenate([np.empty(0), *(bound[0] for bound in self._bounds)])
         self.upper: FloatArray = np.concatenate([np.empty(0), *(bound[1] for bound in self._bounds)])
-        self.factor: IntArray = np.concatenate([nothing, *(np.full(b[0].size, b[2]) for b in self._bounds)])
-        self.source: IntArray = np.concatenate([nothing, *self._source])
+        self.factor: IntArray = np.concatenate([empty, *(np.full(b[0].size, b[2]) for b in self._bounds)])
+        self.source: IntArray = np.concatenate([empty, *self._source])
         self.coef: FloatArray = np.concatenate([np.empty(0), *self._coef])
 
     def _write(self, graph: FactorGraph, theta: FloatArray, c: int) -> None:
+        """Append the rows and columns of constraint factor `c`."""
         scope, table = graph.scope(c), int(graph.table_of_factor[c])
         kind, n = int(graph.table_kind[table]), scope.size
         literal = graph.variable_ptr[scope] + 1
@@ -100,48 +101,49 @@ class ConstraintRows:
             self._add(np.array([row]), np.array([z]), float(side))
 
     def _add(self, rows: IntArray, columns: IntArray, value: float) -> None:
+        """Append entries of the matrix that have the same value."""
         self._entries.append((rows, columns, np.full(rows.size, value)))
 
     def _add_rows(self, c: int, lower: FloatArray | list[float], upper: FloatArray | list[float]) -> None:
+        """Append rows of factor `c` with these bounds."""
         self._bounds.append((np.asarray(lower), np.asarray(upper), c))
         self.n_rows += len(lower)
 
-    def put(self, full: FloatArray) -> None:
-        """Set the further columns to their values at the labelling that the variables' columns hold."""
+    def set_columns(self, full: FloatArray) -> None:
+        """Set the additional columns to their values at the labelling in the columns of the variables."""
         for literal, z, low, high, n in self._soft:
-            on = full[literal]
-            if not low <= on.sum() <= high:
+            literal_values = full[literal]
+            if not low <= literal_values.sum() <= high:
                 full[z] = 1.0
-                full[z + 1 : z + 1 + n] = on
+                full[z + 1 : z + 1 + n] = literal_values
 
 
-# Wider factors are constraints, which have no joint states here.
-_WIDEST = 40
+# Factors over more variables are constraints, which have no columns for joint states.
+_MAX_WIDTH = 40
 
 
 class LocalPolytope:
-    """Columns, rows and costs of `max <theta, mu>` over the local polytope.
+    """Linear program `max <theta, mu>` over the local polytope: columns, rows and costs.
 
     Columns are the states of the variables, then the joint states of every factor, in C order of its scope; factors
-    that share a table or have one weight still have columns of their own. Rows say that a variable's column block sums
-    to one, and that each factor's block, summed over all but one variable, is that variable's block:
+    that share a table or are parametric have separate columns as well. The rows require that the columns of a variable
+    sum to one, and that the columns of a factor, summed over all variables but one, equal the columns of that variable:
 
         sum_x mu_v(x) = 1,        sum over x_c with x_v = x of mu_c(x_c) = mu_v(x).
 
-    Columns of score -inf are left out. Constraints on counts have no joint states but rows of their own, see
-    `ConstraintRows`.
+    Columns of score -inf are omitted. Count constraints have no joint states; `ConstraintRows` describes their rows.
 
     Parameters
     ----------
     graph : FactorGraph
-        In normal form.
+        Graph in normal form.
     theta : float array
-        Its scores.
+        Scores in the layout of the graph.
 
     Attributes
     ----------
     cost : float array
-        Score of each column that is left.
+        Score of each column that is not omitted.
     matrix : sparse array (rows, columns)
         Coefficients of the rows.
     lower, upper : float arrays
@@ -151,12 +153,14 @@ class LocalPolytope:
     def __init__(self, graph: FactorGraph, theta: FloatArray) -> None:
         self.graph = graph
         split = int(graph.variable_ptr[-1])
-        self._counted = is_constraint(graph.table_kind[graph.table_of_factor])
-        pair_states = np.where(self._counted[graph.factor_of_pair], 0, graph.n_states[graph.scope_idx])
+        self._is_constraint = is_constraint(graph.table_kind[graph.table_of_factor])
+        pair_states = np.where(self._is_constraint[graph.factor_of_pair], 0, graph.n_states[graph.scope_idx])
         pair_row = graph.n_variables + np.concatenate([[0], np.cumsum(pair_states)]).astype(np.int64)
-        sizes = np.where(self._counted, 0, _table_sizes(graph))
+        sizes = np.where(self._is_constraint, 0, _table_sizes(graph))
         self.factor_ptr: IntArray = split + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        extra = ConstraintRows(graph, theta, np.flatnonzero(self._counted), int(pair_row[-1]), int(self.factor_ptr[-1]))
+        extra = ConstraintRows(
+            graph, theta, np.flatnonzero(self._is_constraint), int(pair_row[-1]), int(self.factor_ptr[-1])
+        )
         n_rows, n_columns = extra.n_rows, extra.n_columns
         self._extra = extra
         self._source = np.concatenate([np.arange(self.factor_ptr[-1]), extra.source])
@@ -164,7 +168,7 @@ class LocalPolytope:
         rows = [np.repeat(np.arange(graph.n_variables), graph.n_states)]
         columns = [np.arange(split)]
         values = [np.ones(split)]
-        # The variables' side of the second kind of row.
+        # Entries of the variables in the rows of the second kind.
         of_pair = np.repeat(np.arange(graph.scope_idx.size), pair_states)
         state = np.arange(of_pair.size) + graph.n_variables - pair_row[of_pair]
         rows.append(pair_row[of_pair] + state)
@@ -179,13 +183,13 @@ class LocalPolytope:
             columns.append(column)
             values.append(np.ones(row.size))
         weights = theta[self._source]
-        with np.errstate(invalid="ignore"):  # 0 * inf, replaced at once
+        with np.errstate(invalid="ignore"):  # 0 * inf is replaced by 0
             cost = np.where(self._coef == 0.0, 0.0, weights * self._coef)
-        self._kept: IntArray = np.flatnonzero(cost > -np.inf)
-        self.cost: FloatArray = cost[self._kept]
+        self._finite_columns: IntArray = np.flatnonzero(cost > -np.inf)
+        self.cost: FloatArray = cost[self._finite_columns]
         row, column = np.concatenate(rows), np.concatenate(columns)
         matrix = csc_array((np.concatenate(values), (row, column)), shape=(n_rows, n_columns))
-        self.matrix = matrix if self._kept.size == n_columns else matrix[:, self._kept]
+        self.matrix = matrix if self._finite_columns.size == n_columns else matrix[:, self._finite_columns]
         equal = np.zeros(int(pair_row[-1]))
         equal[: graph.n_variables] = 1.0
         self.lower: FloatArray = np.concatenate([equal, extra.lower])
@@ -194,28 +198,29 @@ class LocalPolytope:
         self.n_columns = n_columns
 
     def _tables_by_width(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Yield number of variables, indices and scopes of the factors that are not constraints, by number."""
         for width, factors, scopes in scopes_by_width(self.graph.scope_ptr, self.graph.scope_idx):
-            tables = ~self._counted[factors]
+            tables = ~self._is_constraint[factors]
             if tables.any():
                 yield width, factors[tables], scopes[tables]
 
     def _joint_states(
         self, factors: IntArray, scopes: IntArray, sizes: IntArray, pair_row: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Rows and columns of the ones that factors of equal width make; notes where their scores come from."""
+        """Return rows and columns of the unit entries of factors of equal width; set the source of their scores."""
         graph = self.graph
         counts = sizes[factors]
-        which = np.repeat(np.arange(factors.size), counts)
+        repeat_of_factor = np.repeat(np.arange(factors.size), counts)
         ends = np.cumsum(counts)
-        within = np.arange(which.size) - (ends - counts)[which]
-        column = self.factor_ptr[factors][which] + within
-        table = graph.table_of_factor[factors][which]
+        within = np.arange(repeat_of_factor.size) - (ends - counts)[repeat_of_factor]
+        column = self.factor_ptr[factors][repeat_of_factor] + within
+        table = graph.table_of_factor[factors][repeat_of_factor]
         kind = graph.table_kind[table]
         self._source[column] = graph.table_ptr[table] + np.where(kind == FactorKind.TABLE, within, 0)
-        rows, states, rest = [], [], within
+        rows, states, quotient = [], [], within
         for p in range(scopes.shape[1] - 1, -1, -1):
-            rest, state = np.divmod(rest, graph.n_states[scopes[:, p]][which])
-            rows.append(pair_row[graph.scope_ptr[factors] + p][which] + state)
+            quotient, state = np.divmod(quotient, graph.n_states[scopes[:, p]][repeat_of_factor])
+            rows.append(pair_row[graph.scope_ptr[factors] + p][repeat_of_factor] + state)
             states.append(state)
         if kind.any():
             statistic = pair_statistic(kind, graph.table_truncation[table], states[-1], states[0])
@@ -224,62 +229,62 @@ class LocalPolytope:
 
     @property
     def variable_columns(self) -> IntArray:
-        """Which of the columns that are left belong to variables."""
-        return np.arange(int(np.searchsorted(self._kept, int(self.graph.variable_ptr[-1]))))
+        """Indices of the columns of variables, among the columns that are not omitted."""
+        return np.arange(int(np.searchsorted(self._finite_columns, int(self.graph.variable_ptr[-1]))))
 
     def full(self, x: FloatArray) -> FloatArray:
-        """Values of all columns, zero for those of score -inf."""
+        """Return the values of all columns, with zero for omitted columns."""
         values = np.zeros(self.n_columns)
-        values[self._kept] = x
+        values[self._finite_columns] = x
         return values
 
     def statistics(self, full: FloatArray) -> FloatArray:
-        """Values of all columns in the layout of theta: shared tables summed up, one-weight kinds their statistic."""
+        """Return the statistics in the layout of theta, summed over factors that share a table."""
         sums = np.bincount(self._source, full * self._coef, minlength=self.graph.n_theta)
         return sums.astype(np.float64, copy=False)
 
     def point(self, labelling: IntArray) -> FloatArray:
-        """Value of each column at a labelling of finite score."""
+        """Return the value of each column at a labelling of finite score."""
         graph = self.graph
         full = np.zeros(self.n_columns)
         full[graph.variable_ptr[:-1] + labelling] = 1.0
-        self._extra.put(full)
+        self._extra.set_columns(full)
         for width, factors, scopes in self._tables_by_width():
-            at = np.zeros(factors.size, np.int64)
+            joint_state = np.zeros(factors.size, np.int64)
             for p in range(width):
-                at = at * graph.n_states[scopes[:, p]] + labelling[scopes[:, p]]
-            full[self.factor_ptr[factors] + at] = 1.0
-        return full[self._kept]
+                joint_state = joint_state * graph.n_states[scopes[:, p]] + labelling[scopes[:, p]]
+            full[self.factor_ptr[factors] + joint_state] = 1.0
+        return full[self._finite_columns]
 
     def bound(self, dual: FloatArray) -> float:
-        """Upper bound on the best score from any multipliers of the rows, right whatever their quality.
+        """Return the upper bound on the best score that follows from multipliers of the rows, optimal or not.
 
-        Multipliers move score from factors to variables; what then is best in each block on its own adds up to the
-        bound. At the optimum of the dual it is the optimum of the linear program.
+        Multipliers move scores from factors to variables; the bound is the sum of the largest score of each block. At
+        the optimum of the dual it equals the optimum of the linear program.
         """
         multipliers = dual.copy()
         multipliers[: self.graph.n_variables] = 0.0
-        # A multiplier of the wrong sign, by rounding, would count on a side of its row that is open.
+        # A multiplier with the wrong sign, due to rounding, would multiply an infinite bound of its row.
         multipliers[(multipliers > 0) & np.isinf(self.upper)] = 0.0
         multipliers[(multipliers < 0) & np.isinf(self.lower)] = 0.0
-        reduced = np.full(self.n_columns, -np.inf)
-        reduced[self._kept] = self.cost - self.matrix.T @ multipliers
-        starts = np.concatenate([self.graph.variable_ptr[:-1], self.factor_ptr[:-1][~self._counted]])
+        reduced_cost = np.full(self.n_columns, -np.inf)
+        reduced_cost[self._finite_columns] = self.cost - self.matrix.T @ multipliers
+        starts = np.concatenate([self.graph.variable_ptr[:-1], self.factor_ptr[:-1][~self._is_constraint]])
         end = int(self.factor_ptr[-1])
-        blocks = np.maximum.reduceat(reduced[:end], starts).sum() + np.maximum(reduced[end:], 0.0).sum()
+        blocks = np.maximum.reduceat(reduced_cost[:end], starts).sum() + np.maximum(reduced_cost[end:], 0.0).sum()
         sides = np.where(multipliers > 0, self.upper, np.where(multipliers < 0, self.lower, 0.0))
         return float(blocks + multipliers[self.graph.n_variables :] @ sides[self.graph.n_variables :])
 
     def conflict(self, ray: FloatArray) -> IntArray:
-        """Factors that a proof of infeasibility, given as multipliers of the rows, makes use of."""
-        used = np.abs(ray[self.graph.n_variables :]) > 1e-9 * np.abs(ray).max(initial=0.0)
-        return np.unique(self._factor_of_row[used])
+        """Return the factors with a nonzero multiplier in a proof of infeasibility (a dual ray)."""
+        is_nonzero = np.abs(ray[self.graph.n_variables :]) > 1e-9 * np.abs(ray).max(initial=0.0)
+        return np.unique(self._factor_of_row[is_nonzero])
 
 
 def _table_sizes(graph: FactorGraph) -> IntArray:
-    """Number of joint states of each factor."""
+    """Return the number of joint states of each factor."""
     sizes = np.ones(graph.n_factors, np.int64)
     for width, factors, scopes in scopes_by_width(graph.scope_ptr, graph.scope_idx):
-        for p in range(min(width, _WIDEST)):
+        for p in range(min(width, _MAX_WIDTH)):
             sizes[factors] *= graph.n_states[scopes[:, p]]
     return sizes

@@ -1,4 +1,4 @@
-"""The linear programming relaxation of the best labelling, solved to a vertex by HiGHS."""
+"""Linear programming relaxation of MAP inference, solved to a vertex by HiGHS."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from intarsia.inference.relaxation.highs import Program, Solution, prove_infeasi
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.inference.relaxation.rounding import block_bound, is_labelling, largest_score, reaches, round_beliefs
 
-_MOST_NAMED = 8
+_MAX_LISTED = 8
 
 
 class LPRelaxation(InferenceMethod):
-    r"""Upper bound on the best score, a vertex of the local polytope, and a labelling near it.
+    r"""Linear programming relaxation: upper bound on the best score, a vertex of the local polytope, a labelling.
 
-    Choose it where the relaxation itself is wanted: its bound, its fractional statistics for learning with a guarantee,
-    or the proof that comes with an integral optimum (always on trees, usual with attractive couplings). For large
-    models `dual_decomposition` is faster, for the best labelling itself there is `integer_program`. It solves
+    Choose it for MAP inference if you need the relaxation itself: its bound, its fractional statistics for learning
+    with a guarantee, or the proof of optimality of an integral solution (always on trees, often with attractive
+    couplings). `dual_decomposition` is faster for large models, and `integer_program` always returns the best
+    labelling. It solves
 
     .. math:: \max_{\mu \in L} \; \theta \cdot \mu
 
-    over the local polytope :math:`L`, in which every factor's marginals agree with those of its variables.
+    over the local polytope :math:`L`, in which the marginals of every factor agree with those of its variables.
 
     Parameters
     ----------
     temperature : float, optional
-        Only 0, the default, makes sense: the relaxation has no entropy.
+        Must be 0, the default, since the relaxation has no entropy.
 
     Notes
     -----
-    `result.mu` is the optimal vertex, fractional or not, in the layout of theta, and `result.integral` says which.
-    `upper_bound` is the value of the dual at the solver's multipliers, a bound whatever their rounding. `assignment` is
-    the vertex itself when it is integral, and otherwise rounded, repaired and improved by single changes; `score` is
-    its score and with it a lower bound. If the two bounds meet, the status is EXACT. `warm_start=` starts the
-    simplex method from an earlier vertex, which pays when only the scores have changed. An infeasible relaxation is
-    INFEASIBLE, and `note` names factors that contradict each other.
+    `result.mu` is the optimal vertex in the layout of theta, and `result.integral` reports whether it is integral.
+    `upper_bound` is the value of the dual at the multipliers of the solver, which is a bound despite rounding errors.
+    `assignment` is the vertex itself if it is integral; otherwise the vertex is rounded, repaired and improved by
+    changes of single variables. `score` is the score of `assignment` and a lower bound. If the bounds are equal, the
+    status is EXACT. `warm_start=` starts the simplex method from an earlier vertex, which is faster if only the scores
+    have changed. If the relaxation is infeasible, the status is INFEASIBLE and `note` lists contradicting factors.
 
     References
     ----------
@@ -47,7 +48,7 @@ class LPRelaxation(InferenceMethod):
 
     Examples
     --------
-    Three variables that all want to differ have no such labelling with two states; one half everywhere pretends to:
+    Three binary variables cannot all differ from each other, but marginals of 1/2 satisfy the relaxation:
 
     >>> import intarsia
     >>> graph = intarsia.graph.complete_graph(3, 2)
@@ -60,7 +61,7 @@ class LPRelaxation(InferenceMethod):
     """
 
     name: ClassVar[str] = "lp_relaxation"
-    summary: ClassVar[str] = "an upper bound on the best score, fractional statistics, a proof where they are integral"
+    summary: ClassVar[str] = "an upper bound on the best score, fractional statistics, a proof if they are integral"
     gives_map: ClassVar[bool] = True
     map_is: ClassVar[str] = "relaxed optimum"
     state_is: ClassVar[str | None] = "simplex basis"
@@ -71,7 +72,7 @@ class LPRelaxation(InferenceMethod):
         self.temperature = temperature
 
     def run(self, problem: Problem) -> Answer:
-        """Solve, then round."""
+        """Solve the relaxation, then round its optimum to a labelling."""
         graph = problem.graph
         polytope = LocalPolytope(graph, problem.theta)
         program = Program(polytope.cost, polytope.matrix, polytope.lower, polytope.upper)
@@ -79,10 +80,11 @@ class LPRelaxation(InferenceMethod):
         solution = solve_program(program, problem.clock, basis=basis)
         if solution.status is Status.INFEASIBLE:
             ray = prove_infeasible(program, problem.clock)
-            return Answer(Status.INFEASIBLE, note=contradiction(problem, polytope, ray))
-        return self._read(problem, polytope, solution)
+            return Answer(Status.INFEASIBLE, note=describe_contradiction(problem, polytope, ray))
+        return self._make_answer(problem, polytope, solution)
 
-    def _read(self, problem: Problem, polytope: LocalPolytope, solution: Solution) -> Answer:
+    def _make_answer(self, problem: Problem, polytope: LocalPolytope, solution: Solution) -> Answer:
+        """Convert the solution of the linear program to an answer with bounds and a labelling."""
         graph, theta = problem.graph, problem.theta
         split = int(graph.variable_ptr[-1])
         answer = Answer(solution.status, upper_bound=block_bound(graph, theta), integral=True)
@@ -91,11 +93,13 @@ class LPRelaxation(InferenceMethod):
         if solution.basis is not None:
             answer.messages = solution.basis.astype(np.float64)
         full = polytope.full(solution.x) if solution.x is not None else None
-        found = round_beliefs(problem, theta[:split] if full is None else full[:split])
-        if found.infeasible:
-            return Answer(Status.INFEASIBLE, note="The relaxation has a solution, but no labelling satisfies all.")
-        answer.assignment = found.labelling
-        score = float(graph.score(theta, found.labelling))  # type: ignore[arg-type]
+        search = round_beliefs(problem, theta[:split] if full is None else full[:split])
+        if search.infeasible:
+            return Answer(
+                Status.INFEASIBLE, note="The relaxation has a solution, but no labelling satisfies all constraints."
+            )
+        answer.assignment = search.labelling
+        score = float(graph.score(theta, search.labelling))  # type: ignore[arg-type]
         if reaches(score, answer.upper_bound, largest_score(theta)):
             answer.status = Status.EXACT
         elif solution.status is Status.CONVERGED and full is not None:
@@ -103,26 +107,26 @@ class LPRelaxation(InferenceMethod):
             answer.mu = polytope.statistics(full)
             answer.factor_mu = full
         if score == -np.inf:
-            answer.note = "No labelling of finite score was found within the limits of the search."
+            answer.note = "The search reached its limit before it found a labelling of finite score."
         return answer
 
 
-def contradiction(problem: Problem, polytope: LocalPolytope, ray: FloatArray | None) -> str:
-    """Name factors of the user's graph that cannot all be satisfied."""
+def describe_contradiction(problem: Problem, polytope: LocalPolytope, ray: FloatArray | None) -> str:
+    """Return a message that lists contradicting factors of the user's graph, from a dual ray if there is one."""
     if ray is None:
         return "The constraints contradict each other."
     return name_factors(problem, polytope.conflict(ray))
 
 
 def name_factors(problem: Problem, factors: IntArray) -> str:
-    """Say which of the user's factors contradict each other, given those of the problem's graph."""
+    """Return a message that lists contradicting factors of the user's graph, from factors of the reduced graph."""
     original = problem.original
     numbers = np.flatnonzero(np.isin(problem.factor_of, factors))
     if numbers.size == 0:
         return "The constraints contradict each other."
-    named = []
-    for c in numbers[:_MOST_NAMED].tolist():
+    descriptions = []
+    for c in numbers[:_MAX_LISTED].tolist():
         scope = original.scope(c).tolist()
-        named.append(f"{c} over {[original.names[v] for v in scope] if original.names else scope}")
-    more = f" and {numbers.size - _MOST_NAMED} more" if numbers.size > _MOST_NAMED else ""
-    return f"These factors contradict each other (with the evidence, if any): {'; '.join(named)}{more}."
+        descriptions.append(f"{c} over {[original.names[v] for v in scope] if original.names else scope}")
+    suffix = f" and {numbers.size - _MAX_LISTED} more" if numbers.size > _MAX_LISTED else ""
+    return f"These factors contradict each other (with the evidence, if any): {'; '.join(descriptions)}{suffix}."

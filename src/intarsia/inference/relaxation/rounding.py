@@ -1,4 +1,4 @@
-"""From beliefs of variables to a labelling: the best state of each, repaired where impossible, then improved."""
+"""Rounding of beliefs to a labelling: the best state of each variable, repaired if infeasible, then improved."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from intarsia.inference.sampling.icm import best_states, climb
 
 
 def round_beliefs(problem: Problem, beliefs: FloatArray) -> FeasibleSearch:
-    """Labelling near the best states of `beliefs`, of finite score unless none was found; or a proof that none exists.
+    """Round beliefs to a labelling, of finite score if the search finds one, or prove that none exists.
 
-    Where hard zeros forbid the states of highest belief, a backtracking search takes the beliefs as the order in which
-    it tries states. No change of a single variable improves what comes back.
+    If hard zeros forbid the states with the highest beliefs, a backtracking search tries states in order of their
+    beliefs. No change of a single variable improves the returned labelling.
 
     Examples
     --------
@@ -30,37 +30,37 @@ def round_beliefs(problem: Problem, beliefs: FloatArray) -> FeasibleSearch:
     """
     graph, theta = problem.graph, problem.theta
     split = int(graph.variable_ptr[-1])
-    wishes = np.where(theta[:split] > -np.inf, beliefs, -np.inf)
-    labelling = best_states(graph, wishes)
+    possible_beliefs = np.where(theta[:split] > -np.inf, beliefs, -np.inf)
+    labelling = best_states(graph, possible_beliefs)
     climb(graph, theta, labelling)
     if has_hard_zeros(graph, theta) and graph.score(theta, labelling) == -np.inf:
-        preference = np.concatenate([wishes, theta[split:]])
-        found = find_feasible(graph, preference, problem.rng, problem.clock)
-        if found.labelling is None:
-            return FeasibleSearch(labelling, found.infeasible, found.n_nodes)
-        labelling = found.labelling
+        priorities = np.concatenate([possible_beliefs, theta[split:]])
+        search = find_feasible(graph, priorities, problem.rng, problem.clock)
+        if search.labelling is None:
+            return FeasibleSearch(labelling, search.infeasible, search.n_nodes)
+        labelling = search.labelling
         climb(graph, theta, labelling)
     return FeasibleSearch(labelling, False, 0)
 
 
 def block_bound(graph: FactorGraph, theta: FloatArray) -> float:
-    """Upper bound on the best score that needs no work: the best of each variable and each factor on its own."""
+    """Return a cheap upper bound on the best score: the sum of the largest score of each variable and factor."""
     total = float(np.maximum.reduceat(theta[: graph.variable_ptr[-1]], graph.variable_ptr[:-1]).sum())
     if graph.n_factors == 0:
         return total
-    counted = is_constraint(graph.table_kind)  # their scores are at most 0
+    constraint = is_constraint(graph.table_kind)  # the scores of constraints are at most 0
     first = graph.first_factor_of_table
-    top = np.array([0.0 if counted[t] else graph.factor_table(theta, int(c)).max() for t, c in enumerate(first)])
-    return total + float(top[graph.table_of_factor].sum())
+    maxima = np.array([0.0 if constraint[t] else graph.factor_table(theta, int(c)).max() for t, c in enumerate(first)])
+    return total + float(maxima[graph.table_of_factor].sum())
 
 
 def is_labelling(beliefs: FloatArray, tol: float = 1e-6) -> bool:
-    """Whether every belief is 0 or 1."""
+    """Return whether every belief is 0 or 1, up to `tol`."""
     return bool((np.minimum(np.abs(beliefs), np.abs(beliefs - 1.0)) <= tol).all())
 
 
 def largest_score(theta: FloatArray) -> float:
-    """Largest finite entry in size.
+    """Return the largest absolute value of the finite scores.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def largest_score(theta: FloatArray) -> float:
 
 
 def reaches(score: float, bound: float, largest: float) -> bool:
-    """Whether a score is as high as its upper bound, up to what sums of scores up to `largest` can tell.
+    """Return whether a score equals its upper bound up to rounding, for sums of scores up to `largest` in size.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Gibbs sampling, iterated conditional modes, and search for feasible assignments."""
+"""Gibbs sampling, iterated conditional modes, and the search for feasible assignments."""

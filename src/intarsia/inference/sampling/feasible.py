@@ -1,4 +1,4 @@
-"""Search for an assignment of finite score, which ascent and sampling need as their start when there are hard zeros."""
+"""Search for an assignment of finite score, from which ascent and sampling start if there are hard zeros."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOW = 1000
 
 @dataclass(frozen=True, eq=False)
 class FeasibleSearch:
-    """What a search found: a labelling of finite score, a proof that there is none (`infeasible`), or neither."""
+    """Result of a search: a labelling of finite score, a proof that none exists (`infeasible`), or neither."""
 
     labelling: IntArray | None
     infeasible: bool
@@ -27,7 +27,7 @@ class FeasibleSearch:
 
 
 def has_hard_zeros(graph: FactorGraph, theta: FloatArray) -> bool:
-    """Whether some table forbids a joint state; -inf at single variables needs no search."""
+    """Return whether a table forbids a joint state; -inf at single variables needs no search."""
     return bool(theta[int(graph.variable_ptr[-1]) :].min(initial=0.0) == -np.inf)
 
 
@@ -40,27 +40,27 @@ def find_feasible(
     max_nodes: int = 200_000,
     random: bool = False,
 ) -> FeasibleSearch:
-    """Find a labelling of finite score by backtracking with arc consistency, or prove that there is none.
+    """Find a labelling of finite score by backtracking with arc consistency, or prove that none exists.
 
-    After each decision, states without an allowed tuple in some factor are removed until nothing changes. The next
-    variable is the one with the fewest states for the number of dead ends it took part in; its state of highest
-    unary score comes first. The search restarts with growing limits, remembers which factors caused dead ends, and
-    shuffles the order of states; a run that ends below its limit is a proof.
+    After each decision, states without an allowed tuple in a factor are removed until nothing changes. The next
+    variable is the one with the smallest ratio of its number of states to the dead ends of its factors; its state with
+    the highest unary score is tried first. The search restarts with growing limits, counts the dead ends of each
+    factor, and shuffles the order of states; a run that ends below its limit is a proof.
 
     Parameters
     ----------
     graph : FactorGraph
-        In normal form.
+        Graph in normal form.
     theta : float array
-        Scores; only where they are -inf matters, apart from the order in which states are tried.
+        Scores; -inf forbids states, and the unary scores set the order in which states are tried.
     rng : numpy Generator
-        Order of states after the first restart, or at once with `random`.
+        Generator for the order of states, from the first restart on or from the start with `random`.
     clock : Clock, optional
-        Its limit ends the search between restarts.
+        Timer; its limit ends the search between restarts.
     max_nodes : int
-        Most decisions in all restarts.
+        Maximum number of decisions in all restarts.
     random : bool
-        Draw the order of states whatever their scores, so that several calls give labellings far apart.
+        Use a random order of states, so that several calls return labellings that differ much.
 
     Examples
     --------
@@ -84,24 +84,24 @@ def find_feasible(
     hard = find_hard_factors(theta, graph.table_of_factor, graph.table_ptr, graph.table_kind)
     lists = _hard_factors_by_variable(graph, hard)
     order = np.flatnonzero(np.diff(lists[0]))
-    blame = np.zeros(graph.n_factors)
-    preference = rng.random(split) if random else unary.copy()
-    limit, nodes = float(_FIRST_FAILS), 0
+    fails = np.zeros(graph.n_factors)
+    priorities = rng.random(split) if random else unary.copy()
+    limit, n_nodes = float(_FIRST_FAILS), 0
     while True:
-        outcome, used, labelling = search_feasible(
-            theta, allowed.copy(), preference, order, blame, max_nodes - nodes, int(limit), _WINDOW, lists, model
+        outcome, n_used, labelling = search_feasible(
+            theta, allowed.copy(), priorities, order, fails, max_nodes - n_nodes, int(limit), _WINDOW, lists, model
         )
-        nodes += int(used)
+        n_nodes += int(n_used)
         if outcome != 0:
-            return FeasibleSearch(labelling if outcome > 0 else None, outcome < 0, nodes)
-        if nodes >= max_nodes or (clock is not None and clock.expired):
-            return FeasibleSearch(None, False, nodes)
+            return FeasibleSearch(labelling if outcome > 0 else None, outcome < 0, n_nodes)
+        if n_nodes >= max_nodes or (clock is not None and clock.expired):
+            return FeasibleSearch(None, False, n_nodes)
         limit *= _GROWTH
-        preference = rng.random(split) if random else unary + rng.gumbel(size=split)
+        priorities = rng.random(split) if random else unary + rng.gumbel(size=split)
 
 
 def _hard_factors_by_variable(graph: FactorGraph, hard: np.ndarray[Any, Any]) -> tuple[IntArray, IntArray]:
-    """CSR lists of the factors with hard zeros at each variable."""
+    """Return CSR lists of the factors with hard zeros at each variable."""
     pairs = np.flatnonzero(hard[graph.factor_of_pair])
     variables = graph.scope_idx[pairs]
     ptr = np.concatenate([[0], np.cumsum(np.bincount(variables, minlength=graph.n_variables))]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Gibbs sampling: marginals from draws, with their Monte-Carlo error and a check of mixing."""
+"""Gibbs sampling (MCMC): marginals from samples, with Monte Carlo errors and a convergence diagnostic."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
 from intarsia.inference.sampling.icm import update_arrays
 
-_BATCHES = 8  # per chain and round; their scatter gives the Monte-Carlo error
-_FIRST_ROUND = 128  # sweeps; the second round is as long, then each doubles what there is
-_APART = 7.0  # about the quantile 0.999 of F with 3 and 28 degrees of freedom
-_MAX_TREE_STATES = 16  # block="auto": above, messages in states^2 cost more than they gain
+_BATCHES = 8  # batches per chain and round; the Monte Carlo error is the standard error of their means
+_FIRST_ROUND = 128  # sweeps; each later round is as long as all rounds before it
+_F_QUANTILE = 7.0  # about the quantile 0.999 of the F distribution with 3 and 28 degrees of freedom
+_MAX_TREE_STATES = 16  # block="auto": with more states, messages cost more (states^2) than they gain
 _MAX_TREE_ENTRIES = 30_000_000
 _MAX_TREE_RANGE = 300.0  # exp(-range) must stay far from underflow
 
-_WORK_PER_CALL = 5_000_000  # table rows, some tenths of a second
+_WORK_PER_CALL = 5_000_000  # number of table rows, which take some tenths of a second
 
 Chain = tuple[IntArray, np.random.Generator]
 Sampler = Callable[[IntArray, int, np.random.Generator, FloatArray], None]
 
 
 class Gibbs(InferenceMethod):
-    r"""Marginals and samples by Gibbs sampling, with Monte-Carlo errors and split R-hat.
+    r"""Marginals and samples by Gibbs sampling, with Monte Carlo errors and split R-hat.
 
-    Choose it when unbiased marginals of a loopy model are wanted and the chains mix; it is the only approximate method
-    here whose error shrinks with more time. Do not choose it for strongly coupled or nearly deterministic models, where
-    chains stay in one mode: `r_hat` shows it when chains disagree, but cannot show a mode that no chain has seen.
+    Choose it if you need asymptotically unbiased marginals of a loopy model, or samples, and the chains mix; it is the
+    only approximate method here whose error decreases with more time. Do not use it for strongly coupled or nearly
+    deterministic models, where chains stay in one mode: `r_hat` detects chains that disagree, but not a mode that no
+    chain has visited.
 
-    Each step draws a variable (or a block of variables whose induced subgraph is a forest, jointly by forward filtering
-    and backward sampling) from its conditional distribution given the rest,
-    :math:`p(x_j | x_{\setminus j}) \propto \exp(\theta(x_j) + \sum_{c \ni j} \theta(x_c))`. Sampling goes in rounds,
-    each as long as all before, until `r_hat <= max_r_hat` and no variable's marginal has a standard error above `tol`.
+    Each step samples a variable (or a block of variables whose induced subgraph is a forest, jointly by forward
+    filtering and backward sampling) from its conditional distribution given the others,
+    :math:`p(x_j | x_{\setminus j}) \propto \exp(\theta(x_j) + \sum_{c \ni j} \theta(x_c))`. Sampling proceeds in
+    rounds, each as long as all rounds before it, until `r_hat <= max_r_hat` and no marginal of a variable has a
+    standard error above `tol`.
 
     Parameters
     ----------
     max_iter : int
-        Most sweeps of each chain, burn-in included.
+        Maximum number of sweeps of each chain, including burn-in.
     tol : float
-        Largest standard error of a variable's marginal to stop at; 0 samples until `max_iter`.
+        Stop when no marginal of a variable has a larger standard error; 0 samples until `max_iter`.
     max_r_hat : float
-        Largest split R-hat over the variables' states to stop at.
+        Stop only when the largest split R-hat over the states of variables is at most this.
     n_chains : int
-        Independent chains, from different random starts.
+        Number of independent chains, from different random starts.
     burn_in : int
-        First sweeps of each chain that are not counted.
+        Number of initial sweeps of each chain that are discarded.
     thinning : int
-        Sweeps between the draws that `n_samples` asks for.
+        Number of sweeps between two samples of a chain, for `n_samples`.
     block : {"auto", "tree", "single"}
-        Draw forests of variables jointly, or single variables. "auto" takes forests for pairwise graphs with few
-        states.
+        "tree": sample forests of variables jointly. "single": sample single variables. "auto": use forests for pairwise
+        graphs with few states.
     temperature : float, optional
-        Samples from exp(score / T), by default 1.
+        Sample from exp(score / T), by default T = 1.
 
     Raises
     ------
     TooLargeError
-        If hard zeros leave no assignment that the search for a start could find, though there may be one.
+        If the model has hard zeros and the search for an initial assignment reaches its limit.
 
-    Notes
-    -----
-    With hard zeros the chains start from assignments of finite score found by search. They may be unable to reach
-    all others by single moves, so `note` says that mixing is not guaranteed. Sampling gives no log Z:
-    `log_partition` is None. `mu_error` comes from the scatter of batch means over all chains in the last round (of
-    the chains' means where chains sit in different modes). It is never below what independent draws would have, with
-    two draws added for and against, so that a state not seen has an error too. `residual` is the largest standard
-    error of a variable's marginal; `history` has one entry for each round.
+    Notes ----- With hard zeros the chains start from assignments of finite score, obtained by a search. They may be
+    unable to reach all other assignments by single moves, so `note` warns that mixing is not guaranteed. Sampling does
+    not estimate log Z: `log_partition` is None. `mu_error` is computed from the variance of batch means over all chains
+    in the last round (of the means of chains, where chains are in different modes). It is at least the standard error
+    of independent samples with two added successes and two failures, so that states without samples have an error too.
+    `residual` is the largest standard error of a marginal of a variable; `history` has one entry for each round.
 
     References
     ----------
@@ -117,7 +117,7 @@ class Gibbs(InferenceMethod):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         if self.temperature is not None:
             check_number(self.temperature, "Gibbs: temperature", low=0.0, open_low=True)
@@ -130,7 +130,7 @@ class Gibbs(InferenceMethod):
         check_choice(self.block, ("auto", "tree", "single"), "Gibbs: block")
 
     def run(self, problem: Problem) -> Answer:
-        """Sample in rounds until the chains agree and the errors are small."""
+        """Sample in rounds until the chains agree and the standard errors are small."""
         starts, note = self._starts(problem)
         if starts is None:
             return Answer(Status.INFEASIBLE)
@@ -144,66 +144,66 @@ class Gibbs(InferenceMethod):
             answer.mu, answer.mu_error = tally.mean(), tally.error()
             answer.residual = float(answer.mu_error[: tally.split].max())
             answer.r_hat = tally.r_hat()
-        else:  # stopped before the first batch was complete: the present states are all there is
+        else:  # stopped before the first batch was complete: use the current states
             answer.mu = problem.graph.statistics(np.stack([y for y, _ in chains])) / len(chains)
             answer.residual, answer.r_hat = np.inf, np.inf
         answer.history = {key: np.array(values) for key, values in tally.history.items()}
         if problem.n_samples:
-            answer.samples = self._draws(problem, draw, chains, status)
+            answer.samples = self._draw_samples(problem, draw, chains, status)
         return answer
 
     def _starts(self, problem: Problem) -> tuple[list[IntArray] | None, str]:
-        """A start for each chain: random states, or labellings of finite score; None if there is none."""
+        """Return an initial labelling for each chain, None if the model is infeasible, and a note."""
         graph, theta = problem.graph, problem.theta
         if not has_hard_zeros(graph, theta):
             return [_random_labelling(graph, theta, problem.rng) for _ in range(int(self.n_chains))], ""
         starts: list[IntArray] = []
         for _ in range(int(self.n_chains)):
-            found = find_feasible(graph, theta, problem.rng, problem.clock, random=True)
-            if found.infeasible:
+            search = find_feasible(graph, theta, problem.rng, problem.clock, random=True)
+            if search.infeasible:
                 return None, ""
-            if found.labelling is None:
+            if search.labelling is None:
                 raise TooLargeError(
-                    f"Gibbs: no assignment of finite score to start from was found in {found.n_nodes} steps of search, "
-                    f"nor shown not to exist. Use junction_tree, or replace -inf by a large negative score."
+                    f"Gibbs: no assignment of finite score for the start was found in {search.n_nodes} search steps. "
+                    f"The model may be infeasible. Use junction_tree, or replace -inf by a large negative score."
                 )
-            starts.append(found.labelling)
-        return starts, "Hard zeros: chains may not reach every assignment from their start; mixing is not guaranteed."
+            starts.append(search.labelling)
+        return starts, "Hard zeros: chains may be unable to reach every assignment, so mixing is not guaranteed."
 
     def _sample(self, problem: Problem, draw: Sampler, chains: list[Chain], tally: Tally) -> Status:
-        """Burn in, then go round by round."""
-        n_theta, left = problem.graph.n_theta, int(self.max_iter) - int(self.burn_in)
+        """Run the burn-in, then rounds of sweeps until convergence or a limit; return the status."""
+        n_theta, n_left = problem.graph.n_theta, int(self.max_iter) - int(self.burn_in)
         try:
             for chain in chains:
                 _advance(draw, chain, int(self.burn_in), np.empty(0), problem)
-            while left >= _BATCHES:
-                length = min(max(_FIRST_ROUND, tally.n_sweeps), left) // _BATCHES
-                # The last round takes what would be too short for a round of its own.
-                if left - length * _BATCHES < min(_FIRST_ROUND, length * _BATCHES):
-                    length = left // _BATCHES
+            while n_left >= _BATCHES:
+                length = min(max(_FIRST_ROUND, tally.n_sweeps), n_left) // _BATCHES
+                # The last round includes sweeps that would be too few for another round.
+                if n_left - length * _BATCHES < min(_FIRST_ROUND, length * _BATCHES):
+                    length = n_left // _BATCHES
                 for _ in range(_BATCHES):
                     counts = [_advance(draw, chain, length, np.zeros(n_theta), problem) for chain in chains]
                     tally.add(counts, length)
-                left -= length * _BATCHES
+                n_left -= length * _BATCHES
                 error, r_hat = tally.close_round()
                 if problem.report is not None:
                     problem.report(int(self.burn_in) + tally.n_sweeps, error)
                 if tally.n_rounds > 1 and r_hat <= self.max_r_hat and error <= self.tol:
                     return Status.CONVERGED
-        except _TimeIsOverError:
+        except _TimeLimitReachedError:
             return Status.TIME_LIMIT
         except KeyboardInterrupt:
             return Status.INTERRUPTED
         return Status.MAX_ITER
 
-    def _draws(self, problem: Problem, draw: Sampler, chains: list[Chain], status: Status) -> IntArray:
-        """Go on with the chains in turn, `thinning` sweeps between draws of a chain; at once if time is over."""
+    def _draw_samples(self, problem: Problem, draw: Sampler, chains: list[Chain], status: Status) -> IntArray:
+        """Draw samples from the chains in turn, with `thinning` sweeps between them, or one sweep after the limit."""
         samples = np.empty((problem.n_samples, problem.graph.n_variables), dtype=np.int64)
-        nothing = np.empty(0)
+        no_counts = np.empty(0)
         for k in range(problem.n_samples):
             y, rng = chains[k % len(chains)]
-            hurry = status is Status.INTERRUPTED or problem.clock.expired
-            draw(y, 1 if hurry else int(self.thinning), rng, nothing)
+            is_over = status is Status.INTERRUPTED or problem.clock.expired
+            draw(y, 1 if is_over else int(self.thinning), rng, no_counts)
             samples[k] = y
         return samples
 
@@ -211,7 +211,7 @@ class Gibbs(InferenceMethod):
 class Tally:
     """Running statistics of the chains, in memory that does not grow with the number of sweeps.
 
-    R-hat compares, for each chain, the last round with all rounds before it, which together are as long.
+    Split R-hat compares, for each chain, the last round with all rounds before it, which together have its length.
     """
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, n_chains: int) -> None:
@@ -226,18 +226,18 @@ class Tally:
         self.round_sum = np.zeros(graph.n_theta)
         self.round_squares = np.zeros(graph.n_theta)
         self.n_batches = 0
-        self._round_is_over = False
+        self._round_is_complete = False
         self.history: dict[str, list[float]] = {"residual": [], "r_hat": []}
 
     def _begin_round(self) -> None:
-        """What was the last round becomes part of the past."""
-        self._round_is_over = False
+        """Reset the statistics of the last round."""
+        self._round_is_complete = False
         self.last[:], self.last_length = 0.0, 0
         self.round_sum[:], self.round_squares[:], self.n_batches = 0.0, 0.0, 0
 
     def add(self, counts: list[FloatArray], length: int) -> None:
-        """Take in one batch of each chain: summed statistics over `length` sweeps."""
-        if self._round_is_over:
+        """Add one batch of each chain: statistics summed over `length` sweeps."""
+        if self._round_is_complete:
             self._begin_round()
         for chain, count in enumerate(counts):
             self.last[chain] += count[: self.split]
@@ -251,54 +251,58 @@ class Tally:
         self.n_sweeps += length
 
     def close_round(self) -> tuple[float, float]:
-        """Largest standard error of a variable's marginal, and R-hat."""
+        """End the round; return the largest standard error of a marginal of a variable, and R-hat."""
         self.n_rounds += 1
-        self._round_is_over = True
+        self._round_is_complete = True
         self.history["residual"].append(float(self.error()[: self.split].max()))
         self.history["r_hat"].append(self.r_hat())
         return self.history["residual"][-1], self.history["r_hat"][-1]
 
     def mean(self) -> FloatArray:
-        """Mean statistics over all sweeps of all chains."""
+        """Return the mean statistics over all sweeps of all chains."""
         return np.asarray(self.totals.sum(axis=0) / (self.n_sweeps * self.n_chains))
 
     def error(self) -> FloatArray:
-        """Standard error of `mean`: by batch means of the last round, at least that of independent draws.
+        """Return the standard error of `mean`, from batch means of the last round, at least as for independent samples.
 
-        Where chains differ by far more than their batches do, they sit in different modes and the batches of a chain
-        are no independent evidence: then the scatter of the chains' means counts.
+        Where chains differ far more than their batches, they are in different modes and the batches of a chain are not
+        independent; the variance of the means of chains is used there.
         """
         n, chains = self.n_batches, self.n_chains
         mean = self.round_sum / n
         variance = np.maximum(self.round_squares / n - mean**2, 0.0) / max(n - 1, 1)
-        variance *= self.last_length / self.n_sweeps  # the last round is a part of all sweeps
+        variance *= self.last_length / self.n_sweeps  # the last round is a fraction of all sweeps
         between = (self.totals / self.n_sweeps).var(axis=0, ddof=1) / chains
-        # An F test on the scatter inside the chains, which is that of all batches without the chains' share.
+        # F test with the variance within chains, which is the variance of all batches without that between chains.
         inside = ((n - 1) * variance - (chains - 1) * between) / max(n - chains, 1)
-        variance = np.where(between > _APART * inside, np.maximum(between, variance), variance)
-        return np.sqrt(np.maximum(variance, self._least_variance()))
+        variance = np.where(between > _F_QUANTILE * inside, np.maximum(between, variance), variance)
+        return np.sqrt(np.maximum(variance, self._smallest_variance()))
 
-    def _least_variance(self) -> FloatArray:
+    def _smallest_variance(self) -> FloatArray:
+        """Return the variance of the mean of independent samples, with two added successes and two failures."""
         graph = self.graph
         n_draws = self.n_sweeps * self.n_chains
-        sharing = np.bincount(graph.table_of_factor, minlength=graph.n_tables).astype(float)
+        n_sharing = np.bincount(graph.table_of_factor, minlength=graph.n_tables).astype(float)
         first = graph.scope_idx[graph.scope_ptr[graph.first_factor_of_table]] if graph.n_tables else np.empty(0, int)
-        reach = (graph.n_states[first] - 1.0) ** np.where(graph.table_kind == FactorKind.TRUNCATED_QUADRATIC, 2, 1)
-        span = np.where(graph.table_kind >= FactorKind.TRUNCATED_LINEAR, np.minimum(reach, graph.table_truncation), 1.0)
+        largest_distance = (graph.n_states[first] - 1.0) ** np.where(
+            graph.table_kind == FactorKind.TRUNCATED_QUADRATIC, 2, 1
+        )
+        span = np.where(
+            graph.table_kind >= FactorKind.TRUNCATED_LINEAR, np.minimum(largest_distance, graph.table_truncation), 1.0
+        )
         sizes = np.diff(graph.table_ptr)
-        sharing = np.concatenate([np.ones(self.split), np.repeat(sharing, sizes)])
+        n_sharing = np.concatenate([np.ones(self.split), np.repeat(n_sharing, sizes)])
         span = np.concatenate([np.ones(self.split), np.repeat(np.maximum(span, 1e-300), sizes)])
-        seen = np.abs(self.totals.sum(axis=0)) / span
-        n = n_draws * sharing
-        share = np.clip(
-            (seen + 2.0) / (n + 4.0), 0.0, 1.0
-        )  # two draws more of each: a state not seen is not impossible
-        variance = (span * sharing) ** 2 * share * (1.0 - share) / n
-        variance[self.theta == -np.inf] = 0.0  # known, not estimated
+        n_seen = np.abs(self.totals.sum(axis=0)) / span
+        n = n_draws * n_sharing
+        # Two added samples of each outcome: a state without samples is not impossible.
+        probability = np.clip((n_seen + 2.0) / (n + 4.0), 0.0, 1.0)
+        variance = (span * n_sharing) ** 2 * probability * (1.0 - probability) / n
+        variance[self.theta == -np.inf] = 0.0  # exactly 0, not estimated
         return variance
 
     def r_hat(self) -> float:
-        """Largest split R-hat over the variables' states; inf while there is only one round."""
+        """Return the largest split R-hat over the states of variables; inf in the first round."""
         halves = np.array([self.n_sweeps - self.last_length, self.last_length])
         if halves.min() < 2:
             return float(np.inf)
@@ -313,55 +317,55 @@ class Tally:
 
 
 def make_sampler(graph: FactorGraph, theta: FloatArray, block: str) -> Sampler:
-    """The kernel for this graph, closed over its arrays: forests of variables where possible and cheap."""
+    """Return the sampling function of a graph, which samples forests of variables where possible and cheap."""
     if block == "single" or not _forests_fit(graph, theta, must=block == "tree"):
-        alone = np.arange(graph.n_variables + 1)  # each variable is a block, and a root
-        weights, weight_ptr = np.empty(0), alone[:1]
-        blocks = alone[:-1], alone, alone[:-1], np.full(graph.n_variables, -1)
+        singles = np.arange(graph.n_variables + 1)  # each variable is a block with one root
+        weights, weight_ptr = np.empty(0), singles[:1]
+        blocks = singles[:-1], singles, singles[:-1], np.full(graph.n_variables, -1)
     else:
         weights, weight_ptr = _exponentiated_tables(graph, theta)
         blocks = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
     arrays = update_arrays(graph)
-    belief, drawn = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables, dtype=np.int64)
+    belief, state = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables, dtype=np.int64)
     return lambda y, sweeps, rng, count: sample_blocks(
-        theta, y, sweeps, rng, count, arrays, weights, weight_ptr, *blocks, belief, drawn
+        theta, y, sweeps, rng, count, arrays, weights, weight_ptr, *blocks, belief, state
     )
 
 
 def _exponentiated_tables(graph: FactorGraph, theta: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Entries exp(score - highest score) of each pairwise table, parametric ones written out, and where each begins."""
+    """Return exp(score - highest score) of each pairwise table in full, and the offset of each table."""
     first = graph.first_factor_of_table
     side = graph.n_states[graph.scope_idx[2 * first + 1]]
     sizes = graph.n_states[graph.scope_idx[2 * first]] * side
     ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     table = np.repeat(np.arange(graph.n_tables), sizes)
-    inside = np.arange(ptr[-1]) - ptr[table]
+    position = np.arange(ptr[-1]) - ptr[table]
     kind = graph.table_kind[table]
-    gap = np.abs(inside // side[table] - inside % side[table]).astype(np.float64)
+    gap = np.abs(position // side[table] - position % side[table]).astype(np.float64)
     distance = np.minimum(np.where(kind == FactorKind.TRUNCATED_LINEAR, gap, gap**2), graph.table_truncation[table])
     statistic = np.where(kind <= FactorKind.POTTS, (kind == FactorKind.TABLE) | (gap == 0.0), -distance)
-    entry = theta[graph.table_ptr[table] + np.where(kind == FactorKind.TABLE, inside, 0)]
+    entry = theta[graph.table_ptr[table] + np.where(kind == FactorKind.TABLE, position, 0)]
     scores = np.multiply(entry, statistic, where=statistic != 0.0, out=np.zeros(entry.size))
-    top = np.maximum.reduceat(scores, ptr[:-1])
-    return np.exp(scores - np.where(top > -np.inf, top, 0.0)[table]), ptr
+    maxima = np.maximum.reduceat(scores, ptr[:-1])
+    return np.exp(scores - np.where(maxima > -np.inf, maxima, 0.0)[table]), ptr
 
 
 def _forests_fit(graph: FactorGraph, theta: FloatArray, must: bool) -> bool:
-    """Whether forests of variables can be drawn jointly; if they `must`, say why they cannot."""
+    """Return whether forests of variables can be sampled jointly; raise if they cannot and `must` is set."""
     if graph.n_factors == 0:
         return False
     if graph.max_scope > 2:
         reason = f"needs a pairwise graph, but a factor joins {graph.max_scope} variables"
     else:
         finite = theta[theta > -np.inf]
-        reach = float(finite.max(initial=0.0) - finite.min(initial=0.0))
+        score_range = float(finite.max(initial=0.0) - finite.min(initial=0.0))
         states = graph.n_states[graph.scope_idx]
         widest = float(states.max()) ** 2 if (graph.table_kind >= FactorKind.TRUNCATED_LINEAR).any() else 1.0
         entries = int((states[::2] * states[1::2])[graph.first_factor_of_table].sum())
-        if reach * widest > _MAX_TREE_RANGE:
-            reason = f"needs scores within a range of {_MAX_TREE_RANGE:g}, but they span {reach * widest:.3g}"
+        if score_range * widest > _MAX_TREE_RANGE:
+            reason = f"needs scores within a range of {_MAX_TREE_RANGE:g}, but they span {score_range * widest:.3g}"
         elif entries > _MAX_TREE_ENTRIES:
-            reason = f"would write out {entries} table entries, above {_MAX_TREE_ENTRIES}"
+            reason = f"needs at most {_MAX_TREE_ENTRIES} table entries, but there are {entries}"
         else:
             return must or int(states.max()) <= _MAX_TREE_STATES
     if must:
@@ -370,25 +374,25 @@ def _forests_fit(graph: FactorGraph, theta: FloatArray, must: bool) -> bool:
 
 
 def _random_labelling(graph: FactorGraph, theta: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Each variable in one of its possible states, all alike."""
+    """Return a labelling with a uniformly random possible state of each variable."""
     starts = graph.variable_ptr[:-1]
     keys = np.where(theta[: graph.variable_ptr[-1]] > -np.inf, rng.random(int(graph.variable_ptr[-1])), -1.0)
-    top = np.repeat(np.maximum.reduceat(keys, starts), graph.n_states)
-    position = np.where(keys == top, np.arange(keys.size), keys.size)
+    maxima = np.repeat(np.maximum.reduceat(keys, starts), graph.n_states)
+    position = np.where(keys == maxima, np.arange(keys.size), keys.size)
     return np.asarray(np.minimum.reduceat(position, starts) - starts, dtype=np.int64)
 
 
 def _advance(draw: Sampler, chain: Chain, sweeps: int, count: FloatArray, problem: Problem) -> FloatArray:
-    """Run one chain in short calls, so that the clock and Ctrl-C are looked at in between."""
+    """Run one chain in short calls, between which the time limit and Ctrl-C are checked; return the counts."""
     graph = problem.graph
     work = int(graph.n_states[graph.scope_idx].sum()) + int(graph.variable_ptr[-1])
     chunk = max(1, _WORK_PER_CALL // work)
-    for done in range(0, sweeps, chunk):
+    for start in range(0, sweeps, chunk):
         if problem.clock.expired:
-            raise _TimeIsOverError
-        draw(chain[0], min(chunk, sweeps - done), chain[1], count)
+            raise _TimeLimitReachedError
+        draw(chain[0], min(chunk, sweeps - start), chain[1], count)
     return count
 
 
-class _TimeIsOverError(Exception):
-    """The time limit ended a batch before it was complete."""
+class _TimeLimitReachedError(Exception):
+    """Exception for a time limit that is reached before a batch is complete."""

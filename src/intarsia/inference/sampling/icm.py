@@ -1,4 +1,4 @@
-"""Iterated conditional modes: the cheap baseline for the best labelling."""
+"""Iterated conditional modes (ICM): a cheap local search for MAP inference."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
 
 
 class ICM(InferenceMethod):
-    r"""A labelling that no change of a single variable improves, by iterated conditional modes.
+    r"""Iterated conditional modes: a labelling that no change of a single variable improves.
 
-    Choose it as a baseline or to polish a labelling found otherwise (`warm_start=`); it is fast and stops at the first
-    local maximum, which can be far from the best labelling. It sets
+    Choose it as a baseline for MAP inference or to improve the labelling of another method (`warm_start=`); it is fast
+    and stops at the first local maximum, which can be far from the best labelling. It sets
 
     .. math:: x_j \leftarrow \arg\max_{x_j} \theta(x_j) + \sum_{c \ni j} \theta(x_c)
 
-    for one variable after the other, and visits again only variables with a neighbour that moved. The score never
-    falls. The first run starts from the best state of each variable alone, or from an assignment of finite score
-    found by search when tables hold hard zeros; the others from random labellings.
+    for one variable after the other, and updates a variable again only if a neighbour has changed. The score never
+    decreases. The first run starts from the best state of each variable alone or, if tables have hard zeros, from an
+    assignment of finite score obtained by a search; other runs start from random labellings.
 
     Parameters
     ----------
     max_iter : int
-        Most sweeps in each run.
+        Maximum number of sweeps in each run.
     n_restarts : int
-        Further runs from random starts; the best labelling is kept.
+        Number of additional runs from random starts; the best labelling is returned.
     temperature : float, optional
-        Only 0, the default, makes sense: ICM gives a labelling, not marginals.
+        Must be 0, the default, since ICM returns a labelling, not marginals.
 
     Notes
     -----
-    `residual` is the number of variables that moved in the last sweep, so 0 means a local maximum. When hard
-    zeros leave no assignment that the search could find, the status is STALLED, the score -inf, and `note` says so.
+    `residual` is the number of variables that changed in the last sweep, so 0 means a local maximum. If the model has
+    hard zeros and the search finds no assignment of finite score, the status is STALLED, the score is -inf, and `note`
+    reports it.
 
     References
     ----------
@@ -55,9 +56,9 @@ class ICM(InferenceMethod):
     """
 
     name: ClassVar[str] = "icm"
-    summary: ClassVar[str] = "a labelling at once, as a baseline or to polish another"
+    summary: ClassVar[str] = "a fast labelling, as a baseline or to improve another"
     gives_map: ClassVar[bool] = True
-    cost: ClassVar[str] = "states x factors per sweep, then only what moved"
+    cost: ClassVar[str] = "states x factors in the first sweep, then only neighbours of changes"
 
     def __init__(self, *, max_iter: int = 100, n_restarts: int = 0, temperature: float | None = None) -> None:
         self.max_iter = max_iter
@@ -65,22 +66,22 @@ class ICM(InferenceMethod):
         self.temperature = temperature
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.max_iter, "ICM: max_iter", low=1, integer=True)
         check_number(self.n_restarts, "ICM: n_restarts", low=0, integer=True)
 
     def run(self, problem: Problem) -> Answer:
-        """Climb from each start, keep the best."""
+        """Improve a labelling from each start; return the best."""
         hard = has_hard_zeros(problem.graph, problem.theta)
         best = Answer(Status.STALLED)
         for restart in range(int(self.n_restarts) + 1):
             y = _first_labelling(problem, restart > 0)
             if hard and problem.graph.score(problem.theta, y) == -np.inf:
-                found = find_feasible(problem.graph, problem.theta, problem.rng, problem.clock, random=restart > 0)
-                if found.infeasible:
+                search = find_feasible(problem.graph, problem.theta, problem.rng, problem.clock, random=restart > 0)
+                if search.infeasible:
                     return Answer(Status.INFEASIBLE)
-                y = y if found.labelling is None else found.labelling
+                y = y if search.labelling is None else search.labelling
             sweep = _sweeper(problem.graph, problem.theta, y)
             loop = iterate(sweep, int(self.max_iter), 0.0, problem.clock, problem.report)
             score = float(problem.graph.score(problem.theta, y))
@@ -93,12 +94,12 @@ class ICM(InferenceMethod):
                 break
         if best.lower_bound == -np.inf:
             best.status = Status.STALLED
-            best.note = "No assignment of finite score was found within the limits of the search. Try junction_tree."
+            best.note = "The search reached its limit before it found an assignment of finite score. Try junction_tree."
         return best
 
 
 def _first_labelling(problem: Problem, random: bool) -> IntArray:
-    """Best state of each variable alone, or by an earlier result's marginals, or random among the possible."""
+    """Return the initial labelling: random possible states, or the best states by a warm start or by theta."""
     graph = problem.graph
     unary = problem.theta[: graph.variable_ptr[-1]]
     if random:
@@ -109,15 +110,15 @@ def _first_labelling(problem: Problem, random: bool) -> IntArray:
 
 
 def best_states(graph: FactorGraph, values: FloatArray) -> IntArray:
-    """First state of the highest value, for each variable."""
+    """Return the first state with the highest value, for each variable."""
     starts = graph.variable_ptr[:-1]
-    top = np.repeat(np.maximum.reduceat(values, starts), graph.n_states)
-    position = np.where(values == top, np.arange(values.size), values.size)
+    maxima = np.repeat(np.maximum.reduceat(values, starts), graph.n_states)
+    position = np.where(values == maxima, np.arange(values.size), values.size)
     return np.asarray(np.minimum.reduceat(position, starts) - starts, dtype=np.int64)
 
 
 def climb(graph: FactorGraph, theta: FloatArray, labelling: IntArray, max_iter: int = 100) -> None:
-    """Improve `labelling` in place by changes of single variables until none helps, or for `max_iter` sweeps.
+    """Improve `labelling` in place by changes of single variables until none helps, for at most `max_iter` sweeps.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def climb(graph: FactorGraph, theta: FloatArray, labelling: IntArray, max_iter: 
 
 
 def _sweeper(graph: FactorGraph, theta: FloatArray, y: IntArray) -> Callable[[], int]:
-    """A function that sweeps once over y in place and returns the number of moves."""
+    """Return a function that makes a sweep over y in place and returns the number of changes."""
     arrays = update_arrays(graph)
     active = np.ones(graph.n_variables, dtype=np.bool_)
     field = np.empty(int(graph.n_states.max(initial=0)))
@@ -143,7 +144,7 @@ def _sweeper(graph: FactorGraph, theta: FloatArray, y: IntArray) -> Callable[[],
 
 
 def update_arrays(graph: FactorGraph) -> tuple[np.ndarray[Any, Any], ...]:
-    """The arrays of a graph in the order in which the kernels of single-variable updates take them."""
+    """Return the arrays of a graph in the order that the kernels of single-variable updates expect."""
     pair_ptr, pair_idx = graph.pairs_by_variable
     return (
         graph.n_states, graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr,
