@@ -149,13 +149,13 @@ def test_refusals(run, files, tmp_path):
     train, model = ["train", files / "train.csv.gz", "-m", tmp_path / "m.npz"], ["-m", files / "m.npz"]
     for arguments, message in (
         ([*train, "--entity", "persn"], "column='persn' is not known"),
-        ([*train, "--entity", "person", "--compare", "name"], "expected column=comparison"),
+        ([*train, "--entity", "person", "--compare", "name"], "expected COLUMN=NAME"),
         ([*train, "--entity", "person", "--compare", "last_name=soundex"], "comparison='soundex' is not known"),
         ([*train, "--entity", "person", "--block", "words"], "blocking='words' is not known"),
         (["train", files / "train.csv.gz", "-m", tmp_path / "no" / "m.npz", "--entity", "person"], "does not exist"),
         (["predict", tmp_path / "odd.csv", *model, "-o", tmp_path / "o.csv"], "odd.csv, line 2: 1 columns, expected 2"),
         (["predict", tmp_path / "odd.parquet", *model, "-o", tmp_path / "o.csv"], "odd.parquet: "),
-        (["predict", tmp_path / "odd.xlsx", *model, "-o", tmp_path / "o.csv"], "the ending tells no format"),
+        (["predict", tmp_path / "odd.xlsx", *model, "-o", tmp_path / "o.csv"], "unknown file suffix"),
         (["predict", tmp_path / "none.parquet", *model, "-o", tmp_path / "o.csv"], "no such file"),
         (["predict", files / "test.csv.gz", *model, "-o", tmp_path / "o.csv", "--column", "email"], "already"),
         (["evaluate", files / "test.csv.gz", "--entity", "person"], "either --model, or --predicted"),
@@ -175,7 +175,7 @@ def test_files_of_every_kind(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"a\n\xff\n")
     with pytest.raises(FileFormatError):
         read_table_file(tmp_path / "bad.csv")
-    with pytest.raises(InvalidInputError, match="tells no format"):
+    with pytest.raises(InvalidInputError, match="unknown file suffix"):
         read_table_file(tmp_path / "a.parquet.gz")
 
 

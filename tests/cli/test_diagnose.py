@@ -45,9 +45,9 @@ def test_a_file_and_a_picture(run, graphs, tmp_path):
 def test_bad_files_are_refused_in_one_line(run, tmp_path):
     bad = tmp_path / "bad.json"
     for text, told in [
-        ("{", "no JSON"),
+        ("{", "invalid JSON"),
         ("{}", "expected a list of graphs, got dict"),
-        ('[{"labels": [1]}]', "graph 0: expected node_features"),
+        ('[{"labels": [1]}]', "graph 0: expected the keys node_features"),
         ('[{"node_features": [[1], [2]], "labels": [1]}]', "X[0] has 2 variables"),
     ]:
         bad.write_text(text)
@@ -65,4 +65,6 @@ def test_bad_files_are_refused_in_one_line(run, tmp_path):
 def test_what_is_neither_a_file_nor_built_in(run):
     code, _, err = run("diamon")
     assert code == 2
-    assert "'diamon' is no file, and not built in. Built in: 'diamond', 'triangle'." in err
+    assert (
+        "'diamon' is neither a file nor a built-in example. Pass a JSON file or one of: 'diamond', 'triangle'." in err
+    )

@@ -52,11 +52,11 @@ def test_commands_stand_under_what_they_are_for(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     out = capsys.readouterr().out
-    headings = ["Start here", "Jobs", "Which method", "Evidence"]
+    headings = ["Start here", "Tasks", "Choosing a method", "Experiments"]
     assert sorted(headings, key=out.index) == headings
     assert "─ Commands ─" not in out  # where one without a heading would stand
-    jobs = out[out.index("Jobs") : out.index("Which method")]
-    assert re.findall(r"^│ (\w+)", jobs, flags=re.M) == ["infer", "tag", "cluster", "softlogic"]
+    tasks = out[out.index("Tasks") : out.index("Choosing a method")]
+    assert re.findall(r"^│ (\w+)", tasks, flags=re.M) == ["infer", "tag", "cluster", "softlogic"]
 
 
 @pytest.mark.parametrize("words", [words for words in ALL if words not in LEAVES], ids=" ".join)

@@ -127,7 +127,7 @@ def test_a_hard_contradiction_is_told_and_is_no_failure(run, model, tmp_path):
         (lambda t: t.replace("-> Knows(A, B)", "-> Knows(A, C)"), "variable C is unsafe"),
         (lambda t: t.replace("Likes/2", 'x\\"; drop table/2'), "a name consists of letters, digits"),
         (lambda t: t.replace("DiscreteEvaluator", "Discreet"), "evaluator='Discreet' is not known"),
-        (lambda t: t[:-1], "no JSON"),
+        (lambda t: t[:-1], "invalid JSON"),
     ],
 )
 def test_bad_programs_give_one_line(run, model, tmp_path, change, message):
@@ -228,7 +228,7 @@ def test_learn_in_words_to_another_folder(run, learning, tmp_path):
     ("arguments", "message"),
     [
         (["--learner", "paired"], "Did you mean 'paired_dual'"),
-        (["--set", "n_inner_iter=0"], "n_inner_iter must be a whole number"),
+        (["--set", "n_inner_iter=0"], "n_inner_iter must be an integer"),
         (["--set", "speed=3"], "setting='speed' is not known"),
         (["--learner", "pseudo_likelihood", "--set", "step_size=3"], "setting='step_size' is not known"),
         (["--data", "nowhere"], "is neither a folder nor a .data file"),
@@ -248,7 +248,7 @@ def test_nothing_is_written_without_output(run, model, tmp_path, monkeypatch, co
     before = sorted(tmp_path.rglob("*"))
     code, out, _ = run(command, model)
     assert code == 0
-    assert "Nothing was written; --output" in out
+    assert "No file was written. Use --output" in out
     code, out, _ = run(command, model, "--json")
     assert code == 0
     assert json.loads(out)["atoms_file" if command == "infer" else "file"] is None

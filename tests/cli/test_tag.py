@@ -162,7 +162,7 @@ def test_not_converged_is_a_line_on_stderr(run, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "train.txt", "-m", "no/m.npz"], "does not exist. Make it first"),
+        (["train", "train.txt", "-m", "no/m.npz"], "does not exist. Create it first"),
         (["train", "nothing.txt", "-m", "m.npz"], "nothing.txt: No such file"),
         (["train", "train.txt", "-m", "m.npz", "--learner", "magic"], "learner='magic' is not known"),
         (["train", "train.txt", "-m", "m.npz", "--set", "magic=1"], "setting='magic' is not known"),
@@ -171,12 +171,15 @@ def test_not_converged_is_a_line_on_stderr(run, files):
         (["train", "train.txt", "-m", "m.npz", "--scheme", "bioes"], "no labelling of X["),
         (["train", "train.txt", "-m", "m.npz", "--l2", "-1"], "l2 must be a number"),
         (["train", "one.txt", "-m", "m.npz"], "one.txt: only one column"),
-        (["train", "empty.txt", "-m", "m.npz"], "empty.txt: no sequence in it"),
+        (["train", "empty.txt", "-m", "m.npz"], "empty.txt: the file has no sequence"),
         (["train", "ragged.txt", "-m", "m.npz"], "ragged.txt, line 2: 1 columns, but line 1 has 2"),
-        (["predict", "train.txt", "-m", "train.txt"], "train.txt is damaged, or no model of Intarsia"),
+        (["predict", "train.txt", "-m", "train.txt"], "train.txt is damaged, or not an Intarsia model"),
         (["predict", "train.txt", "-m", "good.npz", "--json"], "--json needs --output"),
         (["predict", "ragged.txt", "-m", "good.npz"], "ragged.txt, line 2"),
-        (["predict", "four.txt", "-m", "good.npz"], "four.txt: 4 columns, but the model was trained with 2 and a tag"),
+        (
+            ["predict", "four.txt", "-m", "good.npz"],
+            "four.txt: 4 columns, but the model was trained with 2 columns and a tag",
+        ),
         (["evaluate", "train.txt", "-m", "good.npz", "--segments", "iob"], "scheme='iob' is not known"),
         (["evaluate", "train.txt", "-m", "numbers.npz"], "numbers.npz was not trained on files"),
     ],

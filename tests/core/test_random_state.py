@@ -33,8 +33,8 @@ def test_none_is_fresh():
         (-1, "-1"),
         (0.5, "0.5"),
         ("seed", "seed"),
-        (True, "A boolean is no seed"),
-        (np.random.RandomState(0), r"use numpy.random.default_rng\(seed\)"),
+        (True, "A boolean is not a seed"),
+        (np.random.RandomState(0), r"Use numpy.random.default_rng\(seed\)"),
     ],
 )
 def test_what_is_refused(wrong, reason):

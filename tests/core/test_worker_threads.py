@@ -50,7 +50,7 @@ class Travels:
     def __init__(self, monkeypatch):
         self.bytes = []
         monkeypatch.setattr(worker_threads, "workers_are_apart", lambda: True)
-        monkeypatch.setattr(worker_threads, "_spread", self.spread)
+        monkeypatch.setattr(worker_threads, "_run_by_joblib", self.spread)
 
     def spread(self, calls, n_jobs):
         packed = [pickle.dumps(call) for call in calls]

@@ -21,7 +21,7 @@ PARALLEL = BeliefPropagation(schedule="parallel")
 def test_the_planted_fault_is_found():
     found = diagnose_examples(diamond_examples(), "structured_perceptron", PARALLEL)
     assert found.verdict == "fails"
-    assert found.check("the learner's way").values["misled"] > 0
+    assert found.check("learning curve").values["misled"] > 0
     assert found.check("along the update").values["behind"] == 0.0  # w* = (1, -1) lies behind
     assert found.check("separability").values["exact"] is True
     assert any("lp_relaxation" in reason for reason in found.reasons)
@@ -31,7 +31,7 @@ def test_the_planted_fault_is_found():
 def test_sound_pairs_pass_on_the_diamond(inference):
     found = diagnose_examples(diamond_examples(), "structured_perceptron", inference)
     assert found.verdict == "fits"
-    assert found.check("the learner's way").values["misled"] == 0
+    assert found.check("learning curve").values["misled"] == 0
 
 
 def test_the_triangle_passes_with_exact_and_fails_with_relaxed_inference():
@@ -51,7 +51,7 @@ def test_noise_does_not_condemn_a_sound_pair(learner):
 def test_no_verdict_where_theory_warns_and_nothing_is_seen():
     found = diagnose_examples(diamond_examples(), "structured_perceptron", "belief_propagation")  # does not flip
     assert found.verdict == "uncertain"
-    assert found.check("what is known").values["level"] == "known to fail"
+    assert found.check("theory").values["level"] == "known to fail"
 
 
 def test_estimators_that_learn_through_marginals():
@@ -68,7 +68,7 @@ def test_a_diagnosis_is_json_text_and_a_picture(tmp_path):
     found = diagnose_examples(diamond_examples(), "structured_perceptron", PARALLEL, n_passes=4)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert {"verdict", "reasons", "checks"} <= set(document)
-    assert [one["name"] for one in document["checks"]][:2] == ["what is known", "the learner's way"]
+    assert [one["name"] for one in document["checks"]][:2] == ["theory", "learning curve"]
     assert str(found).splitlines()[0].endswith("fails.")
     figure = plot_diagnosis(found)
     assert "fails" in figure.get_suptitle()

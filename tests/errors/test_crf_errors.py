@@ -80,7 +80,7 @@ GRAPHS = {
     "negative": ([(U, [[0, 1], [-1, 2]])], "X[0]: edges[1] names variable -1 of type 'node'"),
     "loop": ([(U, [[0, 1], [2, 2]])], "X[0]: edges[1] joins variable 2 of type 'node' to itself."),
     "flat edges": ([(U, [0, 1])], "X[0]: edges has scopes of shape (2,), expected (n, k)"),
-    "fractions": ([(U, [[0, 0.5]])], "X[0]: edges: expected whole numbers"),
+    "fractions": ([(U, [[0, 0.5]])], "X[0]: edges: expected integers"),
     "edge rows": ([(U, [[0, 1]], np.ones((2, 1)))], "X[0]: edges: features has shape (2, 1), but there are 1 factors."),
     "edge nan": ([(U, [[0, 1]], [[np.nan]])], "X[0]: edges: features[0] contains nan."),
     "features without edges": ([GraphInstance(U, edge_features=[[1.0]])], "X[0] has edge_features but no edges."),
@@ -216,8 +216,8 @@ def test_labels_by_type():
 def test_weights_of_examples(fitted_graph):
     X, y = graphs()
     for weights, message in (
-        ([1.0, 2.0], "sample_weight has shape (2,), but X has 3 examples. Give one number for each."),
-        ([1.0, -2.0, 1.0], "sample_weight[1] is -2.0. Weights are finite and at least 0."),
+        ([1.0, 2.0], "sample_weight has shape (2,), but X has 3 examples. Pass one number for each example."),
+        ([1.0, -2.0, 1.0], "sample_weight[1] is -2.0. Weights must be finite and at least 0."),
         ([1.0, np.nan, 1.0], "sample_weight[1] is nan."),
         (["a", "b", "c"], "sample_weight: expected numbers"),
     ):
@@ -280,7 +280,7 @@ def test_settings(fitted_graph):
         ({"symmetric": ["edges"]}, "GraphCRF.fit: Templates: symmetric names 'edges', but the factors are ['edge']."),
         ({"learner": "risk"}, "GraphCRF.fit: learner='risk' is not known."),
         ({"class_weight": "even"}, "GraphCRF.fit: class_weight must be None, 'balanced' or a dict"),
-        ({"random_state": -1}, "GraphCRF.fit: RiskMinimizer: random_state must be a whole number"),
+        ({"random_state": -1}, "GraphCRF.fit: RiskMinimizer: random_state must be an integer"),
         ({"decode": "best"}, "GraphCRF.fit: decode='best' is not known."),
     ):
         changed_crf = copy(crf).set_params(**settings)

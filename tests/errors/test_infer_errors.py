@@ -163,7 +163,7 @@ def test_time_limit_must_be_positive(chain, limit):
 @pytest.mark.parametrize("name", ["n_samples", "n_best"])
 @pytest.mark.parametrize("count", [-1, 0.5])
 def test_counts_are_whole_and_not_negative(chain, name, count):
-    with refuses(f"{name} must be a whole number in [0, inf], got {count!r}."):
+    with refuses(f"{name} must be an integer in [0, inf], got {count!r}."):
         intarsia.infer(*chain, "brute_force", **{name: count})
 
 
@@ -238,5 +238,5 @@ def test_invalid_input_is_a_value_error_and_all_are_ours():
 @pytest.mark.parametrize("seed", [-1, 1.5, "seven"])
 def test_a_seed_that_is_none(seed):
     graph = intarsia.chain_graph(2, 2)
-    with pytest.raises(InvalidInputError, match="random_state must be a whole number"):
+    with pytest.raises(InvalidInputError, match="random_state must be an integer"):
         intarsia.infer(graph, graph.zeros(), "gibbs", random_state=seed)

@@ -157,13 +157,13 @@ def test_more_patience_prolongs(tmp_path):
 
 
 OTHERS = {
-    "l2": (lambda: learner(l2=0.8), {}, "l2 was 0.7, but is 0.8"),
+    "l2": (lambda: learner(l2=0.8), {}, "l2 was 0.7, but now it is 0.8"),
     "sweeps": (lambda: learner(gradient=TruncatedGradient(n_iter=4)), {}, "gradient was .*n_iter=3.*n_iter=4"),
-    "optimizer": (lambda: learner("adam"), {}, r"optimizer was LBFGS\(memory=10\), but is Adam"),
-    "seed": (lambda: learner(random_state=1), {}, "random_state was 0, but is 1"),
+    "optimizer": (lambda: learner("adam"), {}, r"optimizer was LBFGS\(memory=10\), but now it is Adam"),
+    "seed": (lambda: learner(random_state=1), {}, "random_state was 0, but now it is 1"),
     "fewer examples": (learner, {"n": 4}, "there were 6 examples, but now there are 4"),
-    "features": (learner, {"noise": 1.01}, "example 0 has other features, labels or weights"),
-    "weights": (learner, {"weight": 2.0}, "example 0 has other features, labels or weights"),
+    "features": (learner, {"noise": 1.01}, "example 0 has different features, labels or weights"),
+    "weights": (learner, {"weight": 2.0}, "example 0 has different features, labels or weights"),
 }
 
 
@@ -178,7 +178,7 @@ def test_other_places_of_the_same_numbers_are_other_data(tmp_path):
     fit(learner(path=path, l2=0.4), one())
     star, heavy_end = ((0, 1), (0, 2), (0, 3)), (1.0, 1.0, 1.0, 2.0)
     for other in (one(U=U[::-1]), one(U=-U), one(edges=star), one(weights=heavy_end)):
-        with pytest.raises(InvalidInputError, match="example 0 has other features, labels or weights"):
+        with pytest.raises(InvalidInputError, match="example 0 has different features, labels or weights"):
             fit(learner(path=path, l2=0.4), other)
     fit(learner(path=path, l2=0.4), one())
 
@@ -189,7 +189,7 @@ def test_another_fit_is_refused(name, tmp_path):
     fit(learner(path=path))
     before = path.read_bytes()
     make, data, message = OTHERS[name]
-    with pytest.raises(InvalidInputError, match=f"checkpoint .* is of another fit: {message}"):
+    with pytest.raises(InvalidInputError, match=f"checkpoint .* belongs to another fit: {message}"):
         fit(make().set_params(checkpoint=path), noisy_grids(**data))
     assert path.read_bytes() == before
 
@@ -211,7 +211,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
     }
     for content in spoilt.values():
         path.write_bytes(content)
-        with pytest.raises(FileFormatError, match="is damaged, or no checkpoint"):
+        with pytest.raises(FileFormatError, match="is damaged, or not a checkpoint"):
             fit(learner(path=path))
         assert path.read_bytes() == content
     with pytest.raises(InvalidInputError, match="there is no folder"):

@@ -128,7 +128,7 @@ def as_npy(array, allow_pickle=False):
 @pytest.mark.parametrize("keep", [0, 1, 30, 200, 700, -1, -30])
 def test_cut_off(saved, keep):
     saved.write_bytes(saved.read_bytes()[:keep])
-    with pytest.raises(FileFormatError, match=r"model.npz is damaged, or no model of Intarsia"):
+    with pytest.raises(FileFormatError, match=r"model.npz is damaged, or not an Intarsia model"):
         ChainCRF.load(saved)
 
 
@@ -206,7 +206,7 @@ def test_deep_json_is_no_crash(saved):
 
 def test_newer_and_other_files(saved):
     edit(saved, version=2)
-    with pytest.raises(FileFormatError, match=r"has version 2 of the format.*up to 1. Install a newer Intarsia"):
+    with pytest.raises(FileFormatError, match=r"has version 2 of the format.*up to 1. Install a newer version"):
         ChainCRF.load(saved)
     write_model(saved, "GridCRF", {}, {})
     with pytest.raises(FileFormatError, match="holds a GridCRF, not a ChainCRF"):

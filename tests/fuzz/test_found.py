@@ -47,7 +47,7 @@ def test_is_read_or_refused(data, folder, kind, content, words):
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), 2**63])
 def test_whole_numbers_that_no_kernel_can_count_to(value):
-    with pytest.raises(InvalidInputError, match="max_iter must be a whole number"):
+    with pytest.raises(InvalidInputError, match="max_iter must be an integer"):
         check_number(value, "max_iter", integer=True)
     with pytest.raises(InvalidInputError, match="tol must be a number"):
         check_number(value, "tol")

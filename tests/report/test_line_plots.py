@@ -33,5 +33,5 @@ def test_places_without_a_panel_stay_empty():
 
 
 def test_nothing_to_draw_is_refused():
-    with pytest.raises(InvalidInputError, match="no panels"):
+    with pytest.raises(InvalidInputError, match="panels is empty"):
         plot_lines([], x_label="x", y_label="y")

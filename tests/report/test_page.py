@@ -57,7 +57,7 @@ def test_curves_keep_what_can_be_drawn():
     at = told["lines"][0]["at"]
     assert at[0] < at[1] <= told["width"]
     assert "no points" in Curves([Line("a", [], [])], "x", "y").html()
-    with pytest.raises(InvalidInputError, match="2 positions and 1 values"):
+    with pytest.raises(InvalidInputError, match="2 x values and 1 y values"):
         Curves([Line("a", [1, 2], [1])], "x", "y").html()
 
 

@@ -123,7 +123,7 @@ def test_closed_predicates_have_no_targets():
 
 
 def test_bad_arity():
-    with pytest.raises(InvalidInputError, match="predicate P: n_arguments must be a whole number"):
+    with pytest.raises(InvalidInputError, match="predicate P: n_arguments must be an integer"):
         Program().predicate("P", 0)
 
 

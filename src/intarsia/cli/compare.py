@@ -1,4 +1,4 @@
-"""`intarsia infer --compare`: several methods side by side, with the exact answer where it is affordable."""
+"""`intarsia infer --compare`: run several methods side by side, with the exact answer if it is affordable."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ EXACT = "junction_tree"
 
 
 def compare_methods(file: Path, request: Request, names: str, json: bool) -> None:
-    """Run the methods one after the other and show a row for each; a refusal is a row too."""
+    """Run the methods one after another and print a row for each; a method that raises has its error in the row."""
     from intarsia.inference import method_class, method_names
 
     ability = "gives_map" if request.task == "map" else "gives_marginals"
     if names.strip() == "all":
-        wanted = [name for name in method_names() if getattr(method_class(name), ability)]
+        methods = [name for name in method_names() if getattr(method_class(name), ability)]
         if request.task == "pr":
-            wanted = [name for name in wanted if method_class(name).log_partition_is is not None]
+            methods = [name for name in methods if method_class(name).log_partition_is is not None]
     else:
-        wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not wanted:
+        methods = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not methods:
         raise InvalidInputError(
-            f"--compare {names!r} names no method. Give names from `intarsia methods`, such as "
-            f"--compare mean_field,tree_reweighted, or all."
+            f"--compare {names!r} contains no method. Pass names from `intarsia methods`, such as --compare "
+            f"mean_field,tree_reweighted, or `all`."
         )
-    for name in wanted:
-        method_class(name)  # an unknown name is refused before any work is done
-    settings = settings_by_method([*wanted, EXACT], request.settings)
-    exact = _exact(request, settings[EXACT])
+    for name in methods:
+        method_class(name)  # raises for an unknown name before any work is done
+    settings = settings_by_method([*methods, EXACT], request.settings)
+    exact = _run_exact(request, settings[EXACT])
     rows = []
     interrupted = False
-    for name in wanted:
+    for name in methods:
         if name == EXACT and exact is not None:
             rows.append(_row(name, exact, exact))
             continue
@@ -71,13 +71,14 @@ def compare_methods(file: Path, request: Request, names: str, json: bool) -> Non
         raise typer.Exit(130)
 
 
-def _exact(request: Request, settings: dict[str, Any]) -> InferenceResult | None:
+def _run_exact(request: Request, settings: dict[str, Any]) -> InferenceResult | None:
+    """Return the exact result, or None with a note on stderr if it is not affordable."""
     try:
         return run(request, EXACT, settings)
-    except InvalidInputError:  # it has next to no settings of its own, so what was asked is wrong for every method
+    except InvalidInputError:  # junction_tree has almost no settings, so this input is invalid for every method
         raise
     except IntarsiaError as error:
-        note(f"no exact answer to compare with: {error}")
+        note(f"no exact result to compare with: {error}")
         return None
 
 
@@ -129,7 +130,7 @@ def _show(file: Path, request: Request, exact: InferenceResult | None, rows: lis
                 *start,
                 number(row["score"], 7),
                 seconds(row["seconds"]),
-                row["status"] or "refused",
+                row["status"] or "error",
             ]
         )
     show_table(
@@ -137,5 +138,5 @@ def _show(file: Path, request: Request, exact: InferenceResult | None, rows: lis
         ["method", *lead, "score", "time\n(s)", "status"],
         cells,
         [exact is not None and k == 0 for k in range(len(cells))],
-        [f"{row['method']} refused: {row['error']}" for row in rows if row["error"]],
+        [f"{row['method']}: {row['error']}" for row in rows if row["error"]],
     )
