@@ -1,4 +1,4 @@
-"""Examples that run cannot rot: every Python block of the README and of the pages is executed, in order."""
+"""Every Python block of the README and of the documentation pages is executed, in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {"__name__": "page"}
     for block in _BLOCK.finditer(text):
         line = text.count("\n", 0, block.start(1)) + 1
-        # Line numbers of a failure are those of the page.
+        # Failures show the line numbers of the page.
         code = compile("\n" * (line - 1) + block[1], str(page), "exec")
         exec(code, namespace)
 

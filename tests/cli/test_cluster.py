@@ -1,4 +1,4 @@
-"""`intarsia cluster`: from files to a model, to entities and to counts."""
+"""`intarsia cluster`: train on files, predict entities, evaluate them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def put_parquet(path, columns):
     connection.execute(f"COPY (SELECT * FROM frame) TO '{path}' (FORMAT parquet)")
 
 
-def test_from_csv_to_counts(run, files, tmp_path):
+def test_train_predict_and_evaluate_csv_files(run, files, tmp_path):
     model = tmp_path / "m.npz"
     code, out, err = run("train", files / "train.csv.gz", "-m", model, "--entity", "person", *COMPARED, "--json")
     assert (code, err, out.count("\n")) == (0, "", 1)
@@ -87,7 +87,7 @@ def test_from_csv_to_counts(run, files, tmp_path):
     assert (code, err) == (0, "")
     assert (json.loads(out)["file"], json.loads(out)["n"]) == (str(resolved), scores["n_records"])
     before, after = read_table_file(files / "test.csv.gz"), read_table_file(resolved)
-    assert {name: after[name] for name in before} == before  # every row, cell by cell, in order
+    assert {name: after[name] for name in before} == before  # all rows and cells, in order
     assert list(after) == [*before, "entity"]
     found = clustering_scores(before["person"], after["entity"])
     assert found.b_cubed.f1 == pytest.approx(scores["b_cubed"]["f1"])
@@ -110,12 +110,12 @@ def test_parquet_keeps_its_types(run, files, tmp_path):
     listed = read_table_file(pairs)
     assert list(listed) == ["id1", "id2", "probability"]
     assert 0 <= min(listed["probability"]) <= max(listed["probability"]) <= 1
-    # The same records from CSV have the same entities.
+    # Equal records from CSV have equal entities.
     run("predict", files / "test.csv.gz", "-m", files / "m.npz", "-o", tmp_path / "out.csv")
     assert [int(k) for k in read_table_file(tmp_path / "out.csv")["entity"]] == after["who"]
 
 
-def test_tables_for_people(run, files, tmp_path):
+def test_printed_tables(run, files, tmp_path):
     code, out, _ = run("train", files / "train.csv.gz", "-m", tmp_path / "m.npz", "--entity", "person", "--id", "id",
                        "--source", "source", "--block", "shared_values=postcode,last_name", "--block",
                        "shared_tokens=email", "--compare", "last_name=exact",
@@ -189,5 +189,5 @@ def test_vectors_in_parquet(tmp_path):
     assert model.score(records, [k % 10 for k in range(40)]) > 0.9
 
 
-def test_no_bar_is_drawn_on_stdout():
+def test_no_progress_bar_on_stdout():
     assert quiet_database().execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]

@@ -35,7 +35,7 @@ def test_flags_show_no_type(capsys, command):
     assert "bool" not in out.lower()
 
 
-def test_without_arguments_there_is_help(capsys):
+def test_no_arguments_prints_help(capsys):
     code, out, err = call(capsys)
     assert code == 0
     assert "infer" in out
@@ -73,7 +73,7 @@ def test_tour(capsys, tmp_path):
     assert all(f'<section id="{key}">' in page for key in STOPS)
 
 
-def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
+def test_interrupted_tour_keeps_finished_stops(capsys, tmp_path, monkeypatch):
     def ended(seed, report):
         section = Section("one", "First", "Is it so?", [])
         yield Stop("one", "First", [Row("a", 1.0)], section, 0.1)
@@ -87,7 +87,7 @@ def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
     assert "First" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
-def test_tour_refuses_a_file_as_folder(capsys, tmp_path):
+def test_tour_raises_if_the_folder_is_a_file(capsys, tmp_path):
     (tmp_path / "taken").write_text("")
     code, _, err = call(capsys, "tour", "--output", str(tmp_path / "taken"))
     assert code == 2

@@ -1,4 +1,4 @@
-"""Bad data for the estimators: one line that says what to do, before any work, and a fitted model stays as it is."""
+"""Invalid data for estimators raise one line with a remedy before any work, and a fitted model is unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_factors(value, nodes=TYPES):
 
 
 def assert_untouched(crf, call, message, error=InvalidInputError):
-    """The call fails with this text on one line; what was fitted is the very same."""
+    """Check that the call raises this one-line message and that the fitted attributes are the same objects."""
     before = {name: value for name, value in vars(crf).items() if name.endswith("_")}
     with pytest.raises(error, match=f"^{re.escape(message)}") as caught:
         call()
@@ -168,7 +168,7 @@ def test_labels(name, kind, fitted_graph, fitted_grid):
     crf = fitted_graph if kind == "graph" else fitted_grid
     X, y = graphs() if kind == "graph" else images()
     spoil, message = LABELS[name]
-    if name == "outside":  # by name, since all labels of one image would add classes otherwise
+    if name == "outside":  # with classes, since otherwise all labels of an image would become classes
         crf = copy(crf).set_params(classes=[0, 1])
     assert_untouched(crf, lambda: crf.fit(X, spoil(y)), f"{type(crf).__name__}.fit: {message}")
 
@@ -236,9 +236,11 @@ def test_weights_of_examples(fitted_graph):
 def test_single_pixels(fitted_grid):
     dots, labels = [np.ones((1, 1, 2))] * 2, [[[0]], [[1]]]
     assert_untouched(fitted_grid, lambda: fitted_grid.fit(dots, labels), "GridCRF.fit: every image is a single pixel")
-    assert fitted_grid.predict(dots)[0].shape == (1, 1)  # to label one is fine
+    assert fitted_grid.predict(dots)[0].shape == (1, 1)  # predicting a single pixel works
     X, y = images()
-    assert GridCRF(learner=LEARNER).fit([*X, *dots], [*y, *labels]).status_.name == "CONVERGED"  # and beside others
+    assert (
+        GridCRF(learner=LEARNER).fit([*X, *dots], [*y, *labels]).status_.name == "CONVERGED"
+    )  # and so does fitting with other images
 
 
 def test_pairs_of_images_and_edges(fitted_grid):
@@ -253,8 +255,8 @@ def test_pairs_of_images_and_edges(fitted_grid):
 
 
 @pytest.mark.parametrize("pairs", [False, True])
-def test_features_of_edges_are_given_always_or_never(pairs):
-    """Two columns of them would pass for the indicators of the two directions, and the other way round."""
+def test_edge_features_must_be_in_all_graphs_or_none(pairs):
+    """Two columns of features could be mistaken for the indicators of the two directions, and vice versa."""
     X, y = images()
     v = [np.random.default_rng(i).normal(size=(7, 2)) for i in range(len(X))]
     both = list(zip(X, v, strict=True))
@@ -297,7 +299,7 @@ def test_settings(fitted_graph):
         ),
     ],
 )
-def test_what_does_not_fit_is_told_before_any_work(settings, message, fitted_graph, monkeypatch):
+def test_incompatible_settings_raise_before_any_work(settings, message, fitted_graph, monkeypatch):
     monkeypatch.setattr(Risk, "__call__", lambda *_: pytest.fail("a risk was computed"))
     crf = copy(fitted_graph).set_params(**settings)
     assert_untouched(crf, lambda: crf.fit(*graphs()), message, NotSupportedError)

@@ -1,4 +1,4 @@
-"""Bad graphs, scores, labels and evidence: one line that says where, what was expected, what came, what to do."""
+"""Invalid graphs, scores, labels and evidence raise one line: where, expected, got, remedy."""
 
 import networkx as nx
 import numpy as np
