@@ -51,7 +51,7 @@ def errors_in(label: str) -> Iterator[None]:
 
 
 @contextmanager
-def errors_from(place: str) -> Iterator[None]:
+def errors_from(name: str) -> Iterator[None]:
     """Prepend the name of a public entry point to errors and warnings of the block, unless another one called it.
 
     It also works as a decorator. Errors of worker threads and processes get the name when they reach the caller.
@@ -72,7 +72,7 @@ def errors_from(place: str) -> Iterator[None]:
         return
     token = _entered.set(True)
     try:
-        with errors_in(place):
+        with errors_in(name):
             yield
     finally:
         _entered.reset(token)

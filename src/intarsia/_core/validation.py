@@ -26,8 +26,8 @@ def as_int_array(values: ArrayLike, name: str) -> IntArray:
         array = np.asarray(values)
     except ValueError as error:  # lists of different lengths
         raise InvalidInputError(f"{name}: expected integers, got {_brief(values)}. {error}") from None
-    whole = array.dtype.kind in "iub" or array.size == 0
-    if whole or (array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.rint(array))):
+    is_integer = array.dtype.kind in "iub" or array.size == 0
+    if is_integer or (array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.rint(array))):
         if array.dtype.kind in "uf" and array.size and np.abs(array).max() >= 2**63:
             raise InvalidInputError(
                 f"{name}: {_brief(np.abs(array).max())} does not fit into 64 bits. Use smaller numbers."
@@ -126,13 +126,13 @@ def check_number(
     """Raise unless `value` is a number inside the interval."""
     kind = "an integer" if integer else "a number"
     numeric = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    good = numeric and abs(value) <= LARGEST_INTEGER if integer or isinstance(value, int) else numeric
-    good = good and not np.isnan(value) and (not integer or float(value).is_integer())
-    if good:
-        above = value > low if open_low else value >= low
-        below = value < high if open_high else value <= high
-        good = bool(above and below)
-    if not good:
+    valid = numeric and abs(value) <= LARGEST_INTEGER if integer or isinstance(value, int) else numeric
+    valid = valid and not np.isnan(value) and (not integer or float(value).is_integer())
+    if valid:
+        above_low = value > low if open_low else value >= low
+        below_high = value < high if open_high else value <= high
+        valid = bool(above_low and below_high)
+    if not valid:
         left, right = "(" if open_low else "[", ")" if open_high else "]"
         span = "" if (low, high) == (-np.inf, np.inf) else f" in {left}{low:g}, {high:g}{right}"
         raise InvalidInputError(f"{name} must be {kind}{span}, got {_brief(value)}.")

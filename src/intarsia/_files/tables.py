@@ -116,13 +116,13 @@ def is_table_file(table: Any) -> bool:
 
 def table_file_kind(path: Path) -> str:
     """Return the suffix that determines the format of a file, without `.gz`; raise if it is unknown."""
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if ending.lower() not in (*DELIMITERS, *PARQUET) or (path.suffix == ".gz" and ending.lower() in PARQUET):
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix.lower() not in (*DELIMITERS, *PARQUET) or (path.suffix == ".gz" and suffix.lower() in PARQUET):
         raise InvalidInputError(
             f"{path.name}: unknown file suffix. Expected {', '.join((*DELIMITERS, *PARQUET))}; text files may also "
             f"be compressed (.gz)."
         )
-    return ending.lower()
+    return suffix.lower()
 
 
 def quiet_database() -> duckdb.DuckDBPyConnection:

@@ -68,7 +68,7 @@ def train_command(
     """
     from intarsia.clusters.entity_clusterer import EntityClusterer
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(model)
     clusterer = EntityClusterer(
         _comparisons(compare), _blocking(block), id_column=id_column, source_column=source, verbose=verbose
@@ -78,7 +78,7 @@ def train_command(
     with warnings_on_stderr():
         clusterer.fit(records, entity, edges=None if edges is None else read_table_file(edges))
     clusterer.save(model, notes={"entity": entity})
-    seconds, n = time.perf_counter() - began, len(entities or ())
+    seconds, n = time.perf_counter() - start_time, len(entities or ())
     if json:
         write_json({"file": str(model), "n": n, "seconds": seconds})
     else:
@@ -111,7 +111,7 @@ def predict_command(
 
     Example: `intarsia cluster predict all.csv --model people.npz --output resolved.csv`
     """
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(output)
     check_folder_of(pairs)
     clusterer = _load(model, jobs)
@@ -124,7 +124,7 @@ def predict_command(
     if pairs is not None:
         # The table of pairs has no source file whose column types must be preserved.
         write_table_file(pairs, clusterer.predict_pairs(records, edges=scored), Path("made.csv"), "probability")
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if json:
         write_json({"file": str(output), "n": len(predicted), "seconds": seconds})
     else:
@@ -194,10 +194,10 @@ def _comparisons(options: list[str] | None) -> dict[str, list[str]] | None:
     if not options:
         return None
     comparisons: dict[str, list[str]] = {}
-    for word in options:
-        column, equals, name = word.rpartition("=")
+    for option in options:
+        column, equals, name = option.rpartition("=")
         if not equals or not column:
-            raise InvalidInputError(f"--compare {word}: expected COLUMN=NAME, such as --compare name=jaro_winkler.")
+            raise InvalidInputError(f"--compare {option}: expected COLUMN=NAME, such as --compare name=jaro_winkler.")
         comparisons.setdefault(column, []).append(name)
     return comparisons
 
@@ -206,7 +206,7 @@ def _blocking(options: list[str] | None) -> list[Any] | None:
     from intarsia.clusters.blocking import BLOCKINGS
 
     rules = []
-    for word in options or []:
-        name, _, columns = word.partition("=")
+    for option in options or []:
+        name, _, columns = option.partition("=")
         rules.append(BLOCKINGS.resolve(name, {"columns": columns.split(",")} if columns else {}))
     return rules or None

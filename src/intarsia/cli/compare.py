@@ -105,29 +105,31 @@ def _row(name: str, result: InferenceResult | None, exact: InferenceResult | Non
         "seconds": result.seconds,
     }
     if exact is not None and result.task == "marginals" and result.mu is not None and exact.mu is not None:
-        split = int(result.graph.variable_ptr[-1])
-        gap = abs(result.mu[:split] - exact.mu[:split])
-        row["max_marginal_difference"] = float(gap.max(initial=0.0))
-        row["mean_marginal_difference"] = float(gap.mean()) if split else 0.0
+        n_variable_entries = int(result.graph.variable_ptr[-1])
+        differences = abs(result.mu[:n_variable_entries] - exact.mu[:n_variable_entries])
+        row["max_marginal_difference"] = float(differences.max(initial=0.0))
+        row["mean_marginal_difference"] = float(differences.mean()) if n_variable_entries else 0.0
     return row
 
 
 def _show(file: Path, request: Request, exact: InferenceResult | None, rows: list[dict[str, Any]]) -> None:
     marginals = request.task != "map"
-    lead = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
+    columns = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
     cells = []
     if exact is not None:
-        start = [log_partition_text(exact.log_partition, exact.log_partition_is, 7), "", ""] if marginals else []
-        cells.append(["exact", *start, number(exact.score, 7), seconds(exact.seconds), exact.status.name])
+        leading_cells = (
+            [log_partition_text(exact.log_partition, exact.log_partition_is, 7), "", ""] if marginals else []
+        )
+        cells.append(["exact", *leading_cells, number(exact.score, 7), seconds(exact.seconds), exact.status.name])
     for row in rows:
-        start = []
+        leading_cells = []
         if marginals:
-            start = [log_partition_text(row["log_partition"], row["log_partition_is"], 7)]
-            start += [difference(row[key]) for key in ("max_marginal_difference", "mean_marginal_difference")]
+            leading_cells = [log_partition_text(row["log_partition"], row["log_partition_is"], 7)]
+            leading_cells += [difference(row[key]) for key in ("max_marginal_difference", "mean_marginal_difference")]
         cells.append(
             [
                 row["method"],
-                *start,
+                *leading_cells,
                 number(row["score"], 7),
                 seconds(row["seconds"]),
                 row["status"] or "error",
@@ -135,7 +137,7 @@ def _show(file: Path, request: Request, exact: InferenceResult | None, rows: lis
         )
     show_table(
         f"{file.name}: {request.graph.n_variables} variables, {request.graph.n_factors} factors",
-        ["method", *lead, "score", "time\n(s)", "status"],
+        ["method", *columns, "score", "time\n(s)", "status"],
         cells,
         [exact is not None and k == 0 for k in range(len(cells))],
         [f"{row['method']}: {row['error']}" for row in rows if row["error"]],

@@ -65,17 +65,17 @@ def train_command(
     from intarsia.sequences.chain_crf import ChainCRF
     from intarsia.sequences.chain_learner import CHAIN_LEARNERS
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(model)
     separator = _unescaped(separator)
     settings = parse_settings(setting or [])
     # Settings of the optimizer, such as optimizer__tol, can be checked only when the learner exists.
-    inner = {key: settings.pop(key) for key in list(settings) if "__" in key}
+    nested_settings = {key: settings.pop(key) for key in list(settings) if "__" in key}
     chain_learner = CHAIN_LEARNERS.resolve(learner, settings)
     if max_iter is not None:
-        inner[_limit(chain_learner)] = max_iter
+        nested_settings[_limit(chain_learner)] = max_iter
     try:
-        chain_learner.set_params(**inner)
+        chain_learner.set_params(**nested_settings)
     except ValueError as error:
         raise InvalidInputError(f"--set: {error} Pass settings of {learner}.") from None
     crf = ChainCRF(
@@ -91,7 +91,7 @@ def train_command(
     with warnings_on_stderr():
         crf.fit(train.features, train.labels, sample_weight=train.weights, validation=validation)
     crf.save(model, notes={"format": train.format, "columns": n_columns, "separator": separator})
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if json:
         write_json({"file": str(model), "n": len(train.features), "seconds": seconds})
     else:
@@ -127,7 +127,7 @@ def predict_command(
 
     from intarsia.sequences import write_conll
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(output)
     if json and output is None:
         raise InvalidInputError(
@@ -141,7 +141,7 @@ def predict_command(
     n = write_conll(
         sys.stdout if output is None else output, rows, separator=column_separator or (" " if data.columns else "\t")
     )
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if json:
         write_json({"file": str(output), "n": n, "seconds": seconds})
     elif output is not None:

@@ -136,7 +136,7 @@ class MarginSearch:
 
     Parameters
     ----------
-    ready : list of MarginExample
+    margin_examples : list of MarginExample
         Labelled examples.
     relaxed : bool
         Whether answers are points of the local polytope instead of labellings.
@@ -144,21 +144,21 @@ class MarginSearch:
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import diamond_examples
-    >>> ready = [MarginExample(item) for item in diamond_examples()]
-    >>> result = MarginSearch(ready, relaxed=True).run([completions(item, 1)[0] for item in ready])
+    >>> margin_examples = [MarginExample(item) for item in diamond_examples()]
+    >>> result = MarginSearch(margin_examples, relaxed=True).run([completions(item, 1)[0] for item in margin_examples])
     >>> result.weights.round(6).tolist()                           # 2 (w . (x_A + x_B)) is at least 1 for both
     [-10.0, 10.0]
     >>> round(result.gamma / result.gamma_at_least, 6)             # a quarter of all wrong is wrong by 1, at a quarter
     4.0
     """
 
-    def __init__(self, ready: list[MarginExample], relaxed: bool) -> None:
-        self.ready = ready
+    def __init__(self, margin_examples: list[MarginExample], relaxed: bool) -> None:
+        self.margin_examples = margin_examples
         self.relaxed = relaxed
-        self.answers: Answers = [[] for _ in ready]
-        self.points: Answers = [[] for _ in ready]
+        self.answers: Answers = [[] for _ in margin_examples]
+        self.points: Answers = [[] for _ in margin_examples]
         self.n_rounds = 0
-        self.has_fixed = any(has_fixed_scores(item) for item in ready)
+        self.has_fixed = any(has_fixed_scores(item) for item in margin_examples)
 
     def run(self, truths: list[Features]) -> MarginResult:
         """Return the weights with the largest margin for these truths."""
@@ -202,7 +202,7 @@ class MarginSearch:
             if result.weights is None:
                 return np.inf
             margins = []
-            for item, truth in zip(self.ready, truths, strict=True):
+            for item, truth in zip(self.margin_examples, truths, strict=True):
                 answer = oracle(item, result.weights, 0.0)
                 if answer is not None:
                     difference = float(result.weights @ (truth.of_weights - answer.of_weights))
@@ -220,11 +220,11 @@ class MarginSearch:
         self, truths: list[Features], margin: float, answers: Answers, oracle: Oracle, *, by_distance: bool = False
     ) -> MarginResult:
         """Solve for the shortest weights and add violated constraints until the oracle returns none."""
-        weights = np.zeros(self.ready[0].given.scores.n_weights)
+        weights = np.zeros(self.margin_examples[0].given.scores.n_weights)
         for _ in range(_MAX_ROUNDS):
             self.n_rounds += 1
             n_new = 0
-            for i, item in enumerate(self.ready):
+            for i, item in enumerate(self.margin_examples):
                 answer = oracle(item, weights, margin)
                 if answer is not None and _is_violated(truths[i], answer, weights, margin, by_distance):
                     answers[i].append(answer)
@@ -244,7 +244,7 @@ class MarginSearch:
             if multipliers is not None:
                 support = np.flatnonzero(multipliers)
                 proof = Certificate(
-                    np.array([self.ready[constraints[k][0]].number for k in support]),
+                    np.array([self.margin_examples[constraints[k][0]].number for k in support]),
                     multipliers[support],
                     [constraints[k][1].mu for k in support],
                     float(np.linalg.norm(multipliers @ rows)),
@@ -298,7 +298,7 @@ def has_fixed_scores(item: MarginExample) -> bool:
     return bool(theta[np.isfinite(theta)].any())
 
 
-def why_no_mistake_bound(ready: list[MarginExample]) -> str:
+def why_no_mistake_bound(margin_examples: list[MarginExample]) -> str:
     """Return why no bound on the perceptron's mistakes holds for the examples and what to do; empty if one holds.
 
     Examples
@@ -307,7 +307,7 @@ def why_no_mistake_bound(ready: list[MarginExample]) -> str:
     >>> why_no_mistake_bound([MarginExample(item) for item in diamond_examples()])
     ''
     """
-    for item in ready:
+    for item in margin_examples:
         if not item.complete and len(completions(item, 1)) > 1:
             return (
                 f"example {item.number} has hidden labels whose completions have different features, but Theorem 1 of "
@@ -319,10 +319,11 @@ def why_no_mistake_bound(ready: list[MarginExample]) -> str:
                 f"example {item.number} has fixed scores and the weight {item.weight:g}, but the bound with fixed "
                 f"scores requires weights of 1. Set all sample weights to 1."
             )
-        if item.weight == 0.0 or item.weight != ready[0].weight:
+        if item.weight == 0.0 or item.weight != margin_examples[0].weight:
             return (
-                f"example {item.number} has the weight {item.weight:g} and example {ready[0].number} has "
-                f"{ready[0].weight:g}, but Theorem 1 of Kulesza2007 requires equal steps. Pass equal sample weights "
+                f"example {item.number} has the weight {item.weight:g} and example {margin_examples[0].number} has "
+                f"{margin_examples[0].weight:g}, but Theorem 1 of Kulesza2007 requires equal steps. Pass equal sample "
+                f"weights "
                 f"above 0."
             )
     return ""

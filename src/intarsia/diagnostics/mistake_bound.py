@@ -124,8 +124,8 @@ def mistake_bound(
             f"the examples are {separability} Without a margin there is no bound on the mistakes. Add features, or "
             f"drop contradictory examples."
         )
-    ready = labelled(examples)
-    reason = why_no_mistake_bound(ready)
+    margin_examples = labelled(examples)
+    reason = why_no_mistake_bound(margin_examples)
     if reason:
         raise NotSupportedError(reason)
     learner = StructuredPerceptron(average=False, path="steps", max_iter=max_iter, random_state=random_state)
@@ -136,7 +136,7 @@ def mistake_bound(
         mistakes=int(run.history["mistakes"].sum()),
         converged=run.status is Status.CONVERGED,
         bound=separability.mistake_bound,
-        bound_met=separability.most_mistakes(longest / ready[0].weight),
+        bound_met=separability.most_mistakes(longest / margin_examples[0].weight),
         separability=separability,
         weights=run.point,
     )

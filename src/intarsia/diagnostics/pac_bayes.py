@@ -135,22 +135,24 @@ def pac_bayes_bound(
             f"weights have shape {point.shape}, but the model has {examples[0].scores.n_weights} weights. Pass one "
             f"number per weight."
         )
-    ready = labelled(examples)
-    _check(ready)
-    if len(ready) < 2:
+    margin_examples = labelled(examples)
+    _check(margin_examples)
+    if len(margin_examples) < 2:
         raise InvalidInputError("a single example gives no bound. Pass at least two examples.")
-    radius = max(FeatureBounds(item).longest for item in ready)
-    n_indicators = max(LocalPolytope(item.given.form.graph, item.given.form.graph.zeros()).n_columns for item in ready)
+    radius = max(FeatureBounds(item).longest for item in margin_examples)
+    n_indicators = max(
+        LocalPolytope(item.given.form.graph, item.given.form.graph.zeros()).n_columns for item in margin_examples
+    )
     best: PacBayesBound | None = None
     for scale in scales:
         check_number(scale, "scales", low=0.0, open_low=True)
         squared_norm = (radius * float(np.linalg.norm(point)) * scale) ** 2
-        complexity = _complexity(squared_norm, n_indicators, len(ready), float(delta))
+        complexity = _complexity(squared_norm, n_indicators, len(margin_examples), float(delta))
         if best is not None and complexity >= best.bound:
             continue  # the empirical term is at least 0, so this scale cannot win
-        upper = float(np.mean([_largest_loss(item, scale * point, relaxed=True) for item in ready]))
+        upper = float(np.mean([_largest_loss(item, scale * point, relaxed=True) for item in margin_examples]))
         if best is None or upper + complexity < best.bound:
-            lower = float(np.mean([_largest_loss(item, scale * point, relaxed=False) for item in ready]))
+            lower = float(np.mean([_largest_loss(item, scale * point, relaxed=False) for item in margin_examples]))
             best = PacBayesBound(
                 upper + complexity,
                 upper,
@@ -160,16 +162,16 @@ def pac_bayes_bound(
                 float(delta),
                 radius,
                 n_indicators,
-                len(ready),
+                len(margin_examples),
             )
     if best is None:
         raise InvalidInputError("scales is empty. Pass at least one factor, such as 1.0.")
     return best
 
 
-def _check(ready: list[MarginExample]) -> None:
+def _check(margin_examples: list[MarginExample]) -> None:
     """Raise if an example has hidden labels or fixed scores."""
-    for item in ready:
+    for item in margin_examples:
         if not item.complete:
             raise NotSupportedError(
                 f"example {item.number} has hidden labels, so its loss is unknown. Pass examples with all labels."

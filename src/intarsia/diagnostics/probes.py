@@ -52,7 +52,7 @@ class Probe:
         self, examples: Sequence[Example], learner: Learner, method: InferenceMethod, n_passes: int, time_limit: float
     ) -> None:
         self.examples = list(examples)
-        self.ready = [MarginExample(item, i) for i, item in enumerate(examples)]
+        self.margin_examples = [MarginExample(item, i) for i, item in enumerate(examples)]
         self.learner = learner
         self.method = method
         self.n_passes = n_passes
@@ -69,7 +69,7 @@ class Probe:
     def risk(self, weights: FloatArray) -> float:
         """Return the fraction of wrong labels of this inference with these weights; fractional answers count partly."""
         wrong = total = 0.0
-        for item in self.ready:
+        for item in self.margin_examples:
             theta = item.theta(weights)
             if self.learner.learns_from == "best labelling":
                 mu = item.answer(theta, self.method)[0]
@@ -153,7 +153,7 @@ class Probe:
     def agreement(self, weights: FloatArray) -> Check:
         """Check how far the scores of the labellings are from the best ones, or from bounds on them."""
         gaps, fractional, proven = [], 0, 0
-        for item in self.ready:
+        for item in self.margin_examples:
             theta, graph = item.theta(weights), item.given.scores.graph
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -185,7 +185,7 @@ class Probe:
     def exact_marginals(self, weights: FloatArray) -> Check:
         """Check how far the marginals are from exact ones, where exact ones are affordable."""
         errors = []
-        for item in self.ready:
+        for item in self.margin_examples:
             theta, graph = item.theta(weights), item.given.scores.graph
             try:
                 with warnings.catch_warnings():

@@ -142,8 +142,8 @@ def separable(X: Any, y: Any = None, model: Any = None, *, max_completions: int 
     0.57735
     """
     check_number(max_completions, "max_completions", low=1, integer=True)
-    ready = labelled(as_examples(X, y, model))
-    return _decide(ready, False, int(max_completions))
+    margin_examples = labelled(as_examples(X, y, model))
+    return _decide(margin_examples, False, int(max_completions))
 
 
 @errors_from("algorithmically_separable")
@@ -192,8 +192,8 @@ def algorithmically_separable(
             f"decided. Use one of: {', '.join(names)}; or run `diagnose`, which measures the learner's risk."
         )
     check_number(max_completions, "max_completions", low=1, integer=True)
-    ready = labelled(as_examples(X, y, model))
-    return _decide(ready, method.map_is == "relaxed optimum", int(max_completions))
+    margin_examples = labelled(as_examples(X, y, model))
+    return _decide(margin_examples, method.map_is == "relaxed optimum", int(max_completions))
 
 
 def _maximises(method: type[InferenceMethod]) -> bool:
@@ -201,18 +201,20 @@ def _maximises(method: type[InferenceMethod]) -> bool:
     return method.gives_map and (method.exact or method.proves_map or method.map_is == "relaxed optimum")
 
 
-def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> Separability:
+def _decide(margin_examples: list[MarginExample], relaxed: bool, max_completions: int) -> Separability:
     """Try the completions of hidden labels and return the result with the largest margin."""
-    radius = max(FeatureBounds(item).radius for item in ready)
-    choices = [completions(item, max_completions) for item in ready]
+    radius = max(FeatureBounds(item).radius for item in margin_examples)
+    choices = [completions(item, max_completions) for item in margin_examples]
     n_combinations = float(np.prod([float(len(result)) for result in choices]))
     if n_combinations == 0.0:
         raise InvalidInputError(
             "separability: the model forbids every labelling that agrees with an example's labels. Correct the "
             "labels, or relax the hard constraints."
         )
-    tight = all(item.given.form.graph.is_forest for item in ready)  # the vertices of a forest's polytope are labellings
-    search = MarginSearch(ready, relaxed and not tight)
+    tight = all(
+        item.given.form.graph.is_forest for item in margin_examples
+    )  # the vertices of a forest's polytope are labellings
+    search = MarginSearch(margin_examples, relaxed and not tight)
     best = last = best_truths = None
     for truths in itertools.islice(itertools.product(*choices), max_completions):
         last = search.run(list(truths))
@@ -230,9 +232,9 @@ def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> 
     if best is not None and best.weights is not None:
         length = 1.0 if search.has_fixed else float(np.linalg.norm(best.weights))
         note = "" if complete else "Not all completions of hidden labels were tried; the margin may be larger."
-        certain = best.gamma_at_least if not search.relaxed or _vertices_are_far(ready) else None
+        certain = best.gamma_at_least if not search.relaxed or _vertices_are_far(margin_examples) else None
         bound: Callable[[float], float | None] | None = None
-        if certain and best_truths is not None and not why_no_mistake_bound(ready):
+        if certain and best_truths is not None and not why_no_mistake_bound(margin_examples):
             bound = partial(search.most_mistakes, best_truths) if search.has_fixed else partial(_by_theorem, certain)
         weights = best.weights / length
         return replace(result, weights=weights, gamma=best.gamma, gamma_at_least=certain, note=note, _bound=bound)
@@ -252,13 +254,13 @@ def _by_theorem(gamma: float, radius: float) -> float:
     return (radius / gamma) ** 2
 
 
-def _vertices_are_far(ready: list[MarginExample]) -> bool:
+def _vertices_are_far(margin_examples: list[MarginExample]) -> bool:
     """Return whether every wrong vertex of the local polytope certainly has wrong labels of mass at least 1.
 
     Integral vertices have. With binary variables and pairwise factors the others are half-integral, and their
     fractional variables contain a cycle, since the vertices of a forest are integral: at least three variables, half of
     each wrong.
     """
-    graphs = [item.given.form.graph for item in ready]
+    graphs = [item.given.form.graph for item in margin_examples]
     binary = all(graph.max_scope <= 2 and int(graph.n_states.max(initial=2)) == 2 for graph in graphs)
-    return binary and all(item.complete for item in ready)
+    return binary and all(item.complete for item in margin_examples)

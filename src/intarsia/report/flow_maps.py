@@ -54,14 +54,14 @@ def mean_displacement(flows: Any, positions: ArrayLike) -> tuple[FloatArray, Flo
     moves = table.row != table.col
     rows, columns, walkers = table.row[moves], table.col[moves], table.data[moves]
     leaving = np.bincount(rows, weights=walkers, minlength=len(points)).astype(np.float64)
-    shift = np.stack(
+    total_shift = np.stack(
         [
             np.bincount(rows, weights=walkers * (points[columns, k] - points[rows, k]), minlength=len(points))
             for k in (0, 1)
         ],
         axis=1,
     )
-    return leaving, shift / np.where(leaving > 0, leaving, 1.0)[:, None]
+    return leaving, total_shift / np.where(leaving > 0, leaving, 1.0)[:, None]
 
 
 def plot_flow_map(
