@@ -15,8 +15,8 @@ from intarsia.exceptions import IntarsiaError, InvalidInputError
 LONG = b"1" * 5000
 FOUND = [
     ("psl", LONG, "too many digits"),
-    ("psl", b'{"a":' * 3000, "too many brackets"),
-    ("graphs", b'{"a":' * 3000, "too many brackets"),
+    ("psl", b'{"a":' * 3000, "brackets are nested too deeply"),
+    ("graphs", b'{"a":' * 3000, "brackets are nested too deeply"),
     ("graphs", LONG, "too many digits"),
     ("graphs", GRAPHS.replace(b"null", b"null, 9999999999999999999999"), "shape"),
     ("graphs", GRAPHS.replace(b"[1, -1]", b"[null, 9999999999999999999999]"), "64 bits"),
