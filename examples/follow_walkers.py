@@ -33,9 +33,8 @@ def main(picture: str = "walkers.png") -> float:
     counts[2] = np.nan  # not counted in this week
 
     distance = np.linalg.norm(cells[:, None] - cells, axis=2)
-    moves = np.where(
-        distance <= 4.5, -(distance**2) / 8, -np.inf
-    )  # short moves are more probable, long ones impossible
+    # Short moves are more probable, and moves over more than 4.5 cells are impossible.
+    moves = np.where(distance <= 4.5, -(distance**2) / 8, -np.inf)
     result = infer_flows(moves, counts, n_walkers=2000, noise="poisson", model_weight=0.05)
 
     figure = plot_flow_maps(

@@ -44,9 +44,8 @@ def main(picture: str = "sudoku.png") -> float:
         builder.constraint([name[a, b, d] for d in range(9)], "exactly_one")  # one digit in each cell
         builder.constraint([name[a, c, b] for c in range(9)], "exactly_one")  # each digit once in a row
         builder.constraint([name[r, a, b] for r in range(9)], "exactly_one")  # each digit once in a column
-        builder.constraint(
-            [name[box_row + k // 3, box_column + k % 3, b] for k in range(9)], "exactly_one"
-        )  # each digit once in a box
+        box = [name[box_row + k // 3, box_column + k % 3, b] for k in range(9)]
+        builder.constraint(box, "exactly_one")  # each digit once in a box
     graph, theta = builder.build()
     evidence = {name[r, c, clues[r, c] - 1]: 1 for r, c in np.argwhere(clues)}
     result = intarsia.infer(graph, theta, "integer_program", task="map", evidence=evidence)

@@ -148,7 +148,7 @@ class MarginSearch:
     >>> result = MarginSearch(margin_examples, relaxed=True).run([completions(item, 1)[0] for item in margin_examples])
     >>> result.weights.round(6).tolist()                           # 2 (w . (x_A + x_B)) is at least 1 for both
     [-10.0, 10.0]
-    >>> round(result.gamma / result.gamma_at_least, 6)             # a quarter of all wrong is wrong by 1, at a quarter
+    >>> round(result.gamma / result.gamma_at_least, 6)             # wrong mass 1 of 4 needs a quarter of the score
     4.0
     """
 
@@ -168,8 +168,7 @@ class MarginSearch:
                 result = self._generate(truths, margin, self.answers, _best_labelling)
                 result = replace(result, gamma_at_least=result.gamma)
             else:
-                # Decide whether weights exist: over all points of the polytope, with a margin proportional to the wrong
-                # mass.
+                # Decide whether weights exist: over the whole polytope, with margins proportional to the wrong mass.
                 result = self._generate(truths, margin, self.answers, most_violating, by_distance=True)
                 if result.weights is not None:
                     certain = self._generate(truths, margin, self.points, _best_point)
@@ -207,9 +206,8 @@ class MarginSearch:
                 if answer is not None:
                     difference = float(result.weights @ (truth.of_weights - answer.of_weights))
                     margins.append(difference + truth.fixed - answer.fixed)
-            denominator = (
-                2.0 * min(margins, default=np.inf) - radius**2
-            )  # with the margin that the weights actually have
+            # The margin that the weights actually have may be larger than the requested one.
+            denominator = 2.0 * min(margins, default=np.inf) - radius**2
             return float(result.weights @ result.weights) / denominator if denominator > 0.0 else np.inf
 
         search = minimize_scalar(bound, bounds=_LOG_FACTORS, method="bounded", options={"xatol": 0.05})

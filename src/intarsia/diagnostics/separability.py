@@ -211,9 +211,8 @@ def _decide(margin_examples: list[MarginExample], relaxed: bool, max_completions
             "separability: the model forbids every labelling that agrees with an example's labels. Correct the "
             "labels, or relax the hard constraints."
         )
-    tight = all(
-        item.given.form.graph.is_forest for item in margin_examples
-    )  # the vertices of a forest's polytope are labellings
+    # The vertices of a forest's polytope are labellings.
+    tight = all(item.given.form.graph.is_forest for item in margin_examples)
     search = MarginSearch(margin_examples, relaxed and not tight)
     best = last = best_truths = None
     for truths in itertools.islice(itertools.product(*choices), max_completions):
