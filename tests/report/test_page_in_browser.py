@@ -80,7 +80,7 @@ def test_sliders_change_the_verdict(page):
     slider = find(page, ".explorer input")[1]
     assert find(page, ".verdict")[0].text == "All agree"
     slider.send_keys("\ue014")  # arrow to the right
-    assert find(page, ".verdict")[0].text == "loopy parts from exact"
+    assert find(page, ".verdict")[0].text == "loopy differs from exact"
     assert [cell.text for cell in find(page, "td.answer")] == ["+1", "-1"]
     assert find(page, ".explorer output")[1].text == "0.50"
     slider.send_keys("\ue012")
