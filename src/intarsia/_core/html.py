@@ -53,6 +53,7 @@ def brief(value: Any) -> str:
 
 
 def _text(value: Any, depth: int) -> str:
+    """Format a value as text; containers are listed down to `depth` levels."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
@@ -81,6 +82,7 @@ def _text(value: Any, depth: int) -> str:
 
 
 def _members(value: Any, depth: int) -> str:
+    """Format the items of a container, or only their number if there are many."""
     if depth == 0 or len(value) > _MAX_ITEMS:
         return f"{type(value).__name__} of {len(value)}"
     if isinstance(value, Mapping):

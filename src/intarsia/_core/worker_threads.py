@@ -80,6 +80,7 @@ def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
 
 
 def _run_by_joblib(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]:
+    """Run the calls by the configured joblib backend."""
     # joblib gets the arguments separately, so that a backend can send an argument shared by many calls only once.
     tasks = [
         delayed(call.func)(*call.args, **call.keywords) if isinstance(call, partial) else delayed(call)()

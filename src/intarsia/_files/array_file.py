@@ -50,6 +50,7 @@ def read_npz(stream: IO[bytes], names: Sequence[str] | None = None, max_bytes: f
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Read one array after checking that its member is long enough for its shape."""
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:

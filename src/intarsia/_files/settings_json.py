@@ -99,6 +99,7 @@ def settings_from_json(value: Any, parts: Parts) -> Any:
 
 
 def _decode(value: Any, registry: Registry[Any] | None) -> Any:
+    """Decode a value that `settings_to_json` wrote; objects come from `registry`."""
     if isinstance(value, list):
         return [_decode(item, registry) for item in value]
     if not isinstance(value, dict):

@@ -177,6 +177,7 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
 
 
 def _series(series: Any) -> Any:
+    """Return a column of a data frame as an array or a list."""
     missing = series.is_null()
     if not missing.any():
         return series.to_numpy() if series.dtype.is_numeric() else series.to_list()
@@ -184,6 +185,7 @@ def _series(series: Any) -> Any:
 
 
 def _checked_columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the columns of a dict; raise unless they are lists of equal length."""
     columns = dict(table)
     for name, column in columns.items():
         if isinstance(column, str) or not isinstance(column, Sized):
@@ -203,6 +205,7 @@ def _checked_columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _file_columns(path: Path) -> dict[Any, Any]:
+    """Read the columns of a CSV, TSV or Parquet file."""
     if not path.is_file():
         raise InvalidInputError(f"there is no file {path}. Check the path.")
     kind = table_file_kind(path)
@@ -230,6 +233,7 @@ def _relation_columns(relation: Any) -> dict[Any, Any]:
 
 
 def _relation_column(column: Any, kind: str) -> Any:
+    """Convert a column of a relation to an array of numbers or a list."""
     if isinstance(column, np.ma.MaskedArray) and not np.ma.is_masked(column):
         column = column.data
     if column.dtype.kind in "iuf" and not isinstance(column, np.ma.MaskedArray):

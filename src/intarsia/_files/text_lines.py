@@ -60,6 +60,7 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(line: bytes, name: str, number: int) -> str:
+    """Decode a line as UTF-8; raise with its number and the invalid byte."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:

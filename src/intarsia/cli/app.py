@@ -188,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    """Run the program and convert errors to exit codes."""
     try:
         code = program().main(
             None if arguments is None else list(arguments), prog_name="intarsia", standalone_mode=False

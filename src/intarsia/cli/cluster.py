@@ -191,6 +191,7 @@ def _load(model: Path, jobs: int | None) -> EntityClusterer:
 
 
 def _comparisons(options: list[str] | None) -> dict[str, list[str]] | None:
+    """Parse the options `--compare COLUMN=NAME`."""
     if not options:
         return None
     comparisons: dict[str, list[str]] = {}
@@ -203,6 +204,7 @@ def _comparisons(options: list[str] | None) -> dict[str, list[str]] | None:
 
 
 def _blocking(options: list[str] | None) -> list[Any] | None:
+    """Parse the options `--block NAME[=COLUMN,...]`."""
     from intarsia.clusters.blocking import BLOCKINGS
 
     rules = []

@@ -91,6 +91,7 @@ def _answer(result: InferenceResult) -> dict[str, Any]:
 
 
 def _row(name: str, result: InferenceResult | None, exact: InferenceResult | None) -> dict[str, Any]:
+    """Return the row of a method, with its differences from the exact marginals."""
     row: dict[str, Any] = dict.fromkeys(
         ("method", "log_partition", "log_partition_is", "max_marginal_difference", "mean_marginal_difference", "score",
          "converged", "status", "n_iter", "seconds", "error")
@@ -113,6 +114,7 @@ def _row(name: str, result: InferenceResult | None, exact: InferenceResult | Non
 
 
 def _show(file: Path, request: Request, exact: InferenceResult | None, rows: list[dict[str, Any]]) -> None:
+    """Print the comparison as a table, with errors as notes below."""
     marginals = request.task != "map"
     columns = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
     cells = []

@@ -136,6 +136,7 @@ def _write_plot(path: Path, result: InferenceResult) -> None:
 
 
 def _show(out: Console, file: Path, request: Request, result: InferenceResult) -> None:
+    """Print a result for people: facts, marginals or assignment, samples."""
     from rich.table import Table
 
     graph = request.graph
@@ -168,6 +169,7 @@ def _show(out: Console, file: Path, request: Request, result: InferenceResult) -
 
 
 def _marginal_table(result: InferenceResult) -> Any:
+    """Return a table of the marginals of the first variables and states."""
     from rich.table import Table
 
     graph = result.graph

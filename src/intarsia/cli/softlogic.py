@@ -234,6 +234,7 @@ def explain_command(
 def _inferred(
     path: Path, data: Path | None, missing: str, setting: list[str] | None, time_limit: float | None
 ) -> InferredAtoms:
+    """Read a program and infer its targets; notes and warnings go to stderr."""
     from intarsia._core.validation import check_choice
     from intarsia.softlogic.admm.consensus import ConsensusADMM
     from intarsia.softlogic.files.psl import read_psl
@@ -255,6 +256,7 @@ def _inferred(
 
 
 def _check_data(data: Path | None) -> None:
+    """Raise unless `data` is a folder or a .data file."""
     if data is None or data.is_dir() or (data.suffix.lower() == ".data" and data.is_file()):
         return
     raise InvalidInputError(
@@ -283,6 +285,7 @@ def _learner(name: str, settings: dict[str, Any]) -> HingeLearner:
 
 
 def _show_rules(inferred: InferredAtoms) -> None:
+    """Print a table with the numbers of groundings, terms and constraints of each rule."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -296,6 +299,7 @@ def _show_rules(inferred: InferredAtoms) -> None:
 
 
 def _show_explanation(explanation: Explanation) -> None:
+    """Print the pulls of rules, terms, constraints and bounds on an atom."""
     from rich.markup import escape
     from rich.table import Table
 

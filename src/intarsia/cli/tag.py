@@ -220,6 +220,7 @@ def _unescaped(separator: str | None) -> str | None:
 
 
 def _labelled(data: TagFile, file: Path) -> TagFile:
+    """Return the data; raise if the file has no tags."""
     if data.labels is None:
         raise InvalidInputError(f"{file.name} has no column of tags. Put the tag into the last column.")
     return data

@@ -76,6 +76,7 @@ def _read_crfsuite(path: Path) -> TagFile:
 
 
 def _read_conll(path: Path, separator: str | None, n_columns: int | None) -> TagFile:
+    """Read a file in CoNLL format; the column after the features holds the labels."""
     from intarsia.sequences import read_conll
 
     sequences = list(read_conll(path, separator=separator))

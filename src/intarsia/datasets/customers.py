@@ -145,6 +145,7 @@ def make_customers(
 
 
 def _person(rng: np.random.Generator) -> dict[str, str | None]:
+    """Generate a person with all values."""
     first, last = _pick(_FIRST, rng), _pick(_LAST_BEGIN, rng) + _pick(_LAST_END, rng)
     city, code = _CITY[int(rng.integers(len(_CITY)))]
     birth = np.datetime64("1940-01-01") + int(rng.integers(0, 24_000))
@@ -163,6 +164,7 @@ def _person(rng: np.random.Generator) -> dict[str, str | None]:
 def _copy(
     person: dict[str, str | None], slips: float, missing: float, rng: np.random.Generator
 ) -> dict[str, str | None]:
+    """Return a copy of a person's values with typos, short forms and missing values."""
     row = dict(person)
     if rng.random() < slips / 4:
         row["first_name"] = _SHORT.get(str(row["first_name"]), f"{str(row['first_name'])[0]}.")

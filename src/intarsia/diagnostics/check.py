@@ -63,6 +63,7 @@ class Check:
 
 
 def _as_json(value: Any) -> Any:
+    """Convert a value to JSON types; numbers that are not finite become None."""
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
     if isinstance(value, np.generic):

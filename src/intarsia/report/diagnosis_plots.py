@@ -49,6 +49,7 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 
 def _draw_learning_curve(axes: Axes, diagnosis: Diagnosis) -> None:
+    """Draw the fraction of wrong labels and of misled steps by pass."""
     check = diagnosis.check("learning curve")
     axes.set_title("Wrong labels during learning", fontsize=9, color=INK)
     axes.set_xlabel("pass", fontsize=8)
@@ -72,6 +73,7 @@ def _draw_learning_curve(axes: Axes, diagnosis: Diagnosis) -> None:
 
 
 def _draw_sweep(axes: Axes, diagnosis: Diagnosis) -> None:
+    """Draw the fraction of wrong labels along the update direction."""
     check = diagnosis.check("along the update")
     axes.set_title("Wrong labels along the update direction", fontsize=9, color=INK)
     axes.set_xlabel("behind      last weights      ahead", fontsize=8)
@@ -83,6 +85,7 @@ def _draw_sweep(axes: Axes, diagnosis: Diagnosis) -> None:
 
 
 def _draw_gaps(axes: Axes, diagnosis: Diagnosis) -> None:
+    """Draw the gaps to exact inference of all examples, sorted."""
     name = "agreement with the best labelling"
     check = diagnosis.check(name) or diagnosis.check("agreement with exact marginals")
     labellings = check is not None and check.name == name

@@ -154,6 +154,7 @@ def _draw(axes: Any, line: Line, colour: str) -> Any:
 
 
 def _style(axes: Any, title: str) -> None:
+    """Set the title, grid and colours of axes."""
     axes.set_title(title, loc="left", fontsize=10, color=INK)
     axes.grid(color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)

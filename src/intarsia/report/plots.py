@@ -60,6 +60,7 @@ def detect_grid(graph: FactorGraph) -> tuple[int, int] | None:
 
 
 def _is_grid(edge_codes: IntArray, height: int, width: int) -> bool:
+    """Return whether edges (coded as u * n + v) are those of a grid, diagonals and borders allowed."""
     n = height * width
     right_and_down, all_eight = (np.concatenate(grid_edges(height, width, k)) for k in (4, 8))
     if not np.isin(right_and_down[:, 0] * n + right_and_down[:, 1], edge_codes).all():
@@ -119,6 +120,7 @@ def _heading(result: InferenceResult) -> str:
 
 
 def _image_figure(result: InferenceResult, shape: tuple[int, int], title: str) -> Figure:
+    """Draw the marginals or the assignment of a grid as an image."""
     height, width = shape
     scale = 5.2 / max(height, width)
     figure = Figure(figsize=(max(width * scale, 2.0) + 2.0, max(height * scale, 1.6) + 0.9), layout="constrained")
@@ -147,6 +149,7 @@ def _pixel_marginals(result: InferenceResult, shape: tuple[int, int]) -> FloatAr
 
 
 def _palette(n_states: int) -> FloatArray:
+    """Return one RGB colour per state."""
     if n_states == 2:  # dark and light, as in a black-and-white image
         return np.asarray(colormaps[PROBABILITY]([0.0, 1.0]))[:, :3]
     if n_states <= 10:
@@ -181,6 +184,7 @@ def _legend_beside(axes: Any, handles: Sequence[Any], title: str | None = None) 
 
 
 def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figure:
+    """Draw the marginals of the first variables as stacked bars."""
     graph = result.graph
     n_shown = min(graph.n_variables, max_variables)
     n_states = int(graph.n_states[:n_shown].max(initial=1))

@@ -105,6 +105,7 @@ def _values(program: Program, model: SoftLogic) -> dict[int, float]:
 
 
 def _picture(club: KarateClub, red: dict[int, float]) -> Any:
+    """Draw the friendship network with the learned groups and the true factions."""
     from matplotlib.figure import Figure
 
     positions = _layout(club)
