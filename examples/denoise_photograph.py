@@ -1,8 +1,8 @@
-"""Learn to clean one photograph's noise away, and try it on another.
+"""Remove the noise from a photograph with a grid CRF that is fitted on another photograph.
 
-Two photographs, made black and white and drowned in noise until single pixels tell little. The weights are fitted on
-one picture through the very sweeps of message passing that restore the other. See docs/start/images.md and
-docs/guide/grid_crf.md.
+Two photographs are reduced to black and white, and noise is added until single pixels say little. The weights are
+fitted on one photograph through the same sweeps of message passing that restore the other. See docs/start/images.md
+and docs/guide/grid_crf.md.
 
     python examples/denoise_photograph.py [picture.png]
 """
@@ -31,23 +31,23 @@ def binary(photograph: np.ndarray) -> np.ndarray:
 def main(picture: str = "denoised.png") -> float:
     china, flower = map(binary, load_sample_images().images)
     X_train, X_test = (
-        [np.stack([np.ones_like(noisy), noisy], axis=-1) for noisy in noisy_inputs([one], n=1.5, random_state=seed)]
-        for seed, one in enumerate((china, flower))
+        [np.stack([np.ones_like(noisy), noisy], axis=-1) for noisy in noisy_inputs([image], n=1.5, random_state=seed)]
+        for seed, image in enumerate((china, flower))
     )
     learner = RiskMinimizer(loss="univariate_logistic", gradient=TruncatedGradient(n_iter=10), verbose=True)
     crf = GridCRF(learner=learner).fit(X_train, [china])
-    share = crf.score(X_test, [flower])
+    accuracy = crf.score(X_test, [flower])
 
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.4), layout="constrained")
-    shown = {"truth": flower, "input": X_test[0][..., 1], f"restored: {share:.1%} right": crf.predict(X_test)[0]}
-    for axes, (title, image) in zip(panels, shown.items(), strict=True):
-        axes.imshow(image, cmap="cividis", vmin=0, vmax=1)
+    images = {"truth": flower, "input": X_test[0][..., 1], f"restored: {accuracy:.1%} correct": crf.predict(X_test)[0]}
+    for axes, (title, pixels) in zip(panels, images.items(), strict=True):
+        axes.imshow(pixels, cmap="cividis", vmin=0, vmax=1)
         axes.set_title(title)
         axes.axis("off")
     figure.savefig(picture, dpi=110)
     plt.close(figure)
-    print(f"{share:.1%} of the pixels are right; see {picture}")
-    return share
+    print(f"{accuracy:.1%} of the pixels are correct; see {picture}")
+    return accuracy
 
 
 if __name__ == "__main__":

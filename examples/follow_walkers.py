@@ -1,8 +1,8 @@
-"""Where did they go? Flows between the cells of a map, from noisy counts alone.
+"""Infer the flows of a crowd between the cells of a map from noisy counts alone.
 
-A crowd crosses a map of 12 x 8 cells from the left to the upper right. Each week somebody counts how many are in each
-cell, with errors; one week nobody counted. Nobody was followed, and yet the flows can be found: those that fit the
-counts and a model of short moves. See docs/guide/collective.md.
+A crowd crosses a map of 12 x 8 cells from the left to the upper right. Each week the people in each cell are counted,
+with errors; in one week nobody counts. Individuals are not tracked. The flows that agree with the counts and with a
+model of short moves are inferred (a collective graphical model). See docs/guide/collective.md.
 
     python examples/follow_walkers.py [picture.png]
 """
@@ -30,10 +30,11 @@ def main(picture: str = "walkers.png") -> float:
     crowd = np.exp(-0.5 * ((cells - centres[:, None]) ** 2).sum(axis=2) / 1.5)
     crowd *= 2000 / crowd.sum(axis=1, keepdims=True)
     counts = rng.poisson(crowd).astype(float)
-    counts[2] = np.nan  # nobody looked
+    counts[2] = np.nan  # not counted in this week
 
     distance = np.linalg.norm(cells[:, None] - cells, axis=2)
-    moves = np.where(distance <= 4.5, -(distance**2) / 8, -np.inf)  # short moves are likelier, long ones impossible
+    # Short moves are more probable, and moves over more than 4.5 cells are impossible.
+    moves = np.where(distance <= 4.5, -(distance**2) / 8, -np.inf)
     result = infer_flows(moves, counts, n_walkers=2000, noise="poisson", model_weight=0.05)
 
     figure = plot_flow_maps(
@@ -46,9 +47,9 @@ def main(picture: str = "walkers.png") -> float:
     )
     figure.savefig(picture, dpi=110)
     plt.close(figure)
-    off = float(np.abs(result.walkers[2] - crowd[2]).sum() / (2 * 2000))
-    print(f"{off:.0%} of the walkers are put into the wrong cell in the week that nobody counted; see {picture}")
-    return off
+    error = float(np.abs(result.walkers[2] - crowd[2]).sum() / (2 * 2000))
+    print(f"{error:.0%} of the walkers are in the wrong cell in the week without counts; see {picture}")
+    return error
 
 
 if __name__ == "__main__":

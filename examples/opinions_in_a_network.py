@@ -1,9 +1,9 @@
-"""Two people say what they think: what do their friends think? Four approximations beside the exact answer.
+"""Compare four approximate inference methods with exact marginals on a social network with two observed opinions.
 
-An edge list and a score for friends who agree make a graph of 34 variables with many loops. The exact marginals are
-still affordable here, so each approximation can be seen against them. Mean field and tree-reweighted message passing
-bracket log Z, which tells how hard the model is where no exact answer is at hand. See docs/start/your_own_graph.md and
-docs/choosing.md.
+An edge list and a score for friends who agree define a graph of 34 variables with many loops. Exact marginals are
+still affordable here, so each approximation is compared with them. Mean field and tree-reweighted message passing
+bound log Z from below and above; where no exact answer is affordable, their gap measures the difficulty of the model.
+See docs/start/your_own_graph.md and docs/choosing.md.
 
     python examples/opinions_in_a_network.py [picture.png]
 """
@@ -28,21 +28,23 @@ def main(picture: str = "opinions.png") -> float:
     club = load_karate_club()
     graph = intarsia.from_edges([2] * 34, club.edges)
     theta = graph.pack(variables=np.zeros((34, 2)), tables=[0.35 * np.eye(2)] * graph.n_factors)
-    known = {0: 0, 33: 1}  # the instructor says no, the president yes
+    evidence = {0: 0, 33: 1}  # the instructor says no, the president yes
 
-    exact = intarsia.infer(graph, theta, "junction_tree", evidence=known)
+    exact = intarsia.infer(graph, theta, "junction_tree", evidence=evidence)
     truth = np.array([exact.marginals(v)[1] for v in range(34)])
-    order = [v for v in np.argsort(truth) if v not in known]
+    order = [v for v in np.argsort(truth) if v not in evidence]
     figure, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
     axes.plot(truth[order], color="black", linewidth=1.5, label=f"exact, log Z = {exact.log_partition:.2f}")
     errors = {}
     for name, colour in COLOURS.items():
-        result = intarsia.infer(graph, theta, name, evidence=known, random_state=0)
-        found = np.array([result.marginals(v)[1] for v in range(34)])
-        errors[name] = float(np.abs(found - truth).mean())
-        told = "" if result.log_partition is None else f", log Z {result.log_partition:.2f} ({result.log_partition_is})"
-        axes.plot(found[order], ".", color=colour, label=f"{name}{told}")
-    axes.set(xlabel="the other members, by the exact answer", ylabel="probability of yes", ylim=(0.2, 0.9))
+        result = intarsia.infer(graph, theta, name, evidence=evidence, random_state=0)
+        beliefs = np.array([result.marginals(v)[1] for v in range(34)])
+        errors[name] = float(np.abs(beliefs - truth).mean())
+        log_partition = (
+            "" if result.log_partition is None else f", log Z {result.log_partition:.2f} ({result.log_partition_is})"
+        )
+        axes.plot(beliefs[order], ".", color=colour, label=f"{name}{log_partition}")
+    axes.set(xlabel="other members, sorted by the exact marginal", ylabel="probability of yes", ylim=(0.2, 0.9))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(picture, dpi=110)

@@ -1,11 +1,11 @@
-"""Put the records of each customer together, where links between pairs would run people together.
+"""Resolve customer records into people, where connected components of matching pairs would merge different people.
 
-Every person is written down up to eight times, with slips and gaps. Connected components of the links between records
-join two people for good as soon as one link is wrong. `EntityClusterer` looks at whole clusters instead. The picture
-shows the records of the component with the most people in it: black where two records are held to be one person. See
+Every person has up to eight records with typos and missing values. Connected components of matching pairs merge two
+people as soon as one pair is wrong. `EntityClusterer` scores whole clusters instead. The picture shows the records of
+the component with the most people: black where two records are predicted to be the same person. See
 docs/start/records.md and docs/guide/entities.md.
 
-    pip install 'intarsia[records]'  # similarity of strings, by rapidfuzz
+    pip install 'intarsia[records]'  # string similarity by rapidfuzz
     python examples/resolve_customers.py [picture.png]
 """
 
@@ -33,34 +33,34 @@ COMPARISONS = {
 
 
 def main(picture: str = "customers.png") -> float:
-    known, fresh = (make_customers(150, 8, slips=3.0, missing=0.3, random_state=seed) for seed in (0, 1))
-    linked = ThresholdClusterer(COMPARISONS).fit(known.columns, known.entity).predict(fresh.columns)
-    clusterer = EntityClusterer(COMPARISONS).fit(known.columns, known.entity)
-    found = clusterer.predict(fresh.columns)
-    pairs = clusterer.predict_pairs(fresh.columns, n_samples=50)
+    train, test = (make_customers(150, 8, slips=3.0, missing=0.3, random_state=seed) for seed in (0, 1))
+    linked = ThresholdClusterer(COMPARISONS).fit(train.columns, train.entity).predict(test.columns)
+    clusterer = EntityClusterer(COMPARISONS).fit(train.columns, train.entity)
+    entities = clusterer.predict(test.columns)
+    pairs = clusterer.predict_pairs(test.columns, n_samples=50)
 
-    persons = [len({int(e) for e in fresh.entity[linked == c]}) for c in range(linked.max() + 1)]
-    shown = np.flatnonzero(linked == int(np.argmax(persons)))
-    shown = shown[np.argsort(fresh.entity[shown], kind="stable")]
-    place = {int(row): k for k, row in enumerate(shown)}
-    likely = np.eye(len(shown))
+    n_persons = [len({int(e) for e in test.entity[linked == c]}) for c in range(linked.max() + 1)]
+    rows = np.flatnonzero(linked == int(np.argmax(n_persons)))
+    rows = rows[np.argsort(test.entity[rows], kind="stable")]
+    position = {int(row): k for k, row in enumerate(rows)}
+    likely = np.eye(len(rows))
     for a, b, probability in zip(pairs["id1"], pairs["id2"], pairs["probability"], strict=True):
-        if a in place and b in place:
-            likely[place[a], place[b]] = likely[place[b], place[a]] = probability
+        if a in position and b in position:
+            likely[position[a], position[b]] = likely[position[b], position[a]] = probability
 
-    scores = [clustering_scores(fresh.entity, labels).b_cubed.f1 for labels in (linked, found)]
+    scores = [clustering_scores(test.entity, labels).b_cubed.f1 for labels in (linked, entities)]
     panels = {
-        "truth": np.equal.outer(fresh.entity[shown], fresh.entity[shown]),
-        f"connected components\nB-cubed F1 {scores[0]:.3f}": np.equal.outer(linked[shown], linked[shown]),
-        f"EntityClusterer\nB-cubed F1 {scores[1]:.3f}": np.equal.outer(found[shown], found[shown]),
+        "truth": np.equal.outer(test.entity[rows], test.entity[rows]),
+        f"connected components\nB-cubed F1 {scores[0]:.3f}": np.equal.outer(linked[rows], linked[rows]),
+        f"EntityClusterer\nB-cubed F1 {scores[1]:.3f}": np.equal.outer(entities[rows], entities[rows]),
         "probability of pairs": likely,
     }
     figure, grid = plt.subplots(1, 4, figsize=(9, 3), layout="constrained")
-    for axes, (title, same) in zip(grid, panels.items(), strict=True):
-        axes.imshow(same, cmap="Greys", vmin=0, vmax=1)
+    for axes, (title, matrix) in zip(grid, panels.items(), strict=True):
+        axes.imshow(matrix, cmap="Greys", vmin=0, vmax=1)
         axes.set_title(title, fontsize=9)
         axes.set(xticks=[], yticks=[])
-    figure.supxlabel(f"{len(shown)} records of {max(persons)} people, by person", fontsize=9)
+    figure.supxlabel(f"{len(rows)} records of {max(n_persons)} people, sorted by person", fontsize=9)
     figure.savefig(picture, dpi=110)
     plt.close(figure)
     print(f"B-cubed F1 {scores[1]:.3f}, connected components {scores[0]:.3f}; see {picture}")

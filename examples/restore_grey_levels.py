@@ -1,8 +1,8 @@
-"""Restore a photograph in 16 grey levels, and know how much better any other answer could be.
+"""Restore a photograph with 16 grey levels by dual decomposition, with a bound on the optimality gap.
 
-Neighbouring pixels like to have near levels, but edges are cheap: a truncated linear score, which costs one number
-instead of a table. Dual decomposition finds a labelling and, sweep by sweep, a bound that no labelling can exceed. See
-docs/guide/dual_decomposition.md.
+Neighbouring pixels prefer similar levels, but large jumps at edges cost no more than a limit: a truncated linear score,
+which needs one number instead of a table. Dual decomposition finds a labelling and an upper bound on the score of all
+labellings. See docs/guide/dual_decomposition.md.
 
     python examples/restore_grey_levels.py [picture.png]
 """
@@ -30,8 +30,8 @@ def main(picture: str = "grey_levels.png") -> float:
     noisy = np.clip(clean + rng.normal(0, 2.0, clean.shape).round(), 0, LEVELS - 1)
 
     graph = intarsia.grid_graph(*clean.shape, LEVELS, kind="truncated_linear", truncation=4, shared=True)
-    seen = -((np.arange(LEVELS) - noisy[..., None]) ** 2) / (2 * 2.0**2)  # Gaussian noise
-    theta = graph.pack(variables=seen, tables=[0.3, 0.3])
+    log_likelihood = -((np.arange(LEVELS) - noisy[..., None]) ** 2) / (2 * 2.0**2)  # Gaussian noise
+    theta = graph.pack(variables=log_likelihood, tables=[0.3, 0.3])
     result = intarsia.infer(graph, theta, "dual_decomposition", task="map")
     restored = result.assignment.reshape(clean.shape)
     gap = (result.upper_bound - result.score) / abs(result.score)

@@ -1,8 +1,8 @@
-"""Take the noise off a curve with jumps: potentials of your own for the solver behind soft logic.
+"""Remove the noise from a curve with jumps: your own potentials for the solver behind soft logic.
 
-A `HingeLossMRF` is any sum of hinges, linear or squared, of numbers between 0 and 1. Squared hinges here pull each
-number to what was measured, linear ones pull neighbours together. Linear ones do not mind a few jumps, squared ones
-smear them. The solver proves how near the optimum it is. See docs/guide/hinge_mrf.md.
+A `HingeLossMRF` is a sum of linear or squared hinges of variables in [0, 1]. Here squared hinges pull each variable to
+its measured value, and further hinges pull neighbours together. Linear hinges keep jumps sharp, squared hinges blur
+them. The solver reports how close to the optimum it is. See docs/guide/hinge_mrf.md.
 
     python examples/smooth_curve.py [picture.png]
 """
@@ -25,32 +25,33 @@ def main(picture: str = "curve.png") -> float:
     rng = np.random.default_rng(0)
     n = 200
     curve = np.repeat([0.2, 0.8, 0.5, 0.9, 0.3], n // 5)
-    seen = np.clip(curve + rng.normal(0, 0.12, n), 0, 1)
+    observed = np.clip(curve + rng.normal(0, 0.12, n), 0, 1)
 
-    # |a| is two hinges, max(0, a) and max(0, -a): of x - seen, and of the difference of neighbours.
+    # |a| is two hinges, max(0, a) and max(0, -a): of x - observed, and of the difference of neighbours.
     value, step = eye_array(n, format="csr"), (eye_array(n, k=1) - eye_array(n)).tocsr()[:-1]
     rows = LinearRows.from_scipy(
-        vstack([value, -value, step, -step], format="csr"), const=np.concatenate([-seen, seen, np.zeros(2 * (n - 1))])
+        vstack([value, -value, step, -step], format="csr"),
+        const=np.concatenate([-observed, observed, np.zeros(2 * (n - 1))]),
     )
-    found = {}
+    curves = {}
     for label, power, weight in (("linear hinges between neighbours", 1, 0.5), ("squared hinges", 2, 5.0)):
         powers = np.repeat([2, power], [2 * n, 2 * (n - 1)])
         weights = np.repeat([1.0, weight], [2 * n, 2 * (n - 1)])
         result = ConsensusADMM(tol=1e-4).solve(HingeLossMRF(n, rows, weights, powers))
-        found[f"{label}: {result.status.name}"] = result.x
+        curves[f"{label}: {result.status.name}"] = result.x
 
     figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
-    axes.plot(seen, ".", color="#bbbbbb", label="measured")
+    axes.plot(observed, ".", color="#bbbbbb", label="measured")
     axes.plot(curve, color="black", linewidth=1, label="truth")
-    for (label, x), colour in zip(found.items(), ("#c4622d", "#3b6fb6"), strict=True):
+    for (label, x), colour in zip(curves.items(), ("#c4622d", "#3b6fb6"), strict=True):
         axes.plot(x, color=colour, label=f"{label}, mean error {np.abs(x - curve).mean():.3f}")
-    axes.set(xlabel="place", ylabel="value", ylim=(0, 1.35))
+    axes.set(xlabel="position", ylabel="value", ylim=(0, 1.35))
     axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(picture, dpi=110)
     plt.close(figure)
-    error = float(np.abs(next(iter(found.values())) - curve).mean() / np.abs(seen - curve).mean())
-    print(f"the error is {error:.0%} of what was measured; see {picture}")
+    error = float(np.abs(next(iter(curves.values())) - curve).mean() / np.abs(observed - curve).mean())
+    print(f"the error is {error:.0%} of the error of the measurements; see {picture}")
     return error
 
 

@@ -1,4 +1,4 @@
-"""Where the data sets are, and a summary that cannot hide how many tests went without them."""
+"""Location of the data sets, and a summary line with the number of tests that were skipped without them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-# Runs inside PSL's own environment.
+# This file runs in the environment of PSL.
 collect_ignore = ["oracles/psl_peer.py"]
 
-REASON = "needs the data folder: set INTARSIA_DATA to it (conformance models are looked for beside it)"
+REASON = "needs the data folder: set INTARSIA_DATA to its path (conformance models are expected beside it)"
 
 
 def data_folder() -> Path | None:
-    """The folder named by INTARSIA_DATA, if it is there."""
+    """Return the folder in INTARSIA_DATA, or None if it does not exist."""
     named = os.environ.get("INTARSIA_DATA")
     return Path(named) if named and Path(named).is_dir() else None
 
 
 def conformance_folder() -> Path | None:
-    """Models with answers of independent programs, beside the data folder."""
+    """Return the folder of models with answers of independent programs, or None if it does not exist."""
     data = data_folder()
     folder = data.resolve().parent / "conformance" if data else None
     return folder if folder and folder.is_dir() else None
@@ -54,4 +54,6 @@ def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", [])
     without_data = sum(REASON in str(report.longrepr) for report in skipped)
     if skipped:
-        terminalreporter.write_line(f"{len(skipped)} tests skipped, {without_data} of them for want of INTARSIA_DATA")
+        terminalreporter.write_line(
+            f"{len(skipped)} tests skipped, {without_data} of them because INTARSIA_DATA is not set"
+        )

@@ -1,6 +1,7 @@
-"""Intarsia: structured prediction in which learning and inference are cut to fit each other.
+"""Intarsia: structured prediction with learning and inference that work together.
 
-Names are resolved at first use, so that `import intarsia` is quick.
+Conditional random fields for sequences, images and graphs, entity resolution (record linkage), probabilistic soft logic
+and collective graphical models. Names are imported at first use, so that `import intarsia` is fast.
 """
 
 from . import clusters as clusters

@@ -1,33 +1,33 @@
-"""Every error and warning that Intarsia raises.
+"""Errors and warnings that Intarsia raises.
 
-A message has four parts: where, what was expected, what came (the first offender), what to do.
+A message has four parts: where the error arose, what was expected, the first invalid value, and what to do.
 """
 
 from __future__ import annotations
 
 
 class IntarsiaError(Exception):
-    """Base of everything Intarsia raises on purpose."""
+    """Base class of all errors that Intarsia raises on purpose."""
 
 
 class InvalidInputError(IntarsiaError, ValueError):
-    """An argument, array or model that cannot be what was meant."""
+    """An argument, array or model is invalid, out of range or mismatched."""
 
 
 class FileFormatError(InvalidInputError):
-    """A file that does not follow its format; the message names file and line."""
+    """A file does not follow its format; the message names the file and the line."""
 
 
 class NotSupportedError(IntarsiaError):
-    """A method was asked for something it does not offer; the message names those that do."""
+    """The method does not support the requested task; the message lists the methods that do."""
 
 
 class TooLargeError(IntarsiaError):
-    """The work would exceed a limit on memory or on the number of assignments; nothing was allocated."""
+    """The computation would exceed a limit on memory or on the number of assignments; nothing was allocated."""
 
 
 class TimeLimitError(IntarsiaError):
-    """An exact method could not finish within `time_limit`; it has no partial answer to give."""
+    """An exact method could not finish within `time_limit`, and it has no approximate answer to return."""
 
 
 class MissingDependencyError(IntarsiaError, ImportError):
@@ -35,7 +35,7 @@ class MissingDependencyError(IntarsiaError, ImportError):
 
 
 class MissingDataError(IntarsiaError, FileNotFoundError):
-    """A data set is not on this machine; the message says where it comes from and where it is expected."""
+    """A data set is not on this machine; the message names its source and the folder where it is expected."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -43,4 +43,4 @@ class ConvergenceWarning(UserWarning):
 
 
 class CompatibilityWarning(UserWarning):
-    """A learner and an inference method are known not to fit; the message says why and what to use instead."""
+    """The learner and the inference method are known not to work together; the message says why and names a remedy."""

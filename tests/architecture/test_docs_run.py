@@ -25,7 +25,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     namespace: dict[str, object] = {"__name__": "page"}
     for block in _BLOCK.finditer(text):
         line = text.count("\n", 0, block.start(1)) + 1
-        # Line numbers of a failure are those of the page.
+        # Failures show the line numbers of the page.
         code = compile("\n" * (line - 1) + block[1], str(page), "exec")
         capsys.readouterr()
         exec(code, namespace)

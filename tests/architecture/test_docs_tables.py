@@ -1,4 +1,4 @@
-"""Tables of the pages come from the code and from what was run: complete, and never filled from the paper."""
+"""Tables on documentation pages come from the code and from stored results, never from the paper."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def hooks():
 def test_every_registry_name_has_a_row(hooks, table, names):
     lines = getattr(hooks, table)().splitlines()
     assert len(lines) == len(names) + 2
-    assert len({line.count("|") for line in lines}) == 1  # as many cells in every row
+    assert len({line.count("|") for line in lines}) == 1  # equal numbers of cells in all rows
     for line, name in zip(lines[2:], names, strict=True):
         assert f"`{name}`" in line.split("|")[1]
 
 
-def test_losses_table_tells_what_does_not_fit(hooks):
+def test_losses_table_lists_incompatible_methods(hooks):
     rows = {row.split("`")[1]: row for row in hooks.losses_table().splitlines()[2:]}
     assert "`truncated`" in rows["likelihood"]
     assert "`implicit`" not in rows["likelihood"]
@@ -54,7 +54,7 @@ def test_losses_table_tells_what_does_not_fit(hooks):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_nothing_run_is_told_for_every_row(hooks, name, tmp_path, monkeypatch):
+def test_rows_without_results_say_so(hooks, name, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "DOCS", tmp_path)
     tasks = load_experiment(name).tasks
     text = hooks.results(name)
@@ -63,7 +63,7 @@ def test_nothing_run_is_told_for_every_row(hooks, name, tmp_path, monkeypatch):
     assert "![" not in text
 
 
-def test_what_was_run_stands_beside_the_paper(hooks, tmp_path, monkeypatch):
+def test_results_are_shown_beside_the_paper(hooks, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "DOCS", tmp_path)
     folder = tmp_path / "results" / "denoising"
     folder.mkdir(parents=True)
@@ -76,7 +76,7 @@ def test_what_was_run_stands_beside_the_paper(hooks, tmp_path, monkeypatch):
     assert "(../results/denoising/some_picture.png)" in text
 
 
-def test_figures_of_some_rows_only_and_notes(hooks, tmp_path, monkeypatch):
+def test_partial_results_and_notes(hooks, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "DOCS", tmp_path)
     for name, key, finding in (
         (
@@ -120,7 +120,7 @@ def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):
     assert "Quality: error." in text
 
 
-def test_every_word_in_braces_is_known(hooks):
+def test_every_placeholder_has_a_table(hooks):
     for page in sorted(DOCS.rglob("*.md")):
         for word, name in re.findall(r"\{\{ (\w+)(?: (\w+))? \}\}", page.read_text(encoding="utf-8")):
             known = {"abilities": method_names(), "results": EXPERIMENTS, "bench": list(_BENCHMARKS)}

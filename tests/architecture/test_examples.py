@@ -1,4 +1,4 @@
-"""Every public name has an example that runs; that they run is seen with the other tests, here that they are there."""
+"""Every public name has a runnable example; the examples themselves run with the doctests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDERS = ["intarsia"] + [
 
 
 def examples(value):
-    """Examples of a name: those that run, and those that need data which are not here."""
+    """Return the examples of a name: those that run, and those that need data sets."""
     found = doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
     return [one for one in found if not one.options.get(doctest.SKIP)], found
 
@@ -35,9 +35,9 @@ def test_every_public_name_has_an_example(folder):
     for name in names(folder):
         value = getattr(importlib.import_module(folder), name)
         running, found = examples(value)
-        abstract = inspect.isabstract(value) and folder != "intarsia"  # what derives from it has one
+        abstract = inspect.isabstract(value) and folder != "intarsia"  # its subclasses have examples
         needs_data = folder == "intarsia.datasets" and name.startswith("load_") and found
-        scorer = name.endswith("_scorer")  # an object of scikit-learn around a function that has examples
+        scorer = name.endswith("_scorer")  # a scikit-learn object around a function that has examples
         if not (running or abstract or needs_data or scorer):
             lacking.append(name)
     assert not lacking

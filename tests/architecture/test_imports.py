@@ -1,4 +1,4 @@
-"""The folder list is the data flow: a folder imports only from folders above it, and the front page stays quick."""
+"""A folder imports only from folders above it in the list, and `import intarsia` stays fast."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ REPRODUCTION = ROOT / "reproduction" / "src" / "intarsia_reproduction"
 FILES = sorted(SOURCE.rglob("*.py"))
 FOLDERS = sorted(path.parent for path in [*SOURCE.rglob("__init__.py"), *REPRODUCTION.rglob("__init__.py")])
 
-# Top to bottom; each may import from itself and from those before it.
+# From top to bottom; each may import from itself and from folders before it.
 ORDER = [
     "_version", "exceptions", "_core", "_files", "graph", "_kernels", "models", "energies", "inference", "losses",
     "metrics", "gradients", "learning", "crf", "sequences", "collective", "clusters", "softlogic", "diagnostics",
     "datasets", "report", "tour", "cli",
 ]  # fmt: skip
-# The kernels of a room belong to the room: graph/ calls its own statistics although _kernels stands below it.
+# graph/ may call its own kernels, although _kernels is below it in the list.
 ALSO = {("graph", "_kernels")}
-# Families with a pipeline of their own, and those that importing each of them must not load.
+# Families with their own pipeline, and the families that importing each of them must not load.
 FAMILIES = ("crf", "sequences", "collective", "clusters", "softlogic")
 MOST_FILES = 22
 MOST_LINES = 450
-# One algorithm's kernels and helpers share a file, because Numba's cache does not notice edits in another file.
+# Kernels and helpers of an algorithm are in one file, because Numba's cache does not detect edits in another file.
 LONG = {"_kernels/partition.py"}
 
 
 def room(parts: tuple[str, ...]) -> str:
-    """Folder (or top-level module) of a path or of a dotted name below `intarsia`."""
+    """Return the folder (or top-level module) of a path or of a dotted name below `intarsia`."""
     return parts[0].removesuffix(".py") if parts else "__init__"
 
 
 def imported_names(path: Path) -> list[tuple[int, str]]:
-    """Line and dotted name of each import of the package, wherever it stands in the file."""
+    """Return line and dotted name of each import of the package, at any place in the file."""
     names = []
     package = ("intarsia", *path.relative_to(SOURCE).parent.parts)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -64,14 +64,14 @@ def test_every_folder_is_in_the_list():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports_point_upwards(path):
+def test_folders_import_only_from_folders_above(path):
     here = room(path.relative_to(SOURCE).parts)
     if here in ("__init__", "__main__"):
         return
     for line, name in imported_names(path):
         assert not name.startswith("intarsia_reproduction"), f"line {line}: the library does not know {name}"
         there = room(tuple(name.split(".")[1:]))
-        if there not in ORDER:  # the front page, or a name of it
+        if there not in ORDER:  # the top-level package, or a name of it
             assert here == "cli", f"line {line}: import the module, not the package's front page ({name})"
             continue
         allowed = ORDER.index(there) <= ORDER.index(here) or (here, there) in ALSO
@@ -89,13 +89,13 @@ def test_folders_stay_small(folder):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_files_are_read_in_one_sitting(path):
+def test_files_are_short(path):
     if path.relative_to(SOURCE).as_posix() not in LONG:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, "a file holds one idea"
 
 
 def modules_after(code: str) -> set[str]:
-    """Modules that a new process has loaded after some code."""
+    """Return the modules that a new process has loaded after running code."""
     script = f"import sys, json\n{code}\njson.dump(sorted(sys.modules), sys.stdout)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
@@ -110,7 +110,7 @@ def test_a_family_does_not_load_another(family):
         assert not loaded & {"learning", "gradients", "losses"}
 
 
-def test_soft_logic_loads_what_rules_need():
+def test_soft_logic_loads_few_modules():
     loaded = modules_after("import intarsia.softlogic")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("intarsia.")}
     assert rooms <= {*ORDER[: ORDER.index("losses")], "metrics", "softlogic"} - {"models", "energies"}
@@ -129,13 +129,13 @@ def test_no_print_and_no_assert(path):
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("__init__.py")), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_folder_front_pages_only_re_export(path):
+def test_init_files_only_re_export(path):
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         plain = isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign, ast.AnnAssign))
         assert plain, f"line {node.lineno}: a folder's __init__ only re-exports"
 
 
-def test_no_room_for_odds_and_ends():
+def test_no_utils_or_helpers_module():
     for path in FILES:
         assert path.stem not in ("utils", "helpers", "misc", "common")
 
@@ -165,7 +165,7 @@ def test_all_names_resolve():
         _ = intarsia.nothing
 
 
-def test_rooms_are_attributes():
+def test_subpackages_are_attributes():
     public = {p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith("_")} - {"cli", "tour"}
     assert public == {name for name in intarsia.__all__ if inspect.ismodule(getattr(intarsia, name))} - {"exceptions"}
 

@@ -1,4 +1,4 @@
-"""llms.txt leads to every page, by section, in the shape that llmstxt.org describes."""
+"""llms.txt links to every page, by section, in the format of llmstxt.org."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def made():
     return module
 
 
-def test_the_file_is_that_of_the_navigation():
+def test_llms_txt_matches_the_navigation():
     assert (DOCS / "llms.txt").read_text(encoding="utf-8") == made().llms_text(), "run: python docs/make_llms.py"
 
 
@@ -26,7 +26,7 @@ def test_every_page_has_a_link_and_a_line():
     assert sorted(links) == sorted(page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md"))
 
 
-def test_lines_are_of_pages_that_exist():
+def test_links_point_to_existing_pages():
     assert all((DOCS / page).is_file() for page in made().LINES)
 
 
@@ -36,4 +36,4 @@ def test_shape():
     assert lines[2].startswith("> ")
     kinds = ("# ", "## ", "> ", "- [")
     listed = lines[lines.index("## Start here") :]
-    assert all(not line or line.startswith(kinds) for line in listed)  # below the summary only sections and links
+    assert all(not line or line.startswith(kinds) for line in listed)  # only sections and links follow the summary

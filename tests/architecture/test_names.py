@@ -1,4 +1,4 @@
-"""One word opens code, kernel, test and page; public names explain themselves; citations lead somewhere."""
+"""Names of code, kernels, tests and pages agree; public names have docstrings; citations are in the bibliography."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from intarsia.inference.registry import method_class, method_names
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "intarsia"
 DOCS = ROOT / "docs"
-# Written with NumPy on purpose, so that the check of everything else shares no loop with it.
+# Written with NumPy on purpose, so that the reference method shares no loop with the kernels.
 WITHOUT_KERNEL = {"brute_force"}
-# Wrappers around another method, their oracle, which does the work.
+# Wrappers around another method, which does the work.
 WITHOUT_KERNEL |= {"bethe_rda", "bethe_mirror_descent", "bethe_accelerated", "bethe_dual"}
 # Programs that HiGHS solves.
 WITHOUT_KERNEL |= {"lp_relaxation", "integer_program"}
-# Methods that share their kernel with another, so that it bears the name of what it does.
+# Methods that share a kernel, which is therefore named after its function.
 KERNEL_OF = {
     "belief_propagation": "messages",
     "tree_reweighted": "messages",
@@ -34,7 +34,7 @@ KERNEL_OF = {
 ROOMS = [name for name in intarsia.__all__ if inspect.ismodule(getattr(intarsia, name))]
 FRONT_DOOR = [name for name in intarsia.__all__ if name not in (*ROOMS, "__version__")]
 MOST_NAMES = 45
-# Dotted name of everything public: the front door, then every room's `__all__`.
+# Dotted names of all public names: the top-level package, then the `__all__` of every subpackage.
 PUBLIC = {name: getattr(intarsia, name) for name in FRONT_DOOR} | {
     f"{room}.{name}": getattr(getattr(intarsia, room), name)
     for room in ROOMS
@@ -43,7 +43,7 @@ PUBLIC = {name: getattr(intarsia, name) for name in FRONT_DOOR} | {
 }
 
 
-def test_the_front_door_is_small():
+def test_top_level_namespace_is_small():
     assert len(FRONT_DOOR) <= MOST_NAMES, "a name used by few belongs in the __all__ of its room alone"
 
 
@@ -55,7 +55,7 @@ def test_no_two_public_names_are_the_same():
 
 
 @pytest.mark.parametrize("name", method_names())
-def test_one_word_opens_everything(name):
+def test_method_name_is_the_name_of_kernel_test_and_page(name):
     found = method_class(name)
     assert re.fullmatch(rf"intarsia\.inference\.\w+\.{name}", found.__module__)
     assert found.__name__.lower() == name.replace("_", "")
@@ -70,7 +70,7 @@ def test_one_word_opens_everything(name):
 
 
 def test_a_public_class_name_means_one_class():
-    """Across the front door and the `__all__` of every package, one name never stands for two classes."""
+    """A name never stands for two classes in the top-level package and the `__all__` of all subpackages."""
     packages = [intarsia] + [
         importlib.import_module(package.name)
         for package in pkgutil.walk_packages(intarsia.__path__, "intarsia.")
@@ -86,7 +86,7 @@ def test_a_public_class_name_means_one_class():
     assert {name: found for name, found in classes.items() if len(found) > 1} == {}
 
 
-# A scorer is an object of scikit-learn around a function that has a docstring of its own.
+# A scorer is a scikit-learn object around a function that has its own docstring.
 @pytest.mark.parametrize("name", [name for name in PUBLIC if not name.endswith("_scorer")])
 def test_public_names_have_docstrings_with_examples(name):
     value = PUBLIC[name]
@@ -131,7 +131,7 @@ def test_every_page_is_in_the_navigation():
 
 # ---------------------------------------------------------------- citations
 
-# Author-year keys as they stand in comments and docstrings: Domke2013, Wainwright2005.
+# Author-year keys in comments and docstrings: Domke2013, Wainwright2005.
 _KEY = re.compile(r"\b([A-Z][a-z]+(?:[A-Z][a-z]+)*(?:19|20)\d\d[a-z]?)\b")
 
 

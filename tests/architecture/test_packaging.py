@@ -1,4 +1,4 @@
-"""The files that packagers read say the same as pyproject.toml."""
+"""Packaging files agree with pyproject.toml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import intarsia
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# Names of the same packages in conda's channels, where they differ.
+# Names of packages that are different in conda's channels.
 CONDA_NAMES = {"matplotlib": "matplotlib-base", "duckdb": "python-duckdb", "lazy-loader": "lazy_loader"}
 
 

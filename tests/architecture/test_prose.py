@@ -1,4 +1,4 @@
-"""Paths, names and numbers in prose are those of the code."""
+"""Paths, names and numbers in the documentation agree with the code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INVENTED = ("my_method", "FAMILY")
 
 
 def paths_named(text: str) -> list[str]:
-    """What stands in backticks or is linked to, and looks like a path of the repository."""
+    """Return the strings in backticks or links that look like paths of the repository."""
     quoted = re.findall(r"`([\w./]+)`", text) + re.findall(r"\]\(([\w./]+)(?:#[\w-]+)?\)", text)
     quoted = [path for path in quoted if "/" in path or re.search(r"\.(py|pyi|md|bib|yml|toml|txt)$", path)]
     return [path for path in quoted if not any(word in path for word in INVENTED)]
@@ -45,13 +45,13 @@ def test_constants_are_in_the_file_named_beside_them(page):
         assert hasattr(importlib.import_module(module), constant), f"{path}.py has no {constant}"
 
 
-def test_a_wrong_path_is_noticed():
+def test_wrong_paths_are_detected():
     text = (
         "See `inference/registry.py`, `losses/`, [there](docs/nowhere.md#part), `inference/FAMILY/my_method.py`, `l2`."
     )
     assert paths_named(text) == ["inference/registry.py", "losses/", "docs/nowhere.md"]
 
 
-def test_the_memory_of_a_truncated_gradient():
+def test_memory_of_the_truncated_gradient_is_as_documented():
     (megabytes,) = re.findall(r"more than (\d+) MB", TruncatedGradient.__doc__)
     assert int(megabytes) * 10**6 == KEPT_BYTES

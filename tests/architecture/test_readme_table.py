@@ -1,4 +1,4 @@
-"""The README prints only rows whose peer finished, in the same run and by the same stopping rule."""
+"""The README shows only rows whose peer finished in the same run with the same stopping rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def readme_table():
     return module
 
 
-def test_table_is_that_of_the_json(readme_table):
+def test_table_matches_the_json(readme_table):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme_table.with_table(readme) == readme, "run: python docs/readme_table.py"
     assert readme.count("| CRFsuite |") == 1
@@ -59,21 +59,21 @@ def test_unfair_row_is_left_out(readme_table, fault):
 
 
 @pytest.mark.parametrize("field", ["comparison", "stopping", "peer_finished"])
-def test_row_that_does_not_say_is_refused(readme_table, field):
+def test_incomplete_row_raises(readme_table, field):
     with pytest.raises(InvalidInputError, match=f"'a fair row' has no field '{field}'"):
         readme_table.peers_table([{key: value for key, value in FAIR.items() if key != field}])
     with pytest.raises(InvalidInputError, match="a fair row"):
         readme_table.peers_table([FAIR | {field: None}])
 
 
-def test_row_with_a_peer_says_how_they_compare():
+def test_row_with_a_peer_states_the_comparison():
     with pytest.raises(InvalidInputError, match="expected comparison to be one of same rule, own rules"):
         bench_row("a grid", 0.5, "somebody", 2.0)
     with pytest.raises(InvalidInputError, match="no peer"):
         bench_row("a grid", 0.5, comparison="same rule", stopping="50 sweeps")
 
 
-def test_every_stored_row_is_valid_and_says_what_is_quoted(readme_table):
+def test_every_stored_row_is_valid_and_matches_the_quote(readme_table):
     rows = readme_table.stored_rows()
     assert len(rows) > 50
     for row in rows:

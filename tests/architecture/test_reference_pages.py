@@ -1,4 +1,4 @@
-"""What is public has a place in the reference, what was measured a place on a page, and pages name what is there."""
+"""Public names are in the reference, results are on pages, and pages name only existing files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_public_name_has_a_reference():
     for listed in re.findall(r"^      members: \[(.*)\]$", EVERYTHING, flags=re.M):
         named |= set(listed.split(", "))
     named |= set(re.findall(r"^        - (\w+)$", EVERYTHING, flags=re.M))
-    # The front door, and in the rooms every class with settings.
+    # The top-level package, and in the subpackages every class with settings.
     public = {name for name, value in PUBLIC.items() if "." not in name or _has_settings(value)}
     assert sorted(name for name in public if name.rpartition(".")[2] not in named) == []
 
@@ -33,7 +33,7 @@ def _has_settings(value: object) -> bool:
     return inspect.isclass(value) and issubclass(value, BaseEstimator) and not inspect.isabstract(value)
 
 
-def test_getting_started_has_one_order_of_steps():
+def test_getting_started_pages_have_the_same_steps():
     steps = ["A complete example", "Install", "When to use it", "Save and load", "Problems and solutions", "Next"]
     pages = [text for page, text in PAGES.items() if page.parent.name == "start"]
     assert len(pages) == 5
@@ -61,7 +61,7 @@ def test_every_benchmark_is_among_the_peers(name):
 
 
 @pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.stem)
-def test_a_paper_has_all_its_parts(page):
+def test_paper_pages_have_all_sections(page):
     text = PAGES[page]
     assert re.search(r"^# .*\(\w+\d{4}\)$", text, flags=re.M)
     for heading in ("Where it is", "Departures", "Checked", "Results"):
@@ -70,7 +70,7 @@ def test_a_paper_has_all_its_parts(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
-def test_files_that_pages_name_are_there(page):
+def test_files_named_on_pages_exist(page):
     for path in re.findall(r"`(\w+/[\w/]+\.py)`", PAGES[page]):
         if "my_method" not in path:
             found = [ROOT / path, ROOT / "src" / "intarsia" / path]

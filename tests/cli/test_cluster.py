@@ -1,4 +1,4 @@
-"""`intarsia cluster`: from files to a model, to entities and to counts."""
+"""`intarsia cluster`: train on files, predict entities, evaluate them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def put_parquet(path, columns):
     connection.execute(f"COPY (SELECT * FROM frame) TO '{path}' (FORMAT parquet)")
 
 
-def test_from_csv_to_counts(run, files, tmp_path):
+def test_train_predict_and_evaluate_csv_files(run, files, tmp_path):
     model = tmp_path / "m.npz"
     code, out, err = run("train", files / "train.csv.gz", "-m", model, "--entity", "person", *COMPARED, "--json")
     assert (code, err, out.count("\n")) == (0, "", 1)
@@ -87,7 +87,7 @@ def test_from_csv_to_counts(run, files, tmp_path):
     assert (code, err) == (0, "")
     assert (json.loads(out)["file"], json.loads(out)["n"]) == (str(resolved), scores["n_records"])
     before, after = read_table_file(files / "test.csv.gz"), read_table_file(resolved)
-    assert {name: after[name] for name in before} == before  # every row, cell by cell, in order
+    assert {name: after[name] for name in before} == before  # all rows and cells, in order
     assert list(after) == [*before, "entity"]
     found = clustering_scores(before["person"], after["entity"])
     assert found.b_cubed.f1 == pytest.approx(scores["b_cubed"]["f1"])
@@ -110,12 +110,12 @@ def test_parquet_keeps_its_types(run, files, tmp_path):
     listed = read_table_file(pairs)
     assert list(listed) == ["id1", "id2", "probability"]
     assert 0 <= min(listed["probability"]) <= max(listed["probability"]) <= 1
-    # The same records from CSV have the same entities.
+    # Equal records from CSV have equal entities.
     run("predict", files / "test.csv.gz", "-m", files / "m.npz", "-o", tmp_path / "out.csv")
     assert [int(k) for k in read_table_file(tmp_path / "out.csv")["entity"]] == after["who"]
 
 
-def test_tables_for_people(run, files, tmp_path):
+def test_printed_tables(run, files, tmp_path):
     code, out, _ = run("train", files / "train.csv.gz", "-m", tmp_path / "m.npz", "--entity", "person", "--id", "id",
                        "--source", "source", "--block", "shared_values=postcode,last_name", "--block",
                        "shared_tokens=email", "--compare", "last_name=exact",
@@ -149,13 +149,13 @@ def test_refusals(run, files, tmp_path):
     train, model = ["train", files / "train.csv.gz", "-m", tmp_path / "m.npz"], ["-m", files / "m.npz"]
     for arguments, message in (
         ([*train, "--entity", "persn"], "column='persn' is not known"),
-        ([*train, "--entity", "person", "--compare", "name"], "expected column=comparison"),
+        ([*train, "--entity", "person", "--compare", "name"], "expected COLUMN=NAME"),
         ([*train, "--entity", "person", "--compare", "last_name=soundex"], "comparison='soundex' is not known"),
         ([*train, "--entity", "person", "--block", "words"], "blocking='words' is not known"),
         (["train", files / "train.csv.gz", "-m", tmp_path / "no" / "m.npz", "--entity", "person"], "does not exist"),
         (["predict", tmp_path / "odd.csv", *model, "-o", tmp_path / "o.csv"], "odd.csv, line 2: 1 columns, expected 2"),
         (["predict", tmp_path / "odd.parquet", *model, "-o", tmp_path / "o.csv"], "odd.parquet: "),
-        (["predict", tmp_path / "odd.xlsx", *model, "-o", tmp_path / "o.csv"], "the ending tells no format"),
+        (["predict", tmp_path / "odd.xlsx", *model, "-o", tmp_path / "o.csv"], "unknown file suffix"),
         (["predict", tmp_path / "none.parquet", *model, "-o", tmp_path / "o.csv"], "no such file"),
         (["predict", files / "test.csv.gz", *model, "-o", tmp_path / "o.csv", "--column", "email"], "already"),
         (["evaluate", files / "test.csv.gz", "--entity", "person"], "either --model, or --predicted"),
@@ -175,7 +175,7 @@ def test_files_of_every_kind(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"a\n\xff\n")
     with pytest.raises(FileFormatError):
         read_table_file(tmp_path / "bad.csv")
-    with pytest.raises(InvalidInputError, match="tells no format"):
+    with pytest.raises(InvalidInputError, match="unknown file suffix"):
         read_table_file(tmp_path / "a.parquet.gz")
 
 
@@ -189,5 +189,5 @@ def test_vectors_in_parquet(tmp_path):
     assert model.score(records, [k % 10 for k in range(40)]) > 0.9
 
 
-def test_no_bar_is_drawn_on_stdout():
+def test_no_progress_bar_on_stdout():
     assert quiet_database().execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]

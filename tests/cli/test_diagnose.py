@@ -35,25 +35,25 @@ def test_the_diamond_fails_with_parallel_belief_propagation(run):
     assert {"verdict", "reasons", "checks"} <= set(document)
 
 
-def test_a_file_and_a_picture(run, graphs, tmp_path):
+def test_file_and_plot(run, graphs, tmp_path):
     code, out, _ = run(graphs, "--plot", tmp_path / "picture.png", "--n-passes", 5)
     assert code == 0
     assert out.startswith("StructuredPerceptron with LPRelaxation: fits.")
     assert (tmp_path / "picture.png").stat().st_size > 1000
 
 
-def test_bad_files_are_refused_in_one_line(run, tmp_path):
+def test_invalid_files_give_one_line(run, tmp_path):
     bad = tmp_path / "bad.json"
-    for text, told in [
-        ("{", "no JSON"),
+    for text, message in [
+        ("{", "invalid JSON"),
         ("{}", "expected a list of graphs, got dict"),
-        ('[{"labels": [1]}]', "graph 0: expected node_features"),
+        ('[{"labels": [1]}]', "graph 0: expected the keys node_features"),
         ('[{"node_features": [[1], [2]], "labels": [1]}]', "X[0] has 2 variables"),
     ]:
         bad.write_text(text)
         code, out, err = run(bad)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert told in err
+        assert message in err
     code, _, err = run(tmp_path / "missing.json")
     assert code == 2
     assert "missing.json" in err
@@ -62,7 +62,9 @@ def test_bad_files_are_refused_in_one_line(run, tmp_path):
     assert "Did you mean 'lp_relaxation'" in err
 
 
-def test_what_is_neither_a_file_nor_built_in(run):
+def test_unknown_data_name_gives_one_line(run):
     code, _, err = run("diamon")
     assert code == 2
-    assert "'diamon' is no file, and not built in. Built in: 'diamond', 'triangle'." in err
+    assert (
+        "'diamon' is neither a file nor a built-in example. Pass a JSON file or one of: 'diamond', 'triangle'." in err
+    )

@@ -1,4 +1,4 @@
-"""Every command says what it does, with an example that the command would take."""
+"""Every command has a help text with a valid example."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAM = program()
 
 
 def commands(group, words=()):
-    """Words of every command, those of groups among them."""
+    """Yield the words of every command, including groups."""
     for name, command in sorted(group.commands.items()):
         yield (*words, name)
         if hasattr(command, "commands"):
@@ -22,7 +22,7 @@ def commands(group, words=()):
 
 
 def find(words):
-    """A command, and which of the words are its arguments."""
+    """Return a command and its arguments among the words."""
     command = PROGRAM
     while hasattr(command, "commands"):
         command, words = command.commands[words[0]], words[1:]
@@ -33,7 +33,7 @@ ALL = list(commands(PROGRAM))
 LEAVES = [words for words in ALL if len(words) > 1 or not hasattr(PROGRAM.commands[words[0]], "commands")]
 
 
-def test_all_commands_are_walked():
+def test_all_commands_are_tested():
     assert {words[0] for words in ALL} == set(PROGRAM.commands)
     assert ("softlogic", "learn") in LEAVES
 
@@ -48,19 +48,19 @@ def test_help(capsys, words):
         assert "Usage: intarsia " + " ".join(words) in " ".join(out.split())
 
 
-def test_commands_stand_under_what_they_are_for(capsys):
+def test_commands_are_grouped_by_purpose(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     out = capsys.readouterr().out
-    headings = ["Start here", "Jobs", "Which method", "Evidence"]
+    headings = ["Start here", "Tasks", "Choosing a method", "Experiments"]
     assert sorted(headings, key=out.index) == headings
-    assert "─ Commands ─" not in out  # where one without a heading would stand
-    jobs = out[out.index("Jobs") : out.index("Which method")]
-    assert re.findall(r"^│ (\w+)", jobs, flags=re.M) == ["infer", "tag", "cluster", "softlogic"]
+    assert "─ Commands ─" not in out  # the heading of commands without a group
+    tasks = out[out.index("Tasks") : out.index("Choosing a method")]
+    assert re.findall(r"^│ (\w+)", tasks, flags=re.M) == ["infer", "tag", "cluster", "softlogic"]
 
 
 @pytest.mark.parametrize("words", [words for words in ALL if words not in LEAVES], ids=" ".join)
-def test_help_of_a_group_has_an_example_that_one_of_its_commands_takes(words):
+def test_group_help_has_a_valid_example(words):
     examples = re.findall(r"`intarsia ([^`]+)`", PROGRAM.commands[words[0]].help)
     assert examples
     for example in examples:
@@ -71,7 +71,7 @@ def test_help_of_a_group_has_an_example_that_one_of_its_commands_takes(words):
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
-def test_help_has_an_example_that_the_command_takes(words):
+def test_command_help_has_a_valid_example(words):
     command, _ = find(words)
     examples = re.findall(r"`(intarsia [^`]+)`", command.help.partition("Example")[2])
     assert examples
@@ -80,4 +80,4 @@ def test_help_has_an_example_that_the_command_takes(words):
         assert tuple(given[: len(words)]) == words
         found, arguments = find(given)
         assert found is command
-        command.make_context(" ".join(words), arguments)  # raises for options that are not there
+        command.make_context(" ".join(words), arguments)  # raises for unknown options

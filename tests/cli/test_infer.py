@@ -38,7 +38,7 @@ def run(capsys):
 
 @pytest.fixture
 def model(tmp_path):
-    """Write a model of the zoo and return its path."""
+    """Return a function that writes a model of the zoo and returns its path."""
 
     def write(name):
         path = tmp_path / f"{name}.uai"
@@ -106,7 +106,7 @@ def test_evidence(run, model, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["pr", "mar", "map"])
-def test_an_infeasible_model_is_an_answer(run, model, tmp_path, task):
+def test_infeasible_model_is_reported_with_exit_code_0(run, model, tmp_path, task):
     code, out, err = run("infer", model("infeasible"), "--task", task, "--json", "--output", tmp_path / "answer")
     assert code == 0
     found = document(out)
@@ -116,7 +116,7 @@ def test_an_infeasible_model_is_an_answer(run, model, tmp_path, task):
     assert err == "" or "no assignment has a finite score" in err
 
 
-def test_not_converged_is_an_answer_with_a_warning(run, model):
+def test_not_converged_is_reported_with_a_warning(run, model):
     code, out, err = run("infer", model("grid"), "--method", "belief_propagation", "--max-iter", 1, "--json")
     assert code == 0
     found = document(out)
@@ -155,7 +155,7 @@ def test_samples_and_best(run, model):
 # ---------------------------------------------------------------- the choice of auto
 
 
-def test_auto_is_exact_where_that_is_affordable(run, model):
+def test_auto_is_exact_where_affordable(run, model):
     _, out, _ = run("infer", model("grid"), "--json")
     assert document(out)["method"] == "junction_tree"
     _, out, _ = run("infer", model("grid"))
@@ -187,7 +187,7 @@ def test_auto_falls_back_when_the_exact_method_runs_out_of_time(run, model, monk
     assert document(out)["method"] == "tree_reweighted"
 
 
-def test_an_exact_method_out_of_time_is_one_line(run, tmp_path):
+def test_exact_method_out_of_time_gives_one_line(run, tmp_path):
     graph = intarsia.chain_graph(20, 2)
     intarsia.write_uai(tmp_path / "m.uai", graph, graph.zeros())
     code, out, err = run("infer", tmp_path / "m.uai", "--method", "brute_force", "--time-limit", "1e-9", "--json")
@@ -237,7 +237,7 @@ def test_readable_tables(run, model):
     assert "assignment" in out
 
 
-def test_what_is_unknown_is_left_out(run, model):
+def test_unknown_values_are_omitted(run, model):
     code, out, _ = run("infer", model("grid"), "--method", "gibbs", "--seed", 1)
     assert code == 0
     assert "log Z" not in out
@@ -251,7 +251,7 @@ def test_what_is_unknown_is_left_out(run, model):
     assert "at most" in out
 
 
-def test_large_models_say_how_many_more(run, tmp_path):
+def test_large_models_report_the_number_of_hidden_rows(run, tmp_path):
     graph = intarsia.chain_graph(200, 2)
     intarsia.write_uai(tmp_path / "m.uai", graph, graph.zeros())
     _, out, _ = run("infer", tmp_path / "m.uai")
@@ -290,7 +290,7 @@ def test_compare_all_as_a_table(run, model, task):
         assert (name in out) == getattr(method_class(name), ability)
 
 
-def test_compare_all_for_log_z_leaves_out_methods_without_one(run, model):
+def test_compare_all_for_log_z_omits_methods_without_it(run, model):
     code, out, _ = run("infer", model("tree"), "--compare", "all", "--task", "pr", "--json")
     assert code == 0
     rows = document(out)["rows"]
@@ -300,16 +300,16 @@ def test_compare_all_for_log_z_leaves_out_methods_without_one(run, model):
     assert all(row["log_partition"] is not None for row in rows)
     code, out, _ = run("infer", model("tree"), "--compare", "gibbs,mean_field", "--task", "pr", "--json")
     assert code == 0
-    assert "gives no log Z" in document(out)["rows"][0]["error"]
+    assert "does not compute log Z" in document(out)["rows"][0]["error"]
 
 
-def test_compare_where_exact_is_out_of_reach(run, tmp_path):
+def test_compare_without_exact_result(run, tmp_path):
     graph = intarsia.grid_graph(60, 60, 2)
     intarsia.write_uai(tmp_path / "m.uai", graph, graph.zeros())
     code, out, err = run("infer", tmp_path / "m.uai", "--compare", "mean_field", "--json")
     assert code == 0
     assert document(out)["exact"] is None
-    assert "no exact answer" in err
+    assert "no exact result" in err
 
 
 # ---------------------------------------------------------------- bad input
@@ -325,9 +325,9 @@ def test_compare_where_exact_is_out_of_reach(run, tmp_path):
         (["infer", "{good}", "--method", "trwbp"], "method='trwbp' is not known."),
         (["infer", "{good}", "--method", "tree_reweigted"], "Did you mean 'tree_reweighted'?"),
         (["infer", "{good}", "--compare", "mean_feild"], "Did you mean 'mean_field'?"),
-        (["infer", "{good}", "--compare", ","], "--compare ',' names no method."),
-        (["infer", "{good}", "--compare", ""], "names no method."),
-        (["infer", "{good}", "--task", "pr", "--method", "gibbs"], "Gibbs gives no log Z. These do: "),
+        (["infer", "{good}", "--compare", ","], "--compare ',' contains no method."),
+        (["infer", "{good}", "--compare", ""], "contains no method."),
+        (["infer", "{good}", "--task", "pr", "--method", "gibbs"], "Gibbs does not compute log Z. Use one of: "),
         (["infer", "{good}", "--task", "map", "--temperature", "0.5"], "task='map' is temperature 0, got"),
         (["infer", "{good}", "--task", "map", "--temperature", "0.5", "--compare", "icm,tree"], "is temperature 0"),
         (["infer", "{good}", "--task", "map", "--temperature", "2", "--method", "icm"], "task='map' is temperature 0"),
@@ -346,12 +346,18 @@ def test_compare_where_exact_is_out_of_reach(run, tmp_path):
         (["infer", "{good}", "--method", "mean_field", "--n-best", "2"], "n_best"),
         (["infer", "{good}", "--method", "icm"], "does not support"),
         (["infer", "{good}", "--evidence", "{missing}"], "No such file"),
-        (["infer", "{good}", "--evidence", "{far}"], "far.evid: variable 99 is given state 0, but there are 8"),
-        (["infer", "{good}", "--evidence", "{high}"], "high.evid: variable 0 is given state 7, but it has 2 states"),
+        (
+            ["infer", "{good}", "--evidence", "{far}"],
+            "far.evid: variable 99 is observed in state 0, but the model has 8",
+        ),
+        (
+            ["infer", "{good}", "--evidence", "{high}"],
+            "high.evid: variable 0 is observed in state 7, but the variable has 2 states",
+        ),
         (["infer", "{good}", "--evidence", "{samples}"], "2 samples of evidence"),
         (["infer", "{good}", "--plot", "{missing}/x.png"], "does not exist"),
         (["infer", "{good}", "--plot", "{folder}"], "is a folder"),
-        (["infer", "{good}", "--plot", "{folder}/x.docx"], "pictures are written as"),
+        (["infer", "{good}", "--plot", "{folder}/x.docx"], "unknown image format"),
         (["infer", "{good}", "--output", "{missing}/x"], "does not exist"),
         (["infer"], "Missing argument"),
         (["infer", "{good}", "{good}"], "extra argument"),

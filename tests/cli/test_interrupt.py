@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a command: exit 130, no traceback, and what was found by then is there."""
+"""Ctrl-C in the middle of a command: exit code 130, no traceback, and the results so far are kept."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from intarsia_reproduction.benchmarks.measurement import bench_row
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of another kind")
 
-# The function named first waits at its k-th call, after it has told so: there the signal finds it, however busy the
-# machine. A shell may have made children deaf to it.
+# The function named first prints a line and waits at its k-th call, so that the signal arrives there on any
+# machine. The signal handler is reset, since a shell may have disabled it for children.
 SCRIPT = """
 import importlib, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,7 +46,7 @@ main()
 
 
 def interrupted(where, *arguments):
-    """Exit status, stdout and stderr of the program that got the signal at a place."""
+    """Return exit status, stdout and stderr of the program after a signal at a given call."""
     command = [sys.executable, "-c", SCRIPT, where, *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -72,14 +72,14 @@ def quiet(*arguments):
 
 @pytest.fixture
 def words(tmp_path):
-    """Tags that no weights get right, so that the perceptron never ends by itself."""
+    """Write tags that no weights predict correctly, so that the perceptron never stops by itself."""
     (tmp_path / "words.txt").write_text("a N\na V\n\nb V\nb N\n\na V\n", encoding="utf-8")
     return tmp_path / "words.txt"
 
 
 @pytest.fixture
 def people(tmp_path):
-    """Names alike of different persons, so that learning has something to do in every pass."""
+    """Write similar names of different people, so that every pass of learning changes the weights."""
     names = ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays", "Eve Fox", "Eva Fox"]
     lines = ["name,person", *(f"{name},p{k % 3}" for k, name in enumerate(names))]
     (tmp_path / "people.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -122,7 +122,7 @@ def test_tag_train(words, tmp_path, capsys):
     assert len((tmp_path / "tagged.txt").read_text().split()) == 2 * 5
 
 
-def test_tag_predict_leaves_the_file_that_was_there(words, tmp_path, capsys):
+def test_tag_predict_keeps_the_existing_file(words, tmp_path, capsys):
     quiet("tag", "train", words, "-m", tmp_path / "m.npz", "--max-iter", 3)
     (tmp_path / "tagged.txt").write_text("as it was")
     interrupted(
@@ -170,7 +170,7 @@ def test_softlogic_learn(program, tmp_path):
     assert len(intarsia.read_psl(tmp_path / "learned.json").rules) == 2
 
 
-def test_reproduce_goes_on_where_it_was(tmp_path):
+def test_reproduce_resumes(tmp_path):
     folder = tmp_path / "rows"
     out, _ = interrupted(
         "intarsia_reproduction.experiment:save_finding#2", "reproduce", "separability", "--quick", "--output", folder,
@@ -188,7 +188,7 @@ def test_diagnose():
     interrupted("intarsia.cli.diagnose:load_examples#1", "diagnose", "diamond")
 
 
-def test_bench_shows_and_writes_the_rows_it_has(monkeypatch, capsys, tmp_path):
+def test_bench_prints_and_writes_finished_rows(monkeypatch, capsys, tmp_path):
     def measure(repeats, *, report, rows):
         rows.append(bench_row("a model", 0.5, "somebody", 2.0, comparison="same rule", stopping="50 sweeps"))
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Commands of other distributions come through entry points; without them the program says how to install them."""
+"""Commands of other distributions are entry points; without them the program prints how to install them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from intarsia.cli.app import app, main, program
 
-MODULE = import_module("intarsia.cli.app")  # the package has the program itself under this name
+MODULE = import_module("intarsia.cli.app")  # `intarsia.cli.app` is also the name of the Typer object
 
 
 @pytest.fixture
 def entries(monkeypatch):
-    """Declared entry points; the program is put together again before and after the test."""
+    """Return a list of entry points; the program is rebuilt before and after the test."""
     declared: list[EntryPoint] = []
     monkeypatch.setattr(MODULE, "entry_points", lambda group: [e for e in declared if e.group == group])
     registered = list(app.registered_commands)
@@ -31,7 +31,7 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("arguments", [("reproduce", "denoising", "--quick"), ("bench", "map", "--json"), ("data",)])
-def test_what_is_not_installed_says_how_to_install_it(entries, arguments, capsys):
+def test_missing_distribution_prints_installation_command(entries, arguments, capsys):
     assert run(*arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -41,12 +41,12 @@ def test_what_is_not_installed_says_how_to_install_it(entries, arguments, capsys
 
 
 @pytest.mark.parametrize("name", ["reproduce", "bench", "data"])
-def test_help_lists_it_all_the_same(entries, name, capsys):
+def test_help_lists_commands_of_a_missing_distribution(entries, name, capsys):
     assert run(name, "--help") == 0
     assert "intarsia-reproduction" in capsys.readouterr().out
 
 
-def test_a_declared_command_is_run(entries):
+def test_entry_point_command_is_run(entries):
     entries.append(EntryPoint("version-of-python", "platform:python_version", "intarsia.commands"))
     entries.append(EntryPoint("nobody", "no_such_module:command", "somebody.else"))
     assert "version-of-python" in program().commands

@@ -35,7 +35,7 @@ def test_flags_show_no_type(capsys, command):
     assert "bool" not in out.lower()
 
 
-def test_without_arguments_there_is_help(capsys):
+def test_no_arguments_prints_help(capsys):
     code, out, err = call(capsys)
     assert code == 0
     assert "infer" in out
@@ -62,18 +62,18 @@ def test_tour(capsys, tmp_path):
     document = json.loads(out)
     found = {row["label"]: row["value"] for row in document["rows"]}
     assert {row["stop"] for row in document["rows"]} == set(STOPS)
-    assert found["digits right, chain that knows the codes"] > found["digits right, chain"] + 5
-    others = [found[f"pixels wrong, {fit}"] for fit in ("pseudo-likelihood", "independent")]
-    assert found["pixels wrong, clique logistic"] < min(others) / 2
+    assert found["correct digits, chain with the codes"] > found["correct digits, chain"] + 5
+    others = [found[f"wrong pixels, {fit}"] for fit in ("pseudo-likelihood", "independent")]
+    assert found["wrong pixels, clique logistic"] < min(others) / 2
     assert found["perceptron on the diamond, parallel belief propagation"] == "fails"
     assert found["perceptron on the diamond, LP relaxation"] == "fits"
-    assert found["members in the right half"] > 90
+    assert found["members in the correct faction"] > 90
     assert found["B-cubed F1, EntityClusterer"] > found["B-cubed F1, connected components, best threshold"]
     page = (tmp_path / "deep" / "report" / "index.html").read_text(encoding="utf-8")
     assert all(f'<section id="{key}">' in page for key in STOPS)
 
 
-def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
+def test_interrupted_tour_keeps_finished_stops(capsys, tmp_path, monkeypatch):
     def ended(seed, report):
         section = Section("one", "First", "Is it so?", [])
         yield Stop("one", "First", [Row("a", 1.0)], section, 0.1)
@@ -87,7 +87,7 @@ def test_a_tour_that_is_ended_keeps_its_stops(capsys, tmp_path, monkeypatch):
     assert "First" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
-def test_tour_refuses_a_file_as_folder(capsys, tmp_path):
+def test_tour_raises_if_the_folder_is_a_file(capsys, tmp_path):
     (tmp_path / "taken").write_text("")
     code, _, err = call(capsys, "tour", "--output", str(tmp_path / "taken"))
     assert code == 2
@@ -99,7 +99,7 @@ def test_tour_writes_nothing_without_output(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("intarsia.tour.tour.run_tour", lambda seed, report: iter(()))
     code, out, _ = call(capsys, "tour")
     assert code == 0
-    assert "Nothing was written; --output FOLDER" in out
+    assert "No file was written. Use --output FOLDER" in out
     code, out, _ = call(capsys, "tour", "--json")
     assert json.loads(out)["page"] is None
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`intarsia tag`: from files to a model, to tags and to counts."""
+"""`intarsia tag`: train on files, predict tags, evaluate them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(capsys):
 
 
 def sentences(n, seed):
-    """Noun phrases and verbs that the words tell, but for the last noun: there the word before does."""
+    """Return sentences whose tags follow from the words, except the last noun: its tag follows from the word before."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         words, pos, tags = [], [], []
@@ -55,7 +55,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_from_columns_to_counts(run, files):
+def test_train_predict_and_evaluate_conll_files(run, files):
     model = files / "m.npz"
     code, out, err = run("train", files / "train.txt", "--model", model, "--scheme", "bio", "--l2", "0.2", "--json")
     assert (code, err, out.count("\n")) == (0, "", 1)
@@ -79,10 +79,12 @@ def test_from_columns_to_counts(run, files):
     assert (code, err) == (0, "")
     assert json.loads(out)["file"] == str(tagged)
     assert gzip.decompress(tagged.read_bytes()).startswith(b"the DT B-NP\n") or json.loads(out)["n"] == 10
-    assert list(read_conll(tagged)) == list(read_conll(files / "test.txt.gz"))  # all right, so the files agree
+    assert list(read_conll(tagged)) == list(
+        read_conll(files / "test.txt.gz")
+    )  # all tags are correct, so the files agree
 
 
-def test_predict_without_tags_goes_to_stdout(run, files):
+def test_predict_untagged_file_to_stdout(run, files):
     model = files / "m.npz"
     run("train", files / "train.txt", "-m", model)
     write_conll(files / "bare.txt", [(words, pos) for words, pos, _ in sentences(3, 5)])
@@ -95,7 +97,7 @@ def test_predict_without_tags_goes_to_stdout(run, files):
     assert "bare.txt has no column of tags" in err
 
 
-def test_tables_for_people(run, files):
+def test_printed_tables(run, files):
     model = files / "m.npz"
     code, out, _ = run("train", files / "train.txt", "-m", model, "--learner", "averaged_perceptron", "--max-iter", 5)
     assert code == 0
@@ -162,7 +164,7 @@ def test_not_converged_is_a_line_on_stderr(run, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "train.txt", "-m", "no/m.npz"], "does not exist. Make it first"),
+        (["train", "train.txt", "-m", "no/m.npz"], "does not exist. Create it first"),
         (["train", "nothing.txt", "-m", "m.npz"], "nothing.txt: No such file"),
         (["train", "train.txt", "-m", "m.npz", "--learner", "magic"], "learner='magic' is not known"),
         (["train", "train.txt", "-m", "m.npz", "--set", "magic=1"], "setting='magic' is not known"),
@@ -171,12 +173,15 @@ def test_not_converged_is_a_line_on_stderr(run, files):
         (["train", "train.txt", "-m", "m.npz", "--scheme", "bioes"], "no labelling of X["),
         (["train", "train.txt", "-m", "m.npz", "--l2", "-1"], "l2 must be a number"),
         (["train", "one.txt", "-m", "m.npz"], "one.txt: only one column"),
-        (["train", "empty.txt", "-m", "m.npz"], "empty.txt: no sequence in it"),
+        (["train", "empty.txt", "-m", "m.npz"], "empty.txt: the file has no sequence"),
         (["train", "ragged.txt", "-m", "m.npz"], "ragged.txt, line 2: 1 columns, but line 1 has 2"),
-        (["predict", "train.txt", "-m", "train.txt"], "train.txt is damaged, or no model of Intarsia"),
+        (["predict", "train.txt", "-m", "train.txt"], "train.txt is damaged, or not an Intarsia model"),
         (["predict", "train.txt", "-m", "good.npz", "--json"], "--json needs --output"),
         (["predict", "ragged.txt", "-m", "good.npz"], "ragged.txt, line 2"),
-        (["predict", "four.txt", "-m", "good.npz"], "four.txt: 4 columns, but the model was trained with 2 and a tag"),
+        (
+            ["predict", "four.txt", "-m", "good.npz"],
+            "four.txt: 4 columns, but the model was trained with 2 columns and a tag",
+        ),
         (["evaluate", "train.txt", "-m", "good.npz", "--segments", "iob"], "scheme='iob' is not known"),
         (["evaluate", "train.txt", "-m", "numbers.npz"], "numbers.npz was not trained on files"),
     ],
@@ -208,8 +213,8 @@ def test_help(run, command):
 
 
 @pytest.mark.data
-def test_chunks_of_a_part_of_conll2000(data):
-    """Three hundred sentences to learn from: the whole set gives above 93, a baseline of parts of speech 77."""
+def test_chunking_f1_on_a_subset_of_conll2000(data):
+    """Train on 300 sentences: the whole set gives F1 above 93, a baseline with parts of speech 77."""
     from intarsia.models.tokens import token_features
 
     parts = load_conll2000(data)

@@ -311,7 +311,7 @@ def test_ranking_with_an_adaptive_proposer():
     ("settings", "message"),
     [
         ({"beta": 1.5}, "beta must be a number in"),
-        ({"n_samples": 0}, "n_samples must be a whole number"),
+        ({"n_samples": 0}, "n_samples must be an integer"),
         ({"elite_fraction": 0.0}, "elite_fraction must be a number"),
         ({"smoothing": 0.0}, "smoothing must be a number"),
         ({"l2": 0.0}, "l2 must be a number"),

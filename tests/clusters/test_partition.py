@@ -70,7 +70,7 @@ def test_moves_and_undo(seed, n):
     [
         (lambda p: Partition([]), "expected one label for each"),
         (lambda p: Partition([[0, 1]]), r"shape \(1, 2\)"),
-        (lambda p: Partition([0.5]), "whole numbers"),
+        (lambda p: Partition([0.5]), "expected integers"),
         (lambda p: p.merge(0, 2), "cluster 2 is empty"),
         (lambda p: p.merge(0, 9), r"in \[0, 2\]"),
         (lambda p: p.merge(0, 0), "would stay where they are"),

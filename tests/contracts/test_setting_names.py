@@ -104,8 +104,6 @@ SECOND_SPELLINGS = {
 # Settings whose word stands for something else: the rate of a Poisson or Gaussian count is no step length.
 OTHER_MEANINGS = {("rate", "intarsia.collective"), ("rate", "intarsia.energies")}
 SCIKIT_LEARN_FIT = ("X", "y")
-# The data of a rule program are in the program.
-DATA_IN_THE_PROGRAM = {"SoftLogic"}
 
 
 def second_spellings(cls: type[BaseEstimator]) -> dict[str, str]:
@@ -146,8 +144,6 @@ def test_every_setting_can_be_named_in_a_call(cls):
 
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_fit_and_predict_take_X_and_y(cls):
-    if cls.__name__ in DATA_IN_THE_PROGRAM:
-        return
     _, *fit = inspect.signature(cls.fit).parameters
     _, *predict = inspect.signature(cls.predict).parameters
     assert tuple(fit[:2]) == SCIKIT_LEARN_FIT

@@ -59,7 +59,7 @@ def test_estimators(kind):
     title, rows = read(new)
     assert title == kind
     assert dict(rows)["fitted"] == "not yet"
-    assert kind == "SoftLogic" or dict(rows)["settings"] == "all as by default"
+    assert kind == "SoftLogic" or dict(rows)["settings"] == "all default"
     model = make(kind)
     title, rows = read(model)
     assert title == kind
@@ -159,9 +159,9 @@ def test_large_things_stay_small():
     large = Large(np.zeros((10**6, 3)), [1] * 10**6, "x" * 10**6, {"a": [[[1]]], "b": Loud(), "c": np.arange(10**6)})
     rows = dict(read(large)[1])
     assert rows["array"] == "float64 array (1000000, 3)"
-    assert rows["listed"] == "1000000 in a list"
+    assert rows["listed"] == "list of 1000000"
     assert len(rows["text"]) == 200
-    assert rows["nested"] == "a: 1 in a list, b: Loud, c: int64 array (1000000,)"
+    assert rows["nested"] == "a: list of 1, b: Loud, c: int64 array (1000000,)"
     assert set(rows) == {"array", "listed", "text", "nested"}
 
 

@@ -1,4 +1,4 @@
-"""Seeds and generators: integers stay as they are, Generators are drawn from, anything else is refused."""
+"""Seeds and generators: integers are used unchanged, Generators are drawn from, other values raise."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from intarsia.exceptions import InvalidInputError
 
 
 @pytest.mark.parametrize("seed", [0, 7, np.int64(7), np.uint8(7), 2**70])
-def test_an_integer_is_its_own_seed(seed):
+def test_integer_seeds_are_returned_unchanged(seed):
     assert as_seed(seed) == int(seed)
     assert isinstance(as_seed(seed), int)
 
 
-def test_a_generator_moves_on():
+def test_generators_give_new_seeds_and_advance():
     rng, same = np.random.default_rng(0), np.random.default_rng(0)
     assert as_generator(rng) is rng
     seeds = [as_seed(rng), as_seed(rng)]
@@ -23,7 +23,7 @@ def test_a_generator_moves_on():
     assert seeds[0] != seeds[1]
 
 
-def test_none_is_fresh():
+def test_none_gives_a_new_generator():
     assert as_seed(None) != as_seed(None)
 
 
@@ -33,11 +33,11 @@ def test_none_is_fresh():
         (-1, "-1"),
         (0.5, "0.5"),
         ("seed", "seed"),
-        (True, "A boolean is no seed"),
-        (np.random.RandomState(0), r"use numpy.random.default_rng\(seed\)"),
+        (True, "A boolean is not a seed"),
+        (np.random.RandomState(0), r"Use numpy.random.default_rng\(seed\)"),
     ],
 )
-def test_what_is_refused(wrong, reason):
+def test_invalid_seeds_raise(wrong, reason):
     for function in (as_generator, as_seed):
         with pytest.raises(InvalidInputError, match=rf"random_state must be .*{reason}"):
             function(wrong)

@@ -10,19 +10,19 @@ from intarsia._core import worker_threads
 from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads
 
 
-def test_results_keep_their_order_and_threads_run_together(monkeypatch):
+def test_results_keep_their_order_and_threads_run_in_parallel(monkeypatch):
     monkeypatch.setattr(worker_threads, "cpu_count", lambda: 2)
     meeting = threading.Barrier(2, timeout=30)
 
     def call(i):
-        meeting.wait()  # breaks unless two run at a time
+        meeting.wait()  # raises unless two calls run at the same time
         return i
 
     assert run_in_threads([lambda i=i: call(i) for i in range(4)], n_jobs=2) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("n_jobs", [None, 1, 2])
-def test_errors_come_through(n_jobs):
+def test_errors_of_calls_are_raised(n_jobs):
     def fail():
         raise KeyError("here")
 
@@ -30,13 +30,15 @@ def test_errors_come_through(n_jobs):
         run_in_threads([lambda: 1, fail], n_jobs)
 
 
-def test_one_worker_makes_no_thread():
+def test_one_worker_starts_no_thread():
     assert run_in_threads([threading.get_ident, threading.get_ident], 1) == [threading.get_ident()] * 2
     assert run_in_threads([], 2) == []
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # so are workers of xdist
-def test_processes_where_joblib_is_told_to():
+@pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)  # xdist workers are multi-threaded too
+def test_joblib_backend_decides_between_threads_and_processes():
     assert run_by_workers([os.getpid] * 2, 2) == [os.getpid()] * 2
     with parallel_config("threading"):
         assert run_by_workers([os.getpid] * 2, 2) == [os.getpid()] * 2
@@ -44,15 +46,15 @@ def test_processes_where_joblib_is_told_to():
         assert os.getpid() not in run_by_workers([os.getpid] * 2, 2)
 
 
-class Travels:
-    """A stand-in for workers elsewhere: calls are pickled, and run on the copy."""
+class PickledCalls:
+    """Replacement for remote workers: calls are pickled and run on the copy."""
 
     def __init__(self, monkeypatch):
         self.bytes = []
         monkeypatch.setattr(worker_threads, "workers_are_apart", lambda: True)
-        monkeypatch.setattr(worker_threads, "_spread", self.spread)
+        monkeypatch.setattr(worker_threads, "_run_by_joblib", self.run)
 
-    def spread(self, calls, n_jobs):
+    def run(self, calls, n_jobs):
         packed = [pickle.dumps(call) for call in calls]
         self.bytes.append(sum(map(len, packed)))
         return [pickle.loads(one)() for one in packed]
@@ -62,15 +64,15 @@ def scaled_sum(part, factor):
     return factor * float(np.sum(part))
 
 
-def test_parcels_go_along_where_there_is_no_place_for_them(monkeypatch):
-    travels = Travels(monkeypatch)
+def test_parcels_are_sent_with_each_call_without_dask(monkeypatch):
+    remote = PickledCalls(monkeypatch)
     parcels = Parcels([np.arange(1000.0), np.ones(2000)])
     for _ in range(2):
         assert run_by_workers(parcels.calls(scaled_sum, 2), 2) == [2 * 499500.0, 4000.0]
-    assert min(travels.bytes) > 24_000
+    assert min(remote.bytes) > 24_000
 
 
-def test_here_parcels_are_not_copied():
+def test_parcels_are_not_copied_in_the_same_process():
     value = np.ones(3)
     (found,) = run_by_workers(Parcels([value]).calls(lambda part: part), 2)
     assert found is value

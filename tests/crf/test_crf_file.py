@@ -133,10 +133,10 @@ def test_a_kind_of_another_time_or_class(tmp_path):
     with pytest.raises(FileFormatError, match=r"holds a GridCRF, not a ChainCRF"):
         ChainCRF.load(path)
     edit(path, kind="Oracle")
-    with pytest.raises(FileFormatError, match=r"holds a Oracle, which this version does not know"):
+    with pytest.raises(FileFormatError, match=r"holds a Oracle, which this version cannot load"):
         intarsia.load(path)
     edit(path, version=99)
-    with pytest.raises(FileFormatError, match=r"version 99 .* Install a newer Intarsia"):
+    with pytest.raises(FileFormatError, match=r"version 99 .* Install a newer version"):
         intarsia.load(path)
 
 

@@ -225,7 +225,7 @@ def test_weights_do_not_depend_on_the_number_of_threads(learner):
 def test_workers_are_checked_where_only_strengths_are_learned():
     X, y = leaders(4, 3)
     crf = GraphCRF(inference="tree", learner=EXACT, energies=[MeasuredEnergy(Count("leader"), Squared(1.0))]).fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"^GraphCRF.fit: n_jobs is 0, which is no worker at all"):
+    with pytest.raises(InvalidInputError, match=r"^GraphCRF.fit: n_jobs is 0, but work needs a worker"):
         crf.set_params(n_jobs=0).fit(X, y, freeze_weights=True)
 
 

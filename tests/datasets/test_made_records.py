@@ -1,4 +1,4 @@
-"""What comes with the package for records and networks."""
+"""Data sets in the package: customers and the karate club."""
 
 from collections import Counter
 
@@ -22,14 +22,14 @@ def test_customers():
     assert {len(values) for values in made.columns.values()} == {len(made)}
     assert set(Counter(made.entity.tolist()).values()) == {1, 2, 3, 4}
     assert len(set(made.ids)) == len(made)
-    # At most one record of a person from a source, and never without a source.
+    # At most one record of a person per source, and every record has a source.
     seen = Counter(zip(made.entity.tolist(), made.columns["source"], strict=True))
     assert max(seen.values()) == 1
     assert None not in made.columns["source"]
     assert any(value is None for value in made.columns["email"])
 
 
-def test_slips_and_gaps_can_be_left_out():
+def test_copies_without_typos_and_gaps_are_equal():
     made = make_customers(60, max_copies=3, slips=0, missing=0, random_state=1)
     for name, values in made.columns.items():
         if name != "source":

@@ -1,4 +1,4 @@
-"""The table of what is known: complete, and true where it says that a pair is refused."""
+"""The compatibility table is complete, and pairs that it calls refused raise."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def test_every_pair_has_a_row_with_a_reason():
 
 
 @pytest.mark.parametrize("method", [name for name in method_names() if not name.startswith("bethe")])
-def test_refused_is_refused_and_the_rest_runs(method):
+def test_refused_pairs_raise_and_all_others_run(method):
     pair = next(p for p in compatibility("structured_perceptron", method) if p.model == LOOPS)
     chosen = StructuredPerceptron(max_iter=2)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if pair.judgement.level == "refused":
             with pytest.raises(IntarsiaError):
                 chosen.minimize(random_triangles(2), method)
-        elif method != "graph_cut":  # refuses weights that are not attractive, as its reason says
+        elif method != "graph_cut":  # raises for weights that are not attractive, as its reason says
             chosen.minimize(random_triangles(2), method)
-    kinds = {w.category for w in told} - {ConvergenceWarning}
+    kinds = {w.category for w in caught} - {ConvergenceWarning}
     assert kinds == ({CompatibilityWarning} if pair.judgement.level == "known to fail" else set())
 
 

@@ -1,4 +1,4 @@
-"""Planted faults are found, sound pairs pass, and every answer is text, JSON and a picture."""
+"""Planted failures are detected, compatible pairs fit, and a diagnosis is available as text, JSON and plot."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from intarsia.sequences import ChainCRF
 PARALLEL = BeliefPropagation(schedule="parallel")
 
 
-def test_the_planted_fault_is_found():
+def test_planted_failure_is_detected():
     found = diagnose_examples(diamond_examples(), "structured_perceptron", PARALLEL)
     assert found.verdict == "fails"
-    assert found.check("the learner's way").values["misled"] > 0
+    assert found.check("learning curve").values["misled"] > 0
     assert found.check("along the update").values["behind"] == 0.0  # w* = (1, -1) lies behind
     assert found.check("separability").values["exact"] is True
     assert any("lp_relaxation" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("inference", ["lp_relaxation", "brute_force"])
-def test_sound_pairs_pass_on_the_diamond(inference):
+def test_compatible_pairs_fit_the_diamond(inference):
     found = diagnose_examples(diamond_examples(), "structured_perceptron", inference)
     assert found.verdict == "fits"
-    assert found.check("the learner's way").values["misled"] == 0
+    assert found.check("learning curve").values["misled"] == 0
 
 
-def test_the_triangle_passes_with_exact_and_fails_with_relaxed_inference():
+def test_triangle_fits_exact_inference_and_fails_relaxed_inference():
     assert diagnose_examples(triangle_examples(), inference="brute_force").verdict == "fits"
     relaxed = diagnose_examples(triangle_examples(), inference="lp_relaxation")
     assert relaxed.verdict == "fails"
@@ -43,15 +43,17 @@ def test_the_triangle_passes_with_exact_and_fails_with_relaxed_inference():
 
 
 @pytest.mark.parametrize("learner", ["structured_perceptron", "structured_svm"])
-def test_noise_does_not_condemn_a_sound_pair(learner):
+def test_noisy_data_do_not_fail_a_compatible_pair(learner):
     found = diagnose_examples(random_triangles(n=8, noise=0.4), learner, "lp_relaxation", n_passes=8)
     assert found.verdict != "fails"
 
 
-def test_no_verdict_where_theory_warns_and_nothing_is_seen():
-    found = diagnose_examples(diamond_examples(), "structured_perceptron", "belief_propagation")  # does not flip
+def test_uncertain_where_theory_warns_and_the_sample_is_harmless():
+    found = diagnose_examples(
+        diamond_examples(), "structured_perceptron", "belief_propagation"
+    )  # sequential updates do not flip the labels
     assert found.verdict == "uncertain"
-    assert found.check("what is known").values["level"] == "known to fail"
+    assert found.check("theory").values["level"] == "known to fail"
 
 
 def test_estimators_that_learn_through_marginals():
@@ -64,18 +66,18 @@ def test_estimators_that_learn_through_marginals():
     assert not hasattr(crf, "weights_")
 
 
-def test_a_diagnosis_is_json_text_and_a_picture(tmp_path):
+def test_diagnosis_as_json_text_and_plot(tmp_path):
     found = diagnose_examples(diamond_examples(), "structured_perceptron", PARALLEL, n_passes=4)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert {"verdict", "reasons", "checks"} <= set(document)
-    assert [one["name"] for one in document["checks"]][:2] == ["what is known", "the learner's way"]
+    assert [one["name"] for one in document["checks"]][:2] == ["theory", "learning curve"]
     assert str(found).splitlines()[0].endswith("fails.")
     figure = plot_diagnosis(found)
     assert "fails" in figure.get_suptitle()
     assert len(figure.axes[1].lines) == 2
 
 
-def test_bad_questions():
+def test_invalid_arguments_raise():
     with pytest.raises(NotSupportedError, match="ChainCRF infers exactly"):
         diagnose(ChainCRF(), [[["a"]]], [["x"]])
     with pytest.raises(InvalidInputError, match="n_passes"):

@@ -1,4 +1,4 @@
-"""The bound's first term against enumeration, its other terms by hand."""
+"""PAC-Bayes bound: the first term is compared with enumeration, the others with hand calculations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 
 
 def statistics(graph, y):
-    """Columns of the local polytope at a labelling."""
+    """Return the columns of the local polytope at a labelling."""
     nodes = [np.eye(k)[state] for k, state in zip(graph.n_states, y, strict=True)]
     tables = [np.outer(nodes[a], nodes[b]).reshape(-1) for a, b in (graph.scope(c) for c in range(graph.n_factors))]
     return np.concatenate([*nodes, *tables])
@@ -53,7 +53,7 @@ def test_complexity_by_hand():
     assert found.bound == found.empirical + found.complexity
 
 
-def test_the_best_scale_is_taken():
+def test_scale_with_the_smallest_bound_is_used():
     data = random_triangles(n=10)
     weights = np.random.default_rng(1).normal(size=8)
     scales = [0.01, 0.3, 1.0, 30.0]

@@ -23,7 +23,7 @@ from intarsia.sequences import ChainCRF
 
 
 def differences(data):
-    """Features of each truth less those of each other labelling, and how many labels differ."""
+    """Return feature differences between each truth and every other labelling, and the numbers of different labels."""
     rows = []
     for one in data:
         y = one.labels.y
@@ -34,7 +34,7 @@ def differences(data):
 
 
 def half_integral(data):
-    """The same for all points of a binary triangle's local polytope with entries 0, 1/2 and 1."""
+    """Return these differences for all half-integral points of a binary triangle's local polytope."""
     rows = []
     for one in data:
         graph, truth = one.scores.graph, features(one.scores, one.labels.y)
@@ -57,7 +57,7 @@ def half_integral(data):
 
 
 def separates(rows):
-    """Whether some weights are positive on all rows, by a linear program."""
+    """Return whether some weights are positive on all rows, by a linear program."""
     n, d = rows.shape
     found = linprog(
         np.append(np.zeros(d), -1.0), A_ub=np.column_stack([-rows, np.ones(n)]), b_ub=np.zeros(n),
@@ -68,7 +68,7 @@ def separates(rows):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("noise", [0.0, 0.25])
-def test_exact_margin_is_that_of_enumeration(seed, noise):
+def test_exact_margin_equals_enumeration(seed, noise):
     data = random_triangles(n=4, seed=seed, noise=noise)
     rows, found = differences(data), separable(data)
     assert found.separable == separates(rows)
@@ -86,7 +86,7 @@ def test_exact_margin_is_that_of_enumeration(seed, noise):
 
 
 def check_proof(found, data):
-    """The certificate, added up by hand."""
+    """Check the certificate by adding up its terms."""
     proof = found.certificate
     total, margins = 0.0, 0.0
     for i, multiplier, mu in zip(proof.examples, proof.multipliers, proof.answers, strict=True):
@@ -96,11 +96,11 @@ def check_proof(found, data):
         margins += multiplier * MarginExample(one).wrong_mass(mu)
     assert (proof.multipliers >= 0).all()
     assert np.linalg.norm(total) <= 1e-6
-    assert margins > 0.1  # so no weights give each its margin
+    assert margins > 0.1  # so no weights reach all margins
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_relaxed_separability_is_that_of_half_integral_points(seed):
+def test_relaxed_separability_equals_that_over_half_integral_points(seed):
     data = frustrated_triangles(n=2, seed=seed)
     rows, found = half_integral(data), algorithmically_separable(data)
     assert found.separable == separates(rows)
@@ -109,18 +109,18 @@ def test_relaxed_separability_is_that_of_half_integral_points(seed):
         assert (rows @ found.weights).min() > 0
         assert found.gamma_at_least <= found.gamma * (1 + 1e-5)
         exact = separable(data)
-        assert found.gamma <= exact.gamma * (1 + 1e-5)  # more answers to win against
+        assert found.gamma <= exact.gamma * (1 + 1e-5)  # there are more wrong answers
     else:
         check_proof(found, data)
 
 
-def test_some_are_separable_and_some_are_not_relaxed():
-    """The parametrised test above would be empty otherwise."""
+def test_random_sets_contain_both_outcomes():
+    """Otherwise the parametrised test above would be vacuous."""
     verdicts = {algorithmically_separable(frustrated_triangles(n=2, seed=seed)).separable for seed in range(8)}
     assert verdicts == {True, False}
 
 
-def test_the_triangle_and_its_completions():
+def test_triangle_with_hidden_labels():
     data = triangle_examples()
     assert separable(data).separable
     relaxed = algorithmically_separable(data)
@@ -129,35 +129,35 @@ def test_the_triangle_and_its_completions():
     assert set(relaxed.certificate.examples) == {0, 1, 2}
 
 
-def test_the_diamond_is_separated_by_exact_and_relaxed_inference():
+def test_diamond_is_separable_by_exact_and_relaxed_inference():
     for found in (separable(diamond_examples()), algorithmically_separable(diamond_examples())):
         # Shortest w with 2 w . (1, 0.95) <= -1 and 2 w . (0.95, 1) >= 1 is (-10, 10).
         np.testing.assert_allclose(found.weights, [-10.0, 10.0], atol=1e-4)
         assert found.gamma == pytest.approx(1 / np.sqrt(200), rel=1e-5)
 
 
-def test_hidden_labels_count_as_right_either_way():
-    # Feature +1 where both agree: labels (1, ?) are separable whatever the second is, once one completion is.
+def test_hidden_labels_are_never_wrong():
+    # Feature +1 where both agree: labels (1, ?) are separable if one completion of the second is.
     X = [([[1.0], [1.0]], [[0, 1]]), ([[-1.0], [-1.0]], [[0, 1]])]
     found = separable(X, [[1, -1], [0, -1]], GraphCRF(classes=[0, 1]))
     assert found.separable
     few = separable(X, [[1, -1], [0, -1]], GraphCRF(classes=[0, 1]), max_completions=1)
     assert few.separable
-    assert "not tried" in few.note
+    assert "Not all completions" in few.note
 
 
-def test_undecided_when_completions_are_too_many():
+def test_undecided_with_too_many_completions():
     same = [([[1.0], [1.0], [1.0]], [[0, 1]])] * 2
-    labels = [[0, -1, -1], [1, -1, -1]]  # the same input with two labels: never separable
+    labels = [[0, -1, -1], [1, -1, -1]]  # equal inputs with different labels are never separable
     full = separable(same, labels, GraphCRF(classes=[0, 1]))
     assert full.separable is False
     few = separable(same, labels, GraphCRF(classes=[0, 1]), max_completions=2)
     assert few.separable is None
-    assert "raise max_completions" in str(few)
+    assert "Increase max_completions" in str(few)
 
 
 @pytest.mark.parametrize("inference", ["lp_relaxation", "brute_force"])
-def test_perceptron_keeps_its_bound(inference):
+def test_perceptron_respects_its_mistake_bound(inference):
     n_separable = 0
     for seed in range(3):
         data = random_triangles(n=3, seed=seed)
@@ -197,7 +197,7 @@ def test_shortest_weights_against_a_quadratic_program():
 
 
 def test_refusals():
-    with pytest.raises(NotSupportedError, match=r"BeliefPropagation is not the maximum.*lp_relaxation.*diagnose"):
+    with pytest.raises(NotSupportedError, match=r"BeliefPropagation does not maximize.*lp_relaxation.*diagnose"):
         algorithmically_separable(diamond_examples(), inference="belief_propagation")
     with pytest.raises(InvalidInputError, match="not separable over local polytope"):
         mistake_bound(triangle_examples())
@@ -234,7 +234,7 @@ def test_bound_with_fixed_scores():
 
 
 @pytest.mark.parametrize("inference", ["brute_force", "lp_relaxation"])
-def test_perceptron_keeps_its_bound_with_fixed_scores(inference):
+def test_perceptron_respects_its_mistake_bound_with_fixed_scores(inference):
     n_bounded = 0
     for seed in range(20):
         rng, graph = np.random.default_rng(seed), chain_graph(2, 2)
@@ -245,7 +245,7 @@ def test_perceptron_keeps_its_bound_with_fixed_scores(inference):
         if not algorithmically_separable(data, inference=inference).separable:
             continue
         found = mistake_bound(data, inference=inference, max_iter=5000 if inference == "brute_force" else 100)
-        if found.bound is None:  # steps may be too long for the little margin that fixed scores leave
+        if found.bound is None:  # steps may be too long for the small margin with fixed scores
             continue
         n_bounded += 1
         assert found.converged or inference != "brute_force"
@@ -253,8 +253,8 @@ def test_perceptron_keeps_its_bound_with_fixed_scores(inference):
     assert n_bounded > 3
 
 
-def test_fixed_scores_that_do_not_matter_leave_theorem_1():
-    # Couplings that no answer breaks: the bound is that of the two labellings in which all nodes agree.
+def test_irrelevant_fixed_scores_give_the_bound_of_theorem_1():
+    # No answer violates the couplings: the bound is that of the two labellings in which all nodes agree.
     found = mistake_bound(diamond_examples(), inference="brute_force")
     separability = found.separability
     assert found.bound == pytest.approx((separability.radius / separability.gamma_at_least) ** 2, rel=1e-3)
@@ -265,13 +265,13 @@ def test_no_bound_with_fixed_scores_and_weights():
         mistake_bound([_one_node([0.1], fixed=(0.0, -5.0), weight=2.0)], inference="brute_force")
 
 
-def test_fixed_scores_with_a_feature_of_their_own_are_bounded():
+def test_fixed_scores_with_their_own_feature_are_bounded():
     data = [_one_node([0.1, -5.0])]
     found = mistake_bound(data, inference="brute_force")
     assert found.mistakes <= found.bound * (1.0 + 1e-9)
 
 
-def test_scores_of_minus_infinity_are_bounded():
+def test_minus_infinity_scores_are_bounded():
     three = MatrixScores(chain_graph(1, 3), [[0.0], [1.0], [9.0]], fixed=[0.0, 0.0, -np.inf])
     found = mistake_bound([example(three, [1])], inference="brute_force")
     assert 0 < found.mistakes <= found.bound_met * (1.0 + 1e-9) <= found.bound * (1.0 + 2e-9)
@@ -286,7 +286,7 @@ def test_no_bound_with_examples_of_different_weights():
         mistake_bound(data, inference="brute_force")
 
 
-def test_weights_that_are_all_equal_change_nothing():
+def test_equal_sample_weights_change_nothing():
     found = [
         mistake_bound([_one_node([-1.0, 0.3], weight=w), _one_node([1.0, 0.0], weight=w)], inference="brute_force")
         for w in (1.0, 0.25)
@@ -296,7 +296,7 @@ def test_weights_that_are_all_equal_change_nothing():
 
 
 def test_no_bound_with_hidden_labels():
-    # Steps go towards the best completion of the moment: this set, found by a search, makes more mistakes than allowed.
+    # Steps go towards the current best completion: this set, found by a search, makes more mistakes than the bound.
     rng, graph = np.random.default_rng(0), chain_graph(2, 2)
     for _ in range(98):
         data = []

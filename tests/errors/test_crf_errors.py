@@ -1,4 +1,4 @@
-"""Bad data for the estimators: one line that says what to do, before any work, and a fitted model stays as it is."""
+"""Invalid data for estimators raise one line with a remedy before any work, and a fitted model is unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_factors(value, nodes=TYPES):
 
 
 def assert_untouched(crf, call, message, error=InvalidInputError):
-    """The call fails with this text on one line; what was fitted is the very same."""
+    """Check that the call raises this one-line message and that the fitted attributes are the same objects."""
     before = {name: value for name, value in vars(crf).items() if name.endswith("_")}
     with pytest.raises(error, match=f"^{re.escape(message)}") as caught:
         call()
@@ -80,7 +80,7 @@ GRAPHS = {
     "negative": ([(U, [[0, 1], [-1, 2]])], "X[0]: edges[1] names variable -1 of type 'node'"),
     "loop": ([(U, [[0, 1], [2, 2]])], "X[0]: edges[1] joins variable 2 of type 'node' to itself."),
     "flat edges": ([(U, [0, 1])], "X[0]: edges has scopes of shape (2,), expected (n, k)"),
-    "fractions": ([(U, [[0, 0.5]])], "X[0]: edges: expected whole numbers"),
+    "fractions": ([(U, [[0, 0.5]])], "X[0]: edges: expected integers"),
     "edge rows": ([(U, [[0, 1]], np.ones((2, 1)))], "X[0]: edges: features has shape (2, 1), but there are 1 factors."),
     "edge nan": ([(U, [[0, 1]], [[np.nan]])], "X[0]: edges: features[0] contains nan."),
     "features without edges": ([GraphInstance(U, edge_features=[[1.0]])], "X[0] has edge_features but no edges."),
@@ -168,7 +168,7 @@ def test_labels(name, kind, fitted_graph, fitted_grid):
     crf = fitted_graph if kind == "graph" else fitted_grid
     X, y = graphs() if kind == "graph" else images()
     spoil, message = LABELS[name]
-    if name == "outside":  # by name, since all labels of one image would add classes otherwise
+    if name == "outside":  # with classes, since otherwise all labels of an image would become classes
         crf = copy(crf).set_params(classes=[0, 1])
     assert_untouched(crf, lambda: crf.fit(X, spoil(y)), f"{type(crf).__name__}.fit: {message}")
 
@@ -216,8 +216,8 @@ def test_labels_by_type():
 def test_weights_of_examples(fitted_graph):
     X, y = graphs()
     for weights, message in (
-        ([1.0, 2.0], "sample_weight has shape (2,), but X has 3 examples. Give one number for each."),
-        ([1.0, -2.0, 1.0], "sample_weight[1] is -2.0. Weights are finite and at least 0."),
+        ([1.0, 2.0], "sample_weight has shape (2,), but X has 3 examples. Pass one number for each example."),
+        ([1.0, -2.0, 1.0], "sample_weight[1] is -2.0. Weights must be finite and at least 0."),
         ([1.0, np.nan, 1.0], "sample_weight[1] is nan."),
         (["a", "b", "c"], "sample_weight: expected numbers"),
     ):
@@ -236,9 +236,11 @@ def test_weights_of_examples(fitted_graph):
 def test_single_pixels(fitted_grid):
     dots, labels = [np.ones((1, 1, 2))] * 2, [[[0]], [[1]]]
     assert_untouched(fitted_grid, lambda: fitted_grid.fit(dots, labels), "GridCRF.fit: every image is a single pixel")
-    assert fitted_grid.predict(dots)[0].shape == (1, 1)  # to label one is fine
+    assert fitted_grid.predict(dots)[0].shape == (1, 1)  # predicting a single pixel works
     X, y = images()
-    assert GridCRF(learner=LEARNER).fit([*X, *dots], [*y, *labels]).status_.name == "CONVERGED"  # and beside others
+    assert (
+        GridCRF(learner=LEARNER).fit([*X, *dots], [*y, *labels]).status_.name == "CONVERGED"
+    )  # and so does fitting with other images
 
 
 def test_pairs_of_images_and_edges(fitted_grid):
@@ -253,8 +255,8 @@ def test_pairs_of_images_and_edges(fitted_grid):
 
 
 @pytest.mark.parametrize("pairs", [False, True])
-def test_features_of_edges_are_given_always_or_never(pairs):
-    """Two columns of them would pass for the indicators of the two directions, and the other way round."""
+def test_edge_features_must_be_in_all_graphs_or_none(pairs):
+    """Two columns of features could be mistaken for the indicators of the two directions, and vice versa."""
     X, y = images()
     v = [np.random.default_rng(i).normal(size=(7, 2)) for i in range(len(X))]
     both = list(zip(X, v, strict=True))
@@ -280,7 +282,7 @@ def test_settings(fitted_graph):
         ({"symmetric": ["edges"]}, "GraphCRF.fit: Templates: symmetric names 'edges', but the factors are ['edge']."),
         ({"learner": "risk"}, "GraphCRF.fit: learner='risk' is not known."),
         ({"class_weight": "even"}, "GraphCRF.fit: class_weight must be None, 'balanced' or a dict"),
-        ({"random_state": -1}, "GraphCRF.fit: RiskMinimizer: random_state must be a whole number"),
+        ({"random_state": -1}, "GraphCRF.fit: RiskMinimizer: random_state must be an integer"),
         ({"decode": "best"}, "GraphCRF.fit: decode='best' is not known."),
     ):
         changed_crf = copy(crf).set_params(**settings)
@@ -297,7 +299,7 @@ def test_settings(fitted_graph):
         ),
     ],
 )
-def test_what_does_not_fit_is_told_before_any_work(settings, message, fitted_graph, monkeypatch):
+def test_incompatible_settings_raise_before_any_work(settings, message, fitted_graph, monkeypatch):
     monkeypatch.setattr(Risk, "__call__", lambda *_: pytest.fail("a risk was computed"))
     crf = copy(fitted_graph).set_params(**settings)
     assert_untouched(crf, lambda: crf.fit(*graphs()), message, NotSupportedError)

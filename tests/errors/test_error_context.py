@@ -1,4 +1,4 @@
-"""The name of the entry point in front of errors and warnings."""
+"""Errors and warnings begin with the name of the entry point."""
 
 import ast
 import inspect
@@ -84,11 +84,11 @@ def test_only_the_outermost_entry_point_is_named():
     assert message_of(Special().score, None) == "Special.score: X is empty."
     with pytest.raises(InvalidInputError, match=r"^outside: y\[0\] has 0 rows\.$"), errors_from("outside"):
         count_rows([])
-    assert message_of(count_rows, []) == "count_rows: y[0] has 0 rows."  # and the name is gone afterwards
+    assert message_of(count_rows, []) == "count_rows: y[0] has 0 rows."  # and the prefix is removed afterwards
     assert current_place() == ""
 
 
-def test_parts_nest_and_nothing_adds_nothing():
+def test_labels_nest_and_empty_labels_add_nothing():
     with pytest.raises(InvalidInputError, match=r"^a: b: wrong$"), errors_in("a"), errors_in(""), errors_in("b"):
         raise InvalidInputError("wrong")
     with errors_from("Model.fit"), errors_in("X[3]"), errors_from("inner"):
@@ -109,18 +109,18 @@ def test_parts_nest_and_nothing_adds_nothing():
         MissingDependencyError,
     ],
 )
-def test_every_kind_of_error_keeps_object_traceback_and_other_arguments(kind):
+def test_every_error_class_keeps_object_traceback_and_arguments(kind):
     error = kind("no such thing.")
     with pytest.raises(kind) as caught, errors_from("load"):
         raise error
     assert caught.value is error
     assert str(error) == "load: no such thing."
     assert error.args == ("load: no such thing.",)
-    assert caught.traceback[-1].name == "test_every_kind_of_error_keeps_object_traceback_and_other_arguments"
+    assert caught.traceback[-1].name == "test_every_error_class_keeps_object_traceback_and_arguments"
     assert str(pickle.loads(pickle.dumps(error))) == "load: no such thing."
 
 
-def test_other_arguments_and_other_errors_stay():
+def test_other_arguments_and_other_errors_are_unchanged():
     with pytest.raises(InvalidInputError) as caught, errors_from("fit"):
         raise InvalidInputError("wrong", 3)
     assert caught.value.args == ("fit: wrong", 3)
@@ -131,21 +131,21 @@ def test_other_arguments_and_other_errors_stay():
         raise ValueError("plain")
 
 
-def test_threads_and_processes_are_named_by_the_caller():
+def test_errors_of_threads_and_processes_have_the_callers_name():
     expected = r"^fit: y\[0\] has 0 rows\.$"
     with pytest.raises(InvalidInputError, match=expected), errors_from("fit"), ThreadPoolExecutor(2) as pool:
         list(pool.map(check_rows, [[1, 2], []]))
     with pytest.raises(InvalidInputError, match=expected), errors_from("fit"):
         Parallel(n_jobs=2)(delayed(check_rows)(rows) for rows in ([1, 2], []))
     with errors_from("fit"), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(current_place).result() == ""  # a thread of another's begins without a place
+        assert pool.submit(current_place).result() == ""  # a thread of another pool has no prefix
     with errors_from("fit"):
         assert run_in_threads([current_place] * 4, n_jobs=2) == ["fit: "] * 4
     with pytest.raises(InvalidInputError, match=expected), errors_from("fit"):  # not "fit: count_rows: "
         run_in_threads([lambda: count_rows([]), lambda: count_rows([1, 2])], n_jobs=2)
 
 
-def test_decorated_functions_look_as_before():
+def test_decorated_functions_keep_signature_and_docstring():
     assert str(inspect.signature(count_rows)) == "(rows, *, n_jobs: int = 1) -> int"
     assert count_rows.__doc__ == "Count."
     assert list(inspect.signature(Model.fit).parameters) == ["self", "X", "y", "sample_weight"]
@@ -157,7 +157,7 @@ def test_decorated_functions_look_as_before():
         assert "sample_weight" in ChainCRF().get_metadata_routing().fit.requests
 
 
-def test_a_warning_points_outside_the_package_and_is_named():
+def test_warnings_point_outside_the_package_and_have_the_prefix():
     with pytest.warns(ConvergenceWarning, match=r"^infer_flows: ") as caught:
         intarsia.collective.infer_flows(np.zeros((2, 2)), [[3.0, 1.0], [1.0, 3.0]], max_iter=1, tol=1e-12)
     assert {Path(one.filename) for one in caught} == {Path(__file__)}
@@ -181,13 +181,13 @@ def test_a_warning_points_outside_the_package_and_is_named():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_estimators_name_themselves(model):
+def test_errors_of_estimators_begin_with_class_and_method(model):
     assert message_of(model.fit, 3, 3).startswith(f"{type(model).__name__}.fit: ")
 
 
-def test_no_function_is_told_who_called_it():
+def test_no_function_takes_the_name_of_its_caller():
     package = Path(intarsia.__file__).parent
-    told = [
+    functions = [
         f"{file.relative_to(package)}: {node.name}"
         for file in package.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
@@ -195,4 +195,4 @@ def test_no_function_is_told_who_called_it():
         for one in [*node.args.args, *node.args.kwonlyargs]
         if one.arg == "where" and one.annotation is not None and ast.unparse(one.annotation) == "str"
     ]
-    assert told == []
+    assert functions == []

@@ -1,4 +1,4 @@
-"""Bad graphs, scores, labels and evidence: one line that says where, what was expected, what came, what to do."""
+"""Invalid graphs, scores, labels and evidence raise one line: where, expected, got, remedy."""
 
 import networkx as nx
 import numpy as np
@@ -46,7 +46,7 @@ def build(use):
 
 CASES = {
     # graphs
-    "fractional states": (lambda: FactorGraph([2.5], [0], []), "n_states: expected whole numbers, got dtype float64."),
+    "fractional states": (lambda: FactorGraph([2.5], [0], []), "n_states: expected integers, got dtype float64."),
     "negative states": (
         lambda: FactorGraph([2, -1], [0], []),
         "variable 1 has -1 states. Every variable needs at least 1.",
@@ -120,7 +120,7 @@ CASES = {
     ),
     "hidden label": (lambda: CHAIN.score(CHAIN.zeros(), [0, -1, 0]), "y[1] is -1, but variable 1 has states 0..1."),
     "too few labels": (lambda: CHAIN.score(CHAIN.zeros(), [0, 1]), "y has shape (2,), but the last axis must hold"),
-    "fractional label": (lambda: CHAIN.score(CHAIN.zeros(), [0, 0.5, 1]), "y: expected whole numbers"),
+    "fractional label": (lambda: CHAIN.score(CHAIN.zeros(), [0, 0.5, 1]), "y: expected integers"),
     "pack too few": (lambda: CHAIN.pack([1, 2]), "variables holds 2 scores, but the graph needs 6."),
     "no such variable": (
         lambda: CHAIN.variable(CHAIN.zeros(), 3),
@@ -150,16 +150,16 @@ CASES = {
     # shapes
     "edges of three": (lambda: from_edges(2, [[0, 1, 2]]), "edges has shape (1, 3); expected (n_edges, 2)."),
     "negative end": (lambda: from_edges(2, [[0, -1]]), "factor 0 names variable -1"),
-    "named ends": (lambda: from_edges(2, [["a", "b"]]), "edges: expected whole numbers"),
+    "named ends": (lambda: from_edges(2, [["a", "b"]]), "edges: expected integers"),
     "two counts": (
         lambda: from_edges([2, 2], [], n_variables=3),
         "lists 2 variables but n_variables=3. Give only one.",
     ),
     "negative length": (
         lambda: chain_graph(-1, 2),
-        "chain_graph: length must be a whole number in [0, 1e+09], got -1.",
+        "chain_graph: length must be an integer in [0, 1e+09], got -1.",
     ),
-    "no states": (lambda: chain_graph(3, 0), "chain_graph: n_states must be a whole number in [1, inf], got 0."),
+    "no states": (lambda: chain_graph(3, 0), "chain_graph: n_states must be an integer in [1, inf], got 0."),
     "no leaf states": (lambda: star_graph(3, -1), "star_graph: n_states must be"),
     "no complete states": (lambda: complete_graph(3, 0), "complete_graph: n_states must be"),
     "cyclic parents": (lambda: tree_graph([2, 0, 1, -1], 2), "tree_graph: variable 0 is its own ancestor."),
@@ -171,7 +171,7 @@ CASES = {
         lambda: tree_graph([-1, 0], [2, 3, 4]),
         "n_states has shape (3,), but parents lists 2",
     ),
-    "flat grid": (lambda: grid_graph(0, 2, 2), "grid_graph: height must be a whole number in [1, 1e+09], got 0."),
+    "flat grid": (lambda: grid_graph(0, 2, 2), "grid_graph: height must be an integer in [1, 1e+09], got 0."),
     "six neighbours": (lambda: grid_graph(2, 2, 2, connectivity=6), "connectivity is 4 or 8, got 6."),
     "directed": (lambda: from_networkx(nx.DiGraph([(0, 1)])), "the graph is directed. Give graph.to_undirected()."),
     "self-loop": (lambda: from_networkx(nx.Graph([(0, 0)])), "node 0 has an edge to itself. Remove self-loops."),
@@ -201,7 +201,7 @@ CASES = {
     "name twice": (lambda: builder().variable("rain", 2), "there is a variable 'rain' already. Names must be unique."),
     "variable without states": (
         lambda: builder().variable("x", 0),
-        "n_states of 'x' must be a whole number in [1, inf], got 0.",
+        "n_states of 'x' must be an integer in [1, inf], got 0.",
     ),
     "scores of another size": (
         lambda: builder().variable("x", 2, [1, 2, 3]),

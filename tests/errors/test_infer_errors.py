@@ -1,4 +1,4 @@
-"""Bad input through the front door: one line that says where, what was expected, what came, what to do."""
+"""Invalid input of `intarsia.infer` raises one line: where, expected, got, remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def chain():
 
 
 def refuses(message, error=InvalidInputError):
-    """Expect exactly this text, on one line."""
+    """Expect exactly this one-line message."""
     return pytest.raises(error, match=f"^{re.escape(message)}$")
 
 
@@ -62,7 +62,7 @@ def test_wrong_length_of_theta(chain, shape):
         intarsia.infer(graph, np.zeros(shape), "brute_force")
 
 
-def test_theta_that_is_no_array_of_numbers(chain):
+def test_theta_must_be_an_array_of_numbers(chain):
     graph, _ = chain
     with pytest.raises(InvalidInputError, match=r"^theta: expected numbers, got 'abc'"):
         intarsia.infer(graph, "abc", "brute_force")
@@ -95,7 +95,7 @@ def test_evidence_out_of_range(chain, state):
 
 
 @pytest.mark.parametrize("state", [0.5, True])
-def test_evidence_that_is_no_state(chain, state):
+def test_evidence_with_invalid_state(chain, state):
     with refuses(f"evidence[1] is {state}, but variable 1 has states 0..1."):
         intarsia.infer(*chain, "brute_force", evidence={1: state})
 
@@ -118,7 +118,7 @@ def test_evidence_that_contradicts_itself():
     ("wrong", "near"),
     [("trwbp", None), ("tree_reweigthed", "tree_reweighted"), ("BeliefPropagation", "belief_propagation")],
 )
-def test_unknown_method_names_the_known_and_the_nearest(chain, wrong, near):
+def test_unknown_method_lists_names_and_suggests_the_nearest(chain, wrong, near):
     known = ", ".join(repr(name) for name in sorted(["auto", *intarsia.inference.method_names()]))
     with pytest.raises(InvalidInputError) as caught:
         intarsia.infer(*chain, wrong)
@@ -133,7 +133,7 @@ def test_method_of_another_type(chain):
         intarsia.infer(*chain, 3)
 
 
-def test_unknown_setting_names_the_nearest(chain):
+def test_unknown_setting_suggests_the_nearest(chain):
     with refuses(
         "BruteForce: setting='max_assignment' is not known. Known: 'max_assignments', 'temperature'. "
         "Did you mean 'max_assignments'?"
@@ -144,7 +144,7 @@ def test_unknown_setting_names_the_nearest(chain):
 
 
 @pytest.mark.parametrize("temperature", [-1.0, np.nan, np.inf, "warm", True])
-def test_temperature_that_cannot_be_meant(chain, temperature):
+def test_invalid_temperature(chain, temperature):
     with refuses(f"BruteForce: temperature must be a number in [0, 1e+300], got {temperature!r}."):
         intarsia.infer(*chain, "brute_force", temperature=temperature)
 
@@ -162,8 +162,8 @@ def test_time_limit_must_be_positive(chain, limit):
 
 @pytest.mark.parametrize("name", ["n_samples", "n_best"])
 @pytest.mark.parametrize("count", [-1, 0.5])
-def test_counts_are_whole_and_not_negative(chain, name, count):
-    with refuses(f"{name} must be a whole number in [0, inf], got {count!r}."):
+def test_counts_must_be_non_negative_integers(chain, name, count):
+    with refuses(f"{name} must be an integer in [0, inf], got {count!r}."):
         intarsia.infer(*chain, "brute_force", **{name: count})
 
 
@@ -226,7 +226,7 @@ def test_tree_on_a_loop_names_methods_that_take_loops():
     assert "\n" not in message
 
 
-def test_marginals_of_an_infeasible_model_are_refused():
+def test_marginals_of_an_infeasible_model_raise():
     graph = intarsia.chain_graph(2, 2)
     result = intarsia.infer(graph, np.full(graph.n_theta, -np.inf), "brute_force")
     with refuses(
@@ -235,14 +235,14 @@ def test_marginals_of_an_infeasible_model_are_refused():
         result.marginals(0)
 
 
-def test_invalid_input_is_a_value_error_and_all_are_ours():
+def test_all_errors_are_intarsia_errors_and_invalid_input_is_a_value_error():
     assert issubclass(InvalidInputError, ValueError)
     for error in (InvalidInputError, NotSupportedError, TooLargeError):
         assert issubclass(error, IntarsiaError)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "seven"])
-def test_a_seed_that_is_none(seed):
+def test_invalid_seed(seed):
     graph = intarsia.chain_graph(2, 2)
-    with pytest.raises(InvalidInputError, match="random_state must be a whole number"):
+    with pytest.raises(InvalidInputError, match="random_state must be an integer"):
         intarsia.infer(graph, graph.zeros(), "gibbs", random_state=seed)

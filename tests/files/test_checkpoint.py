@@ -1,4 +1,4 @@
-"""A fit goes on after a kill exactly as it would have gone, and a file of something else is refused and left alone."""
+"""Checkpoints: a resumed fit equals an uninterrupted one; files of other fits raise and stay unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fit(one, examples=None, start=None):
 
 
 class Calls:
-    """Counts evaluations, and breaks off at the given one as Ctrl-C would."""
+    """Count evaluations, and raise at a given one as Ctrl-C would."""
 
     def __init__(self, monkeypatch, stop=None, error=KeyboardInterrupt):
         whole, self.n = Risk.__call__, 0
@@ -57,7 +57,7 @@ class Calls:
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("stop", [3, 9, 17])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_goes_on_as_if_nothing_had_happened(name, stop, tmp_path, monkeypatch):
+def test_resumed_fit_equals_uninterrupted_fit(name, stop, tmp_path, monkeypatch):
     start = np.linspace(-0.1, 0.1, 8)
     whole = fit(learner(name), start=start)
     with monkeypatch.context() as patch:
@@ -75,15 +75,15 @@ def test_goes_on_as_if_nothing_had_happened(name, stop, tmp_path, monkeypatch):
         if column != "seconds":
             np.testing.assert_array_equal(found.history[column], whole.history[column])
     assert (np.diff(found.history["seconds"]) >= 0.0).all()
-    if name == "lbfgs":  # of what had been evaluated, only the iteration that was broken off is done again
+    if name == "lbfgs":  # only the interrupted iteration is evaluated again
         kept = broken.history["evaluations"][-1]
         assert again.n == whole.history["evaluations"][-1] - kept
         assert stop - kept <= 20
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_survives_a_kill(tmp_path):
-    """The process dies without warning in the middle of an iteration, or of writing the file."""
+def test_fit_resumes_after_a_kill(tmp_path):
+    """The process is killed in the middle of an iteration or while the file is written."""
     path, log = tmp_path / "fit", tmp_path / "log"
     program = f"""
 import sys, time
@@ -111,13 +111,13 @@ fit(learner("lbfgs", {str(path)!r}))
     with np.load(path) as file:
         kept = int(file["search_n_iter"])
     whole = fit(learner())
-    assert written <= kept < whole.n_iter  # what was done before the kill is there
+    assert written <= kept < whole.n_iter  # the iterations before the kill are in the file
     found = fit(learner(path=path))
     np.testing.assert_array_equal(found.point, whole.point)
     assert (found.n_iter, found.value, found.status) == (whole.n_iter, whole.value, Status.CONVERGED)
 
 
-def test_a_finished_fit_is_read_and_a_limited_one_prolonged(tmp_path, monkeypatch):
+def test_finished_fits_are_read_and_limited_fits_continued(tmp_path, monkeypatch):
     path = tmp_path / "fit"
     with pytest.warns(ConvergenceWarning):
         fit(learner(path=path, optimizer=LBFGS(tol=1e-7, max_iter=4)))
@@ -132,8 +132,8 @@ def test_a_finished_fit_is_read_and_a_limited_one_prolonged(tmp_path, monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
-def test_a_longer_schedule_prolongs_the_last_stage(tmp_path):
-    schedules = [Incremental(n_start=6, max_iter=n) for n in (3, 9)]  # all six examples: a single stage
+def test_longer_schedule_continues_the_last_stage(tmp_path):
+    schedules = [Incremental(n_start=6, max_iter=n) for n in (3, 9)]  # all six examples are in the first stage
     whole = fit(learner("incremental", schedule=schedules[1]))
     short = fit(learner("incremental", tmp_path / "fit", schedule=schedules[0]))
     longer = fit(learner("incremental", tmp_path / "fit", schedule=schedules[1]))
@@ -142,7 +142,7 @@ def test_a_longer_schedule_prolongs_the_last_stage(tmp_path):
     np.testing.assert_array_equal(longer.point, whole.point)
 
 
-def test_more_patience_prolongs(tmp_path):
+def test_more_patience_continues_the_fit(tmp_path):
     examples = noisy_grids(noise=2.0)
     hasty, patient = (
         learner("validation", l2=0.0, schedule=None, optimizer=LBFGS(tol=1e-9, max_iter=40), patience=patience)
@@ -157,18 +157,18 @@ def test_more_patience_prolongs(tmp_path):
 
 
 OTHERS = {
-    "l2": (lambda: learner(l2=0.8), {}, "l2 was 0.7, but is 0.8"),
+    "l2": (lambda: learner(l2=0.8), {}, "l2 was 0.7, but now it is 0.8"),
     "sweeps": (lambda: learner(gradient=TruncatedGradient(n_iter=4)), {}, "gradient was .*n_iter=3.*n_iter=4"),
-    "optimizer": (lambda: learner("adam"), {}, r"optimizer was LBFGS\(memory=10\), but is Adam"),
-    "seed": (lambda: learner(random_state=1), {}, "random_state was 0, but is 1"),
+    "optimizer": (lambda: learner("adam"), {}, r"optimizer was LBFGS\(memory=10\), but now it is Adam"),
+    "seed": (lambda: learner(random_state=1), {}, "random_state was 0, but now it is 1"),
     "fewer examples": (learner, {"n": 4}, "there were 6 examples, but now there are 4"),
-    "features": (learner, {"noise": 1.01}, "example 0 has other features, labels or weights"),
-    "weights": (learner, {"weight": 2.0}, "example 0 has other features, labels or weights"),
+    "features": (learner, {"noise": 1.01}, "example 0 has different features, labels or weights"),
+    "weights": (learner, {"weight": 2.0}, "example 0 has different features, labels or weights"),
 }
 
 
-def test_other_places_of_the_same_numbers_are_other_data(tmp_path):
-    """The same features at other pixels or with other signs, other edges, and other weights of as much in all."""
+def test_permuted_data_belong_to_another_fit(tmp_path):
+    """Permuted or negated features, other edges, and other weights with the same sum are different data."""
     U, y = np.arange(8.0).reshape(4, 2), [0, 1, 1, 0]
 
     def one(edges=((0, 1), (1, 2), (2, 3)), U=U, weights=(2.0, 1.0, 1.0, 1.0)):
@@ -178,23 +178,23 @@ def test_other_places_of_the_same_numbers_are_other_data(tmp_path):
     fit(learner(path=path, l2=0.4), one())
     star, heavy_end = ((0, 1), (0, 2), (0, 3)), (1.0, 1.0, 1.0, 2.0)
     for other in (one(U=U[::-1]), one(U=-U), one(edges=star), one(weights=heavy_end)):
-        with pytest.raises(InvalidInputError, match="example 0 has other features, labels or weights"):
+        with pytest.raises(InvalidInputError, match="example 0 has different features, labels or weights"):
             fit(learner(path=path, l2=0.4), other)
     fit(learner(path=path, l2=0.4), one())
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_fit_is_refused(name, tmp_path):
+def test_checkpoint_of_another_fit_raises(name, tmp_path):
     path = tmp_path / "fit"
     fit(learner(path=path))
     before = path.read_bytes()
     make, data, message = OTHERS[name]
-    with pytest.raises(InvalidInputError, match=f"checkpoint .* is of another fit: {message}"):
+    with pytest.raises(InvalidInputError, match=f"checkpoint .* belongs to another fit: {message}"):
         fit(make().set_params(checkpoint=path), noisy_grids(**data))
     assert path.read_bytes() == before
 
 
-def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
+def test_damaged_checkpoint_raises_and_stays_unchanged(tmp_path):
     path = tmp_path / "fit"
     fit(learner(path=path))
     good = path.read_bytes()
@@ -211,7 +211,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
     }
     for content in spoilt.values():
         path.write_bytes(content)
-        with pytest.raises(FileFormatError, match="is damaged, or no checkpoint"):
+        with pytest.raises(FileFormatError, match="is damaged, or not a checkpoint"):
             fit(learner(path=path))
         assert path.read_bytes() == content
     with pytest.raises(InvalidInputError, match="there is no folder"):
@@ -220,8 +220,8 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path):
         fit(learner(path=tmp_path))
 
 
-def test_no_wrong_byte_goes_unnoticed(tmp_path):
-    """Every byte turned round in turn: refused, or in a place that carries nothing, such as a time."""
+def test_every_flipped_byte_is_detected_or_harmless(tmp_path):
+    """Flip every byte in turn: reading raises, or the byte carries no data (such as a time)."""
     arrays = {"counts": np.arange(3), "point": np.arange(4.0)}
     kept = Checkpoint(tmp_path / "fit", {"l2": "0.1"}, np.ones((1, 4)))
     kept.write(arrays)

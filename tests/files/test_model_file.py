@@ -1,4 +1,4 @@
-"""Saved models: the same answers after loading, and a clear refusal of every file that is something else."""
+"""Saved models: equal predictions after loading, and a clear error for every other file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def saved(tmp_path):
         {"learner": AROW(gamma=2.0), "classes": ["O", "B-x", "I-x"], "min_count": 2},
     ],
 )
-def test_the_same_model_comes_back(settings, tmp_path):
+def test_loaded_model_equals_saved_model(settings, tmp_path):
     crf = fitted(**settings)
     path = tmp_path / "model.npz"
     crf.save(path)
@@ -56,7 +56,7 @@ def test_the_same_model_comes_back(settings, tmp_path):
     assert [one.tolist() for one in back.fit(X, Y).predict(X)] == [one.tolist() for one in crf.predict(X)]
 
 
-def test_models_of_numbers(tmp_path):
+def test_models_of_numeric_features(tmp_path):
     arrays = [np.arange(6.0).reshape(3, 2), np.ones((2, 2))]
     crf = ChainCRF().fit(arrays, [[0, 1, 2], [1, 1]], edge_features=[np.ones((2, 1)), np.ones((1, 1))])
     crf.save(tmp_path / "m.npz")
@@ -70,7 +70,7 @@ def test_models_of_numbers(tmp_path):
         assert one.dtype == other.dtype
 
 
-def test_the_file_is_the_same_each_time_and_opens_as_npz(saved, tmp_path):
+def test_file_is_deterministic_and_opens_as_npz(saved, tmp_path):
     ChainCRF.load(saved).save(tmp_path / "again.npz", notes={"columns": 3})
     assert (tmp_path / "again.npz").read_bytes() == saved.read_bytes()
     assert ChainCRF.load(saved).notes_ == {"columns": 3}
@@ -80,7 +80,7 @@ def test_the_file_is_the_same_each_time_and_opens_as_npz(saved, tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_write_that_fails_leaves_the_old_file(saved, monkeypatch):
+def test_failed_write_keeps_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
 
     def broken(*_, **__):
@@ -97,7 +97,7 @@ def test_a_write_that_fails_leaves_the_old_file(saved, monkeypatch):
 
 
 def rewrite(path, change, compression=zipfile.ZIP_STORED):
-    """Write the archive again, each member as `change(name, content)` says; None leaves it out."""
+    """Rewrite the archive with members from `change(name, content)`; None drops the member."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w", compression) as archive:
@@ -126,13 +126,13 @@ def as_npy(array, allow_pickle=False):
 
 
 @pytest.mark.parametrize("keep", [0, 1, 30, 200, 700, -1, -30])
-def test_cut_off(saved, keep):
+def test_truncated_files_raise(saved, keep):
     saved.write_bytes(saved.read_bytes()[:keep])
-    with pytest.raises(FileFormatError, match=r"model.npz is damaged, or no model of Intarsia"):
+    with pytest.raises(FileFormatError, match=r"model.npz is damaged, or not an Intarsia model"):
         ChainCRF.load(saved)
 
 
-def test_flipped_bytes_are_found(saved):
+def test_flipped_bytes_are_detected(saved):
     content = bytearray(saved.read_bytes())
     at = content.index(b"weights.npy") + 160
     content[at] ^= 0xFF
@@ -152,7 +152,7 @@ def test_flipped_bytes_are_found(saved):
         {"history": ["none"]}, {"by_pair": False},
     ],
 )  # fmt: skip
-def test_strange_entries(saved, entries):
+def test_invalid_entries_raise(saved, entries):
     edit(saved, **entries)
     with pytest.raises(FileFormatError, match="damaged"):
         ChainCRF.load(saved)
@@ -169,7 +169,7 @@ def test_strange_entries(saved, entries):
         ("forbidden_start", np.zeros(2, dtype=bool)),
     ],
 )
-def test_arrays_that_do_not_fit(saved, name, array):
+def test_mismatched_arrays_raise(saved, name, array):
     rewrite(saved, lambda member, content: as_npy(array) if member == f"{name}.npy" else content)
     with pytest.raises(FileFormatError, match="damaged"):
         ChainCRF.load(saved)
@@ -190,23 +190,23 @@ def test_nothing_is_unpickled(saved, tmp_path):
     assert not (tmp_path / "was here").exists()
 
 
-def test_packed_files_are_refused(saved):
-    """A small file that unpacks to a huge one must not fill the memory."""
+def test_compressed_files_raise(saved):
+    """A small file that expands to a huge one must not fill the memory."""
     rewrite(saved, lambda member, content: content, zipfile.ZIP_DEFLATED)
     with pytest.raises(FileFormatError, match="damaged"):
         ChainCRF.load(saved)
 
 
-def test_deep_json_is_no_crash(saved):
+def test_deeply_nested_json_raises(saved):
     deep = "[" * 200_000
     rewrite(saved, lambda member, content: deep if member == "model.json" else content)
     with pytest.raises(FileFormatError, match="damaged"):
         ChainCRF.load(saved)
 
 
-def test_newer_and_other_files(saved):
+def test_newer_versions_and_other_kinds_raise(saved):
     edit(saved, version=2)
-    with pytest.raises(FileFormatError, match=r"has version 2 of the format.*up to 1. Install a newer Intarsia"):
+    with pytest.raises(FileFormatError, match=r"has version 2 of the format.*up to 1. Install a newer version"):
         ChainCRF.load(saved)
     write_model(saved, "GridCRF", {}, {})
     with pytest.raises(FileFormatError, match="holds a GridCRF, not a ChainCRF"):
@@ -242,14 +242,14 @@ def test_settings_survive_json():
     assert found["classes"] == [0, 1]
 
 
-def test_what_cannot_be_saved_is_told(tmp_path):
+def test_settings_that_cannot_be_saved_raise(tmp_path):
     with pytest.raises(InvalidInputError, match="a setting of type function cannot be saved"):
         settings_to_json({"a": as_npy})
     with pytest.raises(InvalidInputError, match="notes cannot be written as JSON"):
         fitted().save(tmp_path / "m.npz", notes={1: {2}})
 
 
-def test_read_what_was_written(tmp_path):
+def test_read_model_returns_what_write_model_wrote(tmp_path):
     arrays = {"text": np.array(["a", "bc"]), "none": np.zeros((0, 3)), "flag": np.array(True)}
     write_model(tmp_path / "m.npz", "some", {"x": [1, None]}, arrays)
     about, back = read_model(tmp_path / "m.npz", "some")

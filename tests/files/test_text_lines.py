@@ -1,4 +1,4 @@
-"""Lines of text files, whatever ends them, and files that are written whole or not at all."""
+"""Lines of text files with any line end, and atomic writing of text files."""
 
 import gzip
 import io
@@ -17,11 +17,11 @@ from intarsia.exceptions import FileFormatError, InvalidInputError
         (b"\n", [""]),
         (b"a\r\nb\n\nc", ["a", "b", "", "c"]),
         (b"\xef\xbb\xbfa\n", ["a"]),  # byte order mark
-        ("a\u2028b\u00a0c\x0bd\re\n".encode(), ["a\u2028b\u00a0c\x0bd\re"]),  # none of these ends a line
+        ("a\u2028b\u00a0c\x0bd\re\n".encode(), ["a\u2028b\u00a0c\x0bd\re"]),  # these characters do not end a line
     ],
 )
 def test_lines(tmp_path, content, lines, packed):
-    path = tmp_path / "file"  # the name does not tell
+    path = tmp_path / "file"  # gzip is detected from the content, not the name
     path.write_bytes(gzip.compress(content) if packed else content)
     expected = list(enumerate(lines, 1))
     assert list(read_lines(path)) == expected
@@ -33,7 +33,7 @@ def test_text_streams():
     assert list(read_lines(io.StringIO("a\nb"))) == [(1, "a"), (2, "b")]
 
 
-def test_what_cannot_be_read(tmp_path):
+def test_unreadable_files_raise(tmp_path):
     path = tmp_path / "words.txt"
     path.write_bytes(b"good\nna\xefve\n")
     with pytest.raises(FileFormatError, match=r"words.txt, line 2: byte 3 \(0xef\) is not UTF-8"):
@@ -47,7 +47,7 @@ def test_what_cannot_be_read(tmp_path):
         list(read_lines(tmp_path / "none"))
 
 
-def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
+def test_old_file_stays_until_the_new_file_is_complete(tmp_path):
     path = tmp_path / "file.txt"
     path.write_text("old")
     with pytest.raises(TypeError), written_text(path) as file:
@@ -61,7 +61,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.txt"]
 
 
-def test_packed_files_are_the_same_for_the_same_text(tmp_path):
+def test_gzip_files_are_deterministic(tmp_path):
     for name in ("a.gz", "b.gz"):
         with written_text(tmp_path / name) as file:
             file.write("text")

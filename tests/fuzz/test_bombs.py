@@ -60,7 +60,7 @@ def test_every_reader_refuses_a_bomb_at_once(tmp_path, bombs, reader, content):
 
 
 def test_the_message_names_file_and_remedy(bombs):
-    with pytest.raises(TooLargeError, match=r"97\.gz: .* more than 100 times its size .* Unpack it by hand"):
+    with pytest.raises(TooLargeError, match=r"97\.gz: .* more than 100 times its size .* Decompress it yourself"):
         list(read_conll(bombs["an endless line"]))
 
 

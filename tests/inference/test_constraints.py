@@ -204,7 +204,7 @@ def test_invalid_constraints_raise():
     ):
         with pytest.raises(InvalidInputError, match=message):
             builder.constraint(*arguments)
-    with pytest.raises(InvalidInputError, match=r"most must be an? "):
+    with pytest.raises(InvalidInputError, match=r"most must be an integer"):
         builder.constraint(["a", "b"], "budget", most=-1)
     with pytest.raises(InvalidInputError, match="weight must be a number"):
         builder.constraint(["a", "b"], "at_most_one", weight=1.0)

@@ -37,13 +37,13 @@ def cluster():
 @pytest.fixture(autouse=True)
 def sent(monkeypatch):
     """How many calls were sent; a test in which none was has shown nothing."""
-    counts, spread = [], worker_threads._spread
+    counts, spread = [], worker_threads._run_by_joblib
 
     def counted(calls, n_jobs):
         counts.append(len(calls))
         return spread(calls, n_jobs)
 
-    monkeypatch.setattr(worker_threads, "_spread", counted)
+    monkeypatch.setattr(worker_threads, "_run_by_joblib", counted)
     yield counts
     assert sum(counts) > 1
 

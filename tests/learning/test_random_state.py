@@ -47,7 +47,7 @@ def test_a_generator_is_drawn_from_and_moves_on(name):
 @pytest.mark.parametrize("bad", [-1, "a", 1.5, np.random.RandomState(0)], ids=["negative", "string", "float", "legacy"])
 def test_other_states_are_refused(name, bad):
     learner = LEARNERS[name](bad)
-    with pytest.raises(InvalidInputError, match=f"{type(learner).__name__}: random_state must be a whole number"):
+    with pytest.raises(InvalidInputError, match=f"{type(learner).__name__}: random_state must be an integer"):
         learner.minimize(noisy_grids(2), "icm" if name in ("perceptron", "svm") else "mean_field")
 
 

@@ -248,9 +248,9 @@ def test_as_learner_of_an_estimator():
         ({"margin": -1.0}, "margin must be a number"),
         ({"temperature": np.nan}, "temperature must be a number"),
         ({"n_proposals": 0}, "n_proposals must be a number"),
-        ({"max_iter": 1.5}, "max_iter must be a whole number"),
-        ({"block": 0}, "block must be a whole number"),
-        ({"random_state": -1}, "random_state must be a whole number"),
+        ({"max_iter": 1.5}, "max_iter must be an integer"),
+        ({"block": 0}, "block must be an integer"),
+        ({"random_state": -1}, "random_state must be an integer"),
     ],
 )
 def test_bad_settings(settings, message):

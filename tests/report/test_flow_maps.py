@@ -1,4 +1,4 @@
-"""Maps of walkers: the numbers drawn are those given, arrows lead where walkers go."""
+"""Maps of walkers: colours show the numbers, arrows show the moves."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ POSITIONS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 FLOWS = np.array([[4.0, 1.0, 3.0], [0.0, 2.0, 0.0], [0.0, 0.0, 5.0]])
 
 
-def test_displacement_is_the_mean_over_those_who_leave():
+def test_displacement_is_the_mean_over_leaving_walkers():
     for flows in (FLOWS, sparse.csr_array(FLOWS)):
         leaving, shift = mean_displacement(flows, POSITIONS)
         np.testing.assert_array_equal(leaving, [4, 0, 0])
@@ -30,23 +30,23 @@ def test_map_shows_numbers_and_arrows(tmp_path):
     assert (tmp_path / "map.png").stat().st_size > 1000
 
 
-def test_maps_share_a_scale_and_neighbours_share_an_arrow():
+def test_maps_have_a_common_scale_and_neighbours_share_an_arrow():
     both = np.array([[0.0, 1.0, 0.0], [9.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     figure = plot_flow_maps([[1.0, 2.0, 3.0], [9.0, 0.0, 0.0]], POSITIONS, [both, None], n_columns=1, max_arrows=1)
     assert {axes.collections[0].get_clim() for axes in figure.axes[:2]} == {(0.0, 9.0)}
     (arrows,) = [part for part in figure.axes[0].collections if isinstance(part, Quiver)]
-    # one block: 1 walker leaves (0, 0) for (1, 0), and 9 come the other way
+    # one block: 1 walker moves from (0, 0) to (1, 0), and 9 move back
     np.testing.assert_allclose(arrows.XY, [[0.9, 0.0]])
     np.testing.assert_allclose([arrows.U, arrows.V], [[-0.8], [0.0]])
     assert not [part for part in figure.axes[1].collections if isinstance(part, Quiver)]
 
 
-def test_a_map_where_nobody_moves():
+def test_map_without_moves():
     figure = plot_flow_map([1.0, 0.0, 0.0], POSITIONS, np.eye(3))
     assert not [part for part in figure.axes[0].collections if isinstance(part, Quiver)]
 
 
-def test_shapes_are_checked():
+def test_wrong_shapes_raise():
     with pytest.raises(InvalidInputError, match="walkers have shapes"):
         plot_flow_map([1.0, 2.0], POSITIONS)
     with pytest.raises(InvalidInputError, match="1 flows for 2 maps"):

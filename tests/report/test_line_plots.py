@@ -1,4 +1,4 @@
-"""Curves in small panels: colours, scales and the one legend."""
+"""Line plots in panels: colours, scales and the common legend."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.report.line_plots import COLOURS, REFERENCE, Line, LinePanel, plot_lines
 
 
-def test_a_label_has_one_colour_in_every_panel_and_one_entry_in_the_legend():
+def test_label_has_one_colour_in_all_panels_and_one_legend_entry():
     first = LinePanel("a", [Line("p", [1, 2], [1, 2]), Line("q", [1, 2], [2, 1])])
     second = LinePanel("b", [Line("q", [1, 2], [3, 1]), Line("true", [1, 2], [0, 0], colour=REFERENCE)])
     figure = plot_lines([first, second], x_label="x", y_label="y")
@@ -16,7 +16,7 @@ def test_a_label_has_one_colour_in_every_panel_and_one_entry_in_the_legend():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["p", "q", "true"]
 
 
-def test_points_band_and_scales_are_those_given():
+def test_points_band_and_scales_are_those_of_the_arguments():
     band = Line("p", [1.0, 10.0], [0.1, 0.2], low=[0.05, 0.1], high=[0.2, 0.4])
     figure = plot_lines([LinePanel("a", [band])], x_label="x", y_label="y", log_x=True, log_y=True, y_range=(0.01, 1))
     (axes,) = figure.axes
@@ -26,12 +26,12 @@ def test_points_band_and_scales_are_those_given():
     assert {(1.0, 0.05), (10.0, 0.4)} <= {tuple(corner) for corner in corners}
 
 
-def test_places_without_a_panel_stay_empty():
+def test_unused_axes_are_hidden():
     one = LinePanel("a", [Line("p", [1, 2], [1, 2])])
     figure = plot_lines([one] * 4, x_label="x", y_label="y", n_columns=3)
     assert [axes.get_visible() for axes in figure.axes] == [True] * 4 + [False] * 2
 
 
-def test_nothing_to_draw_is_refused():
-    with pytest.raises(InvalidInputError, match="no panels"):
+def test_empty_panels_raise():
+    with pytest.raises(InvalidInputError, match="panels is empty"):
         plot_lines([], x_label="x", y_label="y")

@@ -1,4 +1,4 @@
-"""The report page as text: escaped, self-contained, and refusing what cannot be shown."""
+"""The report page as text: escaped and self-contained, with errors for invalid content."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_text_is_escaped_everywhere():
     ]
     page = render_page(hostile, hostile, [Section("one", hostile, hostile, parts, {hostile: hostile})])
     assert "<script>alert" not in page
-    assert page.count("<script>") == 1  # our own
+    assert page.count("<script>") == 1  # the script of the page
 
 
-def test_nothing_is_fetched():
+def test_page_needs_no_network():
     page = render_page("t", "l", [Section("one", "a", "b", [Picture(Figure(figsize=(1, 1)), "x", dpi=20)])])
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert "url(" not in page
@@ -46,22 +46,22 @@ def test_cells_of_a_table():
     assert re.findall(r'data-value="(.*?)"', html) == ["", "", "2", "0.123456", "1.0893389"]
 
 
-def test_a_row_of_another_length_is_refused():
+def test_table_rows_of_wrong_length_raise():
     with pytest.raises(InvalidInputError, match="a row has 1 cells, but there are 2 columns"):
         Table(["a", "b"], [[1]]).html()
 
 
-def test_curves_keep_what_can_be_drawn():
-    told = data_of(Curves([Line("a", [0, 1, 10, 100], [1, np.nan, 2, 3])], "x", "y", log_x=True).html())
-    assert told["lines"][0]["x"] == [10.0, 100.0]
-    at = told["lines"][0]["at"]
-    assert at[0] < at[1] <= told["width"]
+def test_curves_drop_points_that_cannot_be_drawn():
+    data = data_of(Curves([Line("a", [0, 1, 10, 100], [1, np.nan, 2, 3])], "x", "y", log_x=True).html())
+    assert data["lines"][0]["x"] == [10.0, 100.0]
+    at = data["lines"][0]["at"]
+    assert at[0] < at[1] <= data["width"]
     assert "no points" in Curves([Line("a", [], [])], "x", "y").html()
-    with pytest.raises(InvalidInputError, match="2 positions and 1 values"):
+    with pytest.raises(InvalidInputError, match="2 x values and 1 y values"):
         Curves([Line("a", [1, 2], [1])], "x", "y").html()
 
 
-def test_panels_of_a_chart_have_one_scale_and_one_colour_for_a_label():
+def test_chart_panels_have_common_scales_and_colours():
     first = LinePanel(
         "small", [Line("ours", [1, 10], [1.0, 2.0]), Line("best\nknown", [1, 10], [0.0, 0.0], dashes="--")]
     )
@@ -75,7 +75,7 @@ def test_panels_of_a_chart_have_one_scale_and_one_colour_for_a_label():
     assert small["ours"]["y"] == [1.0, 2.0]
     assert large["best known"]["colour"] == small["best known"]["colour"] != small["ours"]["colour"]
     heights = [float(points.split()[-1].split(",")[1]) for points in re.findall(r'<polyline points="([^"]+)"', html)]
-    bottom, top = heights[1], heights[3]  # 0 and 8 are the ends of both panels
+    bottom, top = heights[1], heights[3]  # both panels range from 0 to 8
     assert heights == pytest.approx([bottom + (top - bottom) * part for part in (0.25, 0.0, 0.0, 1.0)], abs=0.1)
     assert html.count("stroke-dasharray") == 1
 
@@ -85,7 +85,7 @@ def test_a_band_stays_inside_the_range():
     html = Chart(plot_lines([LinePanel("", [line])], x_label="x", y_label="y", y_range=(0.0, 4.0)).chart).html()
     corners = [tuple(map(float, one.split(","))) for one in re.search(r'<polygon points="([^"]+)"', html)[1].split()]
     heights = [y for _, y in corners]
-    assert len(corners) == 4  # not where an end is missing
+    assert len(corners) == 4  # points without both ends are dropped
     floor, ceiling = max(heights), min(heights)  # 0 and 4
     assert heights == pytest.approx([floor, floor - (floor - ceiling) / 4, ceiling, (floor + ceiling) / 2], abs=0.1)
 
@@ -98,7 +98,7 @@ def test_every_range_has_ticks_inside(values):
     assert all(30 <= y <= 300 for y in heights)
 
 
-def test_answers_outside_the_words_are_refused():
+def test_answers_outside_the_words_raise():
     axes = Axis("a", [0.0, 1.0]), Axis("b", [0.0])
     with pytest.raises(InvalidInputError, match=r"of shape \(2, 1\)"):
         Explorer(axes, {"m": [[0], [2]]}, ["x", "y"]).html()
@@ -106,7 +106,7 @@ def test_answers_outside_the_words_are_refused():
         Explorer(axes, {"m": [[0, 0]]}, ["x", "y"]).html()
 
 
-def test_a_page_that_fails_leaves_the_old_one(tmp_path):
+def test_failed_page_keeps_the_old_file(tmp_path):
     path = tmp_path / "report" / "index.html"
     write_page(path, "old", "l", [])
     before = path.read_text(encoding="utf-8")
@@ -116,7 +116,7 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == ["index.html"]
 
 
-def test_long_text_in_a_table_gets_room():
+def test_long_cells_get_more_room():
     text = Table(["verdict", "reason"], [["fails", "because " * 10]]).html()
     assert "<td>fails</td>" in text
     assert '<td class="long">because ' in text

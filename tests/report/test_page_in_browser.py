@@ -1,4 +1,4 @@
-"""The report page in a real browser: no error, tables sort, sliders change the verdict, nothing overflows a phone."""
+"""The report page in a browser: no error, tables sort, sliders change the verdict, nothing overflows a phone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_tables_sort(page):
 
     heads = find(page, "table.sortable th button")
     heads[1].click()
-    assert column(1) == ["0.05", "0.3", "10", "–"]  # as numbers; what is missing comes last
+    assert column(1) == ["0.05", "0.3", "10", "–"]  # sorted as numbers, missing values last
     heads[1].click()
     assert column(1) == ["10", "0.3", "0.05", "–"]
     heads[0].click()
@@ -68,9 +68,9 @@ def test_the_pointer_shows_values(page):
     drawing = find(page, ".curves svg")[0]
     page.execute_script("arguments[0].scrollIntoView()", drawing)
     webdriver.ActionChains(page).move_to_element(drawing).perform()
-    told = find(page, ".tip")[0].text
-    assert "ours:" in told
-    assert "theirs:" in told
+    tip = find(page, ".tip")[0].text
+    assert "ours:" in tip
+    assert "theirs:" in tip
     assert find(page, ".tip")[0].is_displayed()
     webdriver.ActionChains(page).move_to_element(find(page, "h1")[0]).perform()
     assert not find(page, ".tip")[0].is_displayed()
@@ -80,7 +80,7 @@ def test_sliders_change_the_verdict(page):
     slider = find(page, ".explorer input")[1]
     assert find(page, ".verdict")[0].text == "All agree"
     slider.send_keys("\ue014")  # arrow to the right
-    assert find(page, ".verdict")[0].text == "loopy parts from exact"
+    assert find(page, ".verdict")[0].text == "loopy differs from exact"
     assert [cell.text for cell in find(page, "td.answer")] == ["+1", "-1"]
     assert find(page, ".explorer output")[1].text == "0.50"
     slider.send_keys("\ue012")
@@ -97,7 +97,7 @@ def test_nothing_overflows(page, width):
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_the_dark_is_dark(page):
+def test_dark_mode_has_a_dark_background(page):
     page.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     )

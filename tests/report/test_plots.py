@@ -10,7 +10,7 @@ from intarsia.report.plots import Panel
 
 
 def without_shape(graph, order=None):
-    """The same edges as a file would give them: shuffled, turned around, without a shape."""
+    """Return a graph with the same edges as read from a file: shuffled, reversed, without a shape."""
     edges = graph.scope_idx.reshape(-1, 2)
     if order is not None:
         edges = edges[order][:, ::-1]
@@ -26,7 +26,7 @@ def test_grids_are_detected(shape, connectivity):
     assert detect_grid(graph) == shape
 
 
-def test_a_torus_is_an_image_too():
+def test_torus_is_detected_as_grid():
     edges = intarsia.grid_graph(4, 5, 2).scope_idx.reshape(-1, 2).tolist()
     edges += [[5 * r + 4, 5 * r] for r in range(4)] + [[c, 15 + c] for c in range(5)]
     assert detect_grid(intarsia.from_edges(2, edges)) == (4, 5)
@@ -47,7 +47,7 @@ def test_a_torus_is_an_image_too():
     ],
     ids=["chain", "star", "complete", "ring", "an edge missing", "an edge too many", "three-way", "no edges", "empty"],
 )
-def test_other_graphs_are_no_grids(graph):
+def test_other_graphs_are_not_grids(graph):
     assert detect_grid(graph) is None
 
 
@@ -65,14 +65,14 @@ def test_binary_grid_shows_the_probability_of_state_1():
     assert "exact" in figure.axes[0].get_title(loc="left")
 
 
-def test_more_labels_have_a_colour_each_and_a_legend():
+def test_several_states_have_colours_and_a_legend():
     figure = plot_marginals(solve(intarsia.grid_graph(2, 3, 4)))
     assert figure.axes[0].images[0].get_array().shape == (2, 3, 3)
     assert len(figure.axes[0].get_legend().get_texts()) == 4
 
 
 @pytest.mark.parametrize("n_states", [2, 3])
-def test_a_labelling_has_one_plain_colour_per_label_and_no_scale(n_states):
+def test_assignment_has_one_colour_per_state_and_no_colour_bar(n_states):
     result = solve(intarsia.grid_graph(3, 3, n_states), task="map")
     figure = plot_marginals(result)
     (axes,) = figure.axes  # no colour bar
@@ -88,7 +88,7 @@ def test_a_labelling_has_one_plain_colour_per_label_and_no_scale(n_states):
     "graph", [intarsia.chain_graph(3, 2), intarsia.chain_graph(3, 13), intarsia.grid_graph(4, 2, 3)]
 )
 @pytest.mark.parametrize("task", ["marginals", "map"])
-def test_title_and_legend_keep_apart_and_inside(graph, task):
+def test_title_and_legend_do_not_overlap_and_stay_inside(graph, task):
     figure = plot_marginals(solve(graph, task=task))
     figure.canvas.draw()
     axes = figure.axes[0]
@@ -101,38 +101,38 @@ def test_title_and_legend_keep_apart_and_inside(graph, task):
         assert box.y1 <= figure.bbox.y1
 
 
-def test_bars_are_the_marginals_and_their_number_is_limited():
+def test_bars_show_the_marginals_up_to_a_limit():
     graph = intarsia.chain_graph(5, 3)
     result = solve(graph)
     figure = plot_marginals(result, max_variables=4)
     heights = np.array([bar.get_height() for bar in figure.axes[0].patches]).reshape(3, 4)
     np.testing.assert_allclose(heights[::-1].T, [result.marginals(v) for v in range(4)])
-    assert "1 more" in figure.axes[0].get_xlabel()
+    assert "first 4 of 5" in figure.axes[0].get_xlabel()
 
 
 @pytest.mark.parametrize("graph", [intarsia.from_edges([2, 30, 3], [[0, 1]]), FactorGraph([], [0], [])])
-def test_unequal_states_and_nothing_at_all(graph, tmp_path):
+def test_unequal_states_and_empty_graphs(graph, tmp_path):
     save_figure(plot_marginals(solve(graph, task="map")), tmp_path / "x.png")
 
 
-def test_infeasible_models_have_no_picture():
+def test_infeasible_models_cannot_be_plotted():
     graph = intarsia.chain_graph(2, 2)
     result = intarsia.infer(graph, np.full(graph.n_theta, -np.inf), "brute_force")
     with pytest.raises(NotSupportedError, match="holds no marginals"):
         plot_marginals(result)
 
 
-def test_comparison_keeps_one_scale(tmp_path):
+def test_comparison_has_one_colour_scale(tmp_path):
     images = [Panel("a", "one", np.full((2, 3), 0.2)), Panel("b", "two", np.full((2, 3), 5.0), kind="input")]
     figure = plot_comparison([*images, images[0]], title="three", n_columns=2)
     assert figure.axes[0].images[0].get_clim() == (0, 1)
     assert isinstance(figure.canvas, FigureCanvasAgg)
     save_figure(figure, tmp_path / "c.svg")
     assert (tmp_path / "c.svg").read_text().startswith("<?xml")
-    with pytest.raises(InvalidInputError, match="no panels"):
+    with pytest.raises(InvalidInputError, match="panels is empty"):
         plot_comparison([])
 
 
-def test_unknown_endings_are_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="pictures are written as"):
+def test_unknown_image_formats_raise(tmp_path):
+    with pytest.raises(InvalidInputError, match="unknown image format"):
         save_figure(plot_marginals(solve(intarsia.chain_graph(2, 2))), tmp_path / "x.docx")

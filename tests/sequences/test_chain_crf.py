@@ -355,7 +355,7 @@ def test_early_stopping_and_checkpoint(tmp_path):
         ChainCRF(learner=MaximumLikelihood(checkpoint=path, optimizer=LBFGS(max_iter=3))).fit(X, y)
     resumed = ChainCRF(learner=MaximumLikelihood(checkpoint=path)).fit(X, y)
     np.testing.assert_array_equal(resumed.weights_, ChainCRF().fit(X, y).weights_)
-    with pytest.raises(InvalidInputError, match="is of another fit"):
+    with pytest.raises(InvalidInputError, match="belongs to another fit"):
         ChainCRF(learner=MaximumLikelihood(checkpoint=path)).fit(X[:-1], y[:-1])
 
 
@@ -410,7 +410,7 @@ def test_bad_data(X, y, message):
         ({"l1": float("nan")}, "MaximumLikelihood: l1 must be a number"),
         ({"decode": "viterbi"}, "decode='viterbi' is not known"),
         ({"weights": "some"}, "weights='some' is not known"),
-        ({"min_count": 0}, "min_count must be a whole number"),
+        ({"min_count": 0}, "min_count must be an integer"),
         ({"class_weight": {"x": 2}}, "class_weight has a weight of 'x'"),
         ({"forbidden": [("good", "x")]}, "'x' is no label"),
     ],

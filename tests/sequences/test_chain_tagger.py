@@ -163,7 +163,7 @@ def test_generators_go_on_from_call_to_call():
 @pytest.mark.parametrize("learner", [MaximumLikelihood(), AROW()])
 def test_what_is_no_random_state(learner, wrong):
     X, y = sentences()
-    with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: \w+: random_state must be a whole number"):
+    with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: \w+: random_state must be an integer"):
         ChainCRF(learner=learner, random_state=wrong).fit(X, y)
 
 

@@ -17,9 +17,9 @@ X, Y = [np.eye(2)], [[0, 1]]
 
 @pytest.mark.parametrize("learner", ["maximum_likelihood", "averaged_perceptron"])
 def test_no_worker_at_all_is_refused(learner):
-    with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: n_jobs is 0, which is no worker at all"):
+    with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: n_jobs is 0, but work needs a worker"):
         ChainCRF(learner=learner, n_jobs=0).fit(X, Y)
-    with pytest.raises(InvalidInputError, match="n_jobs must be a whole number"):
+    with pytest.raises(InvalidInputError, match="n_jobs must be an integer"):
         ChainCRF(learner=learner, n_jobs=1.5).fit(X, Y)
     fitted = ChainCRF(learner=learner).fit(X, Y).set_params(n_jobs=0)
     for method in (fitted.predict, fitted.predict_marginals, lambda x: fitted.sequence_log_probability(x, Y)):

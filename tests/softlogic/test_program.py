@@ -70,7 +70,7 @@ def test_numbers_in_tables_and_in_rules_are_the_same_constants():
         ({"a": ["x"], "b": np.array([0.5])}, "row 0: 0.5 names nothing"),
         ({"a": ["x"], "b": [True]}, "row 0: True names nothing"),
         ({"a": ["x"], "b": ["y", "z"]}, "column 'a' has 1 values, but 'b' has 2"),
-        ({("a", "b"): 0.5}, r"column \('a', 'b'\) is 0.5, expected a list with an entry for every row"),
+        ({("a", "b"): 0.5}, r"column \('a', 'b'\) is 0.5, expected a list with one entry per row"),
         ({"a": "xy", "b": "yz"}, "column 'a' is 'xy', expected a list"),
         ([None], "row 0: 1 entries; expected 2 arguments"),
         (7, "expected a data frame .*, or a list of rows, got int"),
@@ -123,7 +123,7 @@ def test_closed_predicates_have_no_targets():
 
 
 def test_bad_arity():
-    with pytest.raises(InvalidInputError, match="predicate P: n_arguments must be a whole number"):
+    with pytest.raises(InvalidInputError, match="predicate P: n_arguments must be an integer"):
         Program().predicate("P", 0)
 
 

@@ -137,7 +137,7 @@ def test_random_state_may_be_a_generator(learner):
     np.testing.assert_array_equal(weights(generator), weights(3))
     assert not np.array_equal(weights(generator), weights(3)), "a generator goes on where it was"
     assert np.isfinite(weights(None)).all()
-    with pytest.raises(InvalidInputError, match="random_state must be a whole number"):
+    with pytest.raises(InvalidInputError, match="random_state must be an integer"):
         weights("seed")
 
 

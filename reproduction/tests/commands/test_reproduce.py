@@ -95,7 +95,7 @@ def test_all_of_them_on_one_page(made, tmp_path, capsys, monkeypatch):
     arguments = ("--all", "--quick", "--output", str(tmp_path / "out"), "--report", str(tmp_path / "page"))
     assert run(*arguments) == 0
     out, err = capsys.readouterr()
-    assert "lost is left out: no pictures of cats here" in err
+    assert "lost is skipped: no pictures of cats here" in err
     page = tmp_path / "page" / "index.html"
     assert str(page) in out
     text = page.read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def test_nothing_is_written_without_output(made, tmp_path, capsys, monkeypatch):
     assert run("made") == 0
     out = capsys.readouterr().out
     assert "0.25" in out
-    assert "Rows: not kept; --output FOLDER" in out
+    assert "Rows: not saved. Use --output FOLDER" in out
     assert "Picture:" not in out
     assert run("made", "--json") == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["ours"] == 0.25

@@ -250,7 +250,7 @@ def test_noise_level_must_be_positive(n):
 
 @pytest.mark.parametrize("image", [[0, 2], [0.5], [-1, 1], ["0"], [np.nan]])
 def test_noise_is_for_binary_images(image):
-    with pytest.raises(InvalidInputError, match=r"binary\[1\] must hold 0 and 1"):
+    with pytest.raises(InvalidInputError, match=r"binary\[1\] must contain only 0 and 1"):
         noisy_inputs([[0, 1], image], 1.5)
 
 
@@ -308,7 +308,7 @@ def test_array_missing_or_of_another_shape_or_type(tmp_path, file):
     arrays = make()
     for key in arrays:
         for changed, message in (
-            ({k: v for k, v in arrays.items() if k != key}, f"array '{key}' is not in it"),
+            ({k: v for k, v in arrays.items() if k != key}, f"array '{key}' is not in the file"),
             (arrays | {key: arrays[key][:-1]}, "damaged"),
             (arrays | {key: arrays[key][None]}, f"array '{key}' should have shape"),
             (arrays | {key: np.full(arrays[key].shape, 1j)}, f"array '{key}' should have shape"),

@@ -42,7 +42,7 @@ def test_umass_citation(tmp_path):
     with pytest.raises(InvalidInputError, match=r"testing\.docs has no reference with fields"):
         make_umass_citation(tmp_path, tmp_path / "ours")
     (tmp_path / "testing.docs").unlink()
-    with pytest.raises(InvalidInputError, match=r"testing\.docs is not there"):
+    with pytest.raises(InvalidInputError, match=r"testing\.docs is missing"):
         make_umass_citation(tmp_path, tmp_path / "ours")
 
 
@@ -160,3 +160,12 @@ def test_trust_and_topics(tmp_path):
         assert papers.links.tolist() == [[0, 1]]
         assert [papers.topic_names[k] for k in papers.topic] == ["Neural_Networks", "Theory"]
         assert papers.ids == ["200", "100"]
+
+
+@pytest.mark.parametrize("damage", [lambda packed: packed[:-9], lambda packed: packed[:12] + b"\xff" * 9 + packed[21:]])
+def test_damaged_originals_are_reported_by_name(tmp_path, damage):
+    packed = gzip.compress(b"word B-NP\n" * 1000)
+    (tmp_path / "train.txt.gz").write_bytes(damage(packed))
+    with pytest.raises(InvalidInputError, match=r"train\.txt\.gz is a damaged gzip file"):
+        make_copies(tmp_path, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()

@@ -201,7 +201,7 @@ def test_damaged_mentions(tmp_path, mention, message):
         ({"cora.labels": "1\t3\n2\t1\n"}, "number 3 is not within 1 to 2"),
         ({"cora.links.gz": "1\t9\n"}, "number 9 is not within 1 to 2"),
         ({"cora.words.gz": "1\t0:1\n"}, "line 1: column 2 is '0:1'"),
-        ({"cora.ids": "x1\ttwo\n"}, "line 1: column 2 is 'two'; expected a whole number"),
+        ({"cora.ids": "x1\ttwo\n"}, "line 1: column 2 is 'two'; expected an integer"),
         ({"cora.ids": "x1\n"}, "line 1: 1 columns, expected 2"),
     ],
 )
@@ -229,5 +229,5 @@ def test_damaged_program(tmp_path, changes, message):
 def test_tables():
     assert read_tab_columns(io.StringIO("\n1\ta\n"), (int, str)) == [[1], ["a"]]
     assert read_csv_columns(io.StringIO('a,b\n"x, y", z\n\n')) == {"a": ["x, y"], "b": ["z"]}
-    with pytest.raises(FileFormatError, match="the name 'a' comes twice"):
+    with pytest.raises(FileFormatError, match="the name 'a' occurs twice"):
         read_csv_columns(io.StringIO("a,a\n"))

@@ -1,1 +1,1 @@
-"""Tools that every room uses: validation, registries, compilation, progress, parallel work, status, transactions."""
+"""Tools shared by all packages: validation, registries, compilation, progress, parallel work, status, transactions."""

@@ -1,7 +1,7 @@
-"""Errors and warnings that say which public call they come from.
+"""Add the name of the public call to errors and warnings.
 
-A public entry point names itself once, with `entry_point` on a method or `errors_from` on a function; inner functions
-know nothing of who called them.
+A public entry point names itself once, with `entry_point` on a method or `errors_from` on a function. Inner functions
+do not need to know who called them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _entered: ContextVar[bool] = ContextVar("entered", default=False)
 _prefix: ContextVar[str] = ContextVar("prefix", default="")
-# Files whose frames a warning does not point to.
-_INSIDE = (os.path.dirname(inspect.getfile(IntarsiaError)) + os.sep, contextlib.__file__)
+# Warnings are attributed to the first frame outside these files.
+_INTERNAL_FILES = (os.path.dirname(inspect.getfile(IntarsiaError)) + os.sep, contextlib.__file__)
 
 
 @contextmanager
-def errors_in(part: str) -> Iterator[None]:
-    """Put a part, such as an argument or a file, in front of errors and warnings from inside; "" adds nothing.
+def errors_in(label: str) -> Iterator[None]:
+    """Prepend a label, such as an argument or a file name, to errors and warnings of the block; "" adds nothing.
 
     Examples
     --------
@@ -39,22 +39,22 @@ def errors_in(part: str) -> Iterator[None]:
     Traceback (most recent call last):
     intarsia.exceptions.InvalidInputError: ChainCRF.fit: validation: y[3] has 2 labels.
     """
-    start = f"{part}: " if part else ""
-    token = _prefix.set(_prefix.get() + start)
+    prefix = f"{label}: " if label else ""
+    token = _prefix.set(_prefix.get() + prefix)
     try:
         yield
     except IntarsiaError as error:
-        _put_in_front(error, start)
+        _add_prefix(error, prefix)
         raise
     finally:
         _prefix.reset(token)
 
 
 @contextmanager
-def errors_from(place: str) -> Iterator[None]:
-    """Name a public entry point in errors and warnings from inside, unless another entry point called this one.
+def errors_from(name: str) -> Iterator[None]:
+    """Prepend the name of a public entry point to errors and warnings of the block, unless another one called it.
 
-    Also a decorator. Errors of worker threads and processes get the name when they come back to the caller.
+    It also works as a decorator. Errors of worker threads and processes get the name when they reach the caller.
 
     Examples
     --------
@@ -72,14 +72,14 @@ def errors_from(place: str) -> Iterator[None]:
         return
     token = _entered.set(True)
     try:
-        with errors_in(place):
+        with errors_in(name):
             yield
     finally:
         _entered.reset(token)
 
 
 def entry_point(method: F) -> F:
-    """Name a public method in errors and warnings from inside, after the class of the object it is called on.
+    """Prepend the class and name of a public method to the errors and warnings that it raises.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def entry_point(method: F) -> F:
 
 
 def current_place() -> str:
-    """Beginning of messages at this point: the entry point and the parts inside it, or "".
+    """Return the current prefix of messages, the entry point and the labels inside it, or "".
 
     Examples
     --------
@@ -117,15 +117,16 @@ def current_place() -> str:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside the package that led here, with the entry point in front of the message."""
+    """Issue a warning with the current prefix, attributed to the calling line outside the package."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INTERNAL_FILES):
         level, frame = level + 1, frame.f_back
     warnings.warn(current_place() + message, category, stacklevel=level)
 
 
-def _put_in_front(error: IntarsiaError, start: str) -> None:
+def _add_prefix(error: IntarsiaError, prefix: str) -> None:
+    """Prepend a prefix to the message of an error."""
     if error.args and isinstance(error.args[0], str):
-        error.args = (start + error.args[0], *error.args[1:])
+        error.args = (prefix + error.args[0], *error.args[1:])
     if isinstance(error, ImportError) and isinstance(error.msg, str):
-        error.msg = start + error.msg  # the text of an ImportError is its msg
+        error.msg = prefix + error.msg  # str() of an ImportError is its msg

@@ -1,4 +1,4 @@
-"""How estimators and results look in a notebook: one small table, without scripts, colours or anything from the net."""
+"""Notebook display of estimators and results: one small table without scripts, colours or external resources."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-# Longest text of a cell, and how many members of an array, list or dict are shown.
-_LONGEST = 200
-_MOST = 6
-# The colours of the page, so that it is read on light and on dark ones.
+# Maximum length of the text of a cell, and maximum number of items of an array, list or dict that are listed.
+_MAX_LENGTH = 200
+_MAX_ITEMS = 6
+# The table inherits the colours of the page, so that it is readable on light and dark themes.
 _TABLE = "border-collapse:collapse;background:transparent;color:inherit;font:inherit"
 _NAME = "text-align:left;vertical-align:top;font-weight:normal;opacity:.7;padding:.1em 1em .1em 0"
 _VALUE = "text-align:left;vertical-align:top;padding:.1em 0;overflow-wrap:anywhere"
 
 
 def html_table(title: str, facts: Iterable[tuple[str, Any]]) -> str:
-    """A table of names and values; whatever they hold is shown as text.
+    """Return an HTML table of names and values; all values are escaped.
 
     Examples
     --------
-    >>> table = html_table("Found", [("label", "<script>"), ("score", 0.123456789)])
+    >>> table = html_table("Result", [("label", "<script>"), ("score", 0.123456789)])
     >>> "&lt;script&gt;" in table, "0.123457" in table
     (True, True)
     """
@@ -41,7 +41,7 @@ def html_table(title: str, facts: Iterable[tuple[str, Any]]) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value in a line: numbers with six digits, the members of what is small, the shape of what is large.
+    """Format a value in one line: numbers with six digits, the items of small containers, the shape of large arrays.
 
     Examples
     --------
@@ -49,20 +49,21 @@ def brief(value: Any) -> str:
     ('float64 array (1000, 3)', '1, 2.5, a', 'risk: 1, 1')
     """
     text = _text(value, 2)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
 def _text(value: Any, depth: int) -> str:
+    """Format a value as text; containers are listed down to `depth` levels."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
-        return value[: _LONGEST + 1]
+        return value[: _MAX_LENGTH + 1]
     if isinstance(value, enum.Enum):
         return f"{value.name}: {value.value}" if isinstance(value.value, str) else value.name
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, np.ndarray):
-        if value.ndim == 1 and value.size <= _MOST:
+        if value.ndim == 1 and value.size <= _MAX_ITEMS:
             return ", ".join(_text(item, 0) for item in value.tolist()) or "none"
         return f"{value.dtype} array {value.shape}"
     if isinstance(value, (list, tuple, set, frozenset, Mapping)):
@@ -70,59 +71,60 @@ def _text(value: Any, depth: int) -> str:
     name = type(value).__name__
     if isinstance(value, (type, ShownResult)):
         return name
-    # A printed form that nobody wrote would hold whole arrays.
+    # The default repr of a dataclass without one of its own would contain whole arrays.
     if dataclasses.is_dataclass(value) and value.__dataclass_params__.repr:  # type: ignore[union-attr]
-        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         return f"{name}({_members(fields, depth)})" if depth else name
-    # Ours print themselves shortly; what others print may be anything.
+    # Our classes have a short repr; that of other classes may have any length.
     if type(value).__module__.startswith("intarsia.") or value is None or isinstance(value, (bool, int)):
         return " ".join(repr(value).split())
     return name
 
 
 def _members(value: Any, depth: int) -> str:
-    if depth == 0 or len(value) > _MOST:
-        return f"{len(value)} in a {type(value).__name__}"
+    """Format the items of a container, or only their number if there are many."""
+    if depth == 0 or len(value) > _MAX_ITEMS:
+        return f"{type(value).__name__} of {len(value)}"
     if isinstance(value, Mapping):
         return ", ".join(f"{_text(key, 0)}: {_text(item, depth - 1)}" for key, item in value.items()) or "none"
     return ", ".join(_text(item, depth - 1) for item in value) or "none"
 
 
 class ShownResult:
-    """Mixin of dataclasses that are results: in a notebook, a table of what they hold."""
+    """Mixin for result dataclasses: shows a table of the fields in a notebook."""
 
     def _facts(self) -> Iterable[tuple[str, Any]]:
-        """Names and values: the fields that say something."""
-        for one in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
+        """Yield names and values of the public fields that are set."""
+        for item in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
             empty = value is None or (isinstance(value, (str, dict, list, tuple)) and not value)
             unbounded = isinstance(value, float) and not np.isfinite(value)
-            if not one.name.startswith("_") and not empty and not unbounded:
-                yield one.name, value
+            if not item.name.startswith("_") and not empty and not unbounded:
+                yield item.name, value
 
     def _repr_html_(self) -> str:
         return html_table(type(self).__name__, self._facts())
 
 
 class ShownEstimator:
-    """Mixin before `BaseEstimator`: in a notebook, settings that are not the default, and what was learned."""
+    """Mixin before `BaseEstimator`: shows the changed settings and the fitted attributes in a notebook."""
 
     def _facts(self) -> Iterable[tuple[str, Any]]:
-        """Names and values."""
+        """Yield names and values of changed settings and fitted attributes."""
         defaults = inspect.signature(type(self)).parameters
-        given: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
-        changed = {name: value for name, value in given.items() if repr(value) != repr(defaults[name].default)}
-        learned = {name: value for name, value in vars(self).items() if name.endswith("_") and value is not None}
+        settings: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
+        changed = {name: value for name, value in settings.items() if repr(value) != repr(defaults[name].default)}
+        fitted = {name: value for name, value in vars(self).items() if name.endswith("_") and value is not None}
         yield from changed.items()
         if not changed:
-            yield "settings", "all as by default"
-        yield from learned.items()
-        if not learned:
+            yield "settings", "all default"
+        yield from fitted.items()
+        if not fitted:
             yield "fitted", "not yet"
 
     def _repr_html_(self) -> str:
         return html_table(type(self).__name__, self._facts())
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Instead of scikit-learn's, whose page carries scripts and lists every setting."""
+        """Return the HTML and text representation; scikit-learn's would contain scripts and list every setting."""
         return {"text/plain": repr(self), "text/html": self._repr_html_()}

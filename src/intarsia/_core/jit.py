@@ -1,7 +1,7 @@
-"""The one decorator through which every Numba kernel is compiled.
+"""Decorators that compile every Numba kernel.
 
 Kernels are serial, release the GIL, follow IEEE division (no exception at x / 0) and are cached on disk. They are
-compiled at their first call, never at import. A kernel and its private helpers share a file, because
+compiled at their first call, never at import. A kernel and its private helpers are in the same file, because
 Numba's cache does not notice an edit in another file.
 """
 
@@ -40,28 +40,28 @@ def inline_kernel(function: F) -> F:
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask the processor to bring `array[index]` near; the index must be within the array.
+    """Prefetch `array[index]` into the processor's caches; the index must be within the array.
 
-    Worth it where a loop meets an array in random order and knows its next places: a processor waits for few of them at
-    a time by itself.
+    This helps where a loop reads an array in random order and knows the next indices: a processor on its own waits for
+    only a few of them at a time.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        made = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = cgutils.get_item_pointer(context, builder, signature.args[0], made, [arguments[1]])
+        array_struct = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array_struct, [arguments[1]])
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        wanted = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], wanted)
-        # For writing, to be kept in all caches, of data.
-        builder.call(call, [builder.bitcast(place, byte), *(ir.Constant(number, k) for k in (1, 3, 1))])
+        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        # The arguments mean: prefetch for writing, keep in all cache levels, data cache.
+        builder.call(call, [builder.bitcast(pointer, byte), *(ir.Constant(number, k) for k in (1, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(array, index), generate
 
 
-def _nothing(array: Any, index: Any) -> None:
-    """Where kernels run as plain Python there is nothing to ask for."""
+def _no_prefetch(array: Any, index: Any) -> None:
+    """Do nothing; replaces `prefetch` where kernels run as plain Python."""
 
 
 _settings: Any = numba.config
-prefetch: Any = _nothing if _settings.DISABLE_JIT else intrinsic(_prefetch)
+prefetch: Any = _no_prefetch if _settings.DISABLE_JIT else intrinsic(_prefetch)

@@ -1,4 +1,4 @@
-"""Predictions of instances that differ in size, in a list that NumPy does not take apart."""
+"""List of predictions for instances of different sizes that NumPy converts to a vector of objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class PredictionList(list[T]):
-    """Predictions, one per instance: a list that NumPy converts to a vector of objects.
+    """List of predictions, one per instance, that NumPy converts to a vector of objects.
 
     scikit-learn's `cross_val_predict` joins the predictions of the folds with `np.concatenate`, which fails on lists of
     sequences or images of unequal size. A vector with one object per instance can always be joined. Use `np.stack` or

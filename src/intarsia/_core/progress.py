@@ -1,4 +1,4 @@
-"""Progress of long work: on stderr, only on a terminal, never in the way of Ctrl-C."""
+"""Progress display of long computations on stderr, only on a terminal; Ctrl-C keeps working."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _status_line(title: str, verbose: bool) -> Iterator[Callable[[str], None] | 
 
         def show(text: str) -> None:
             nonlocal last
-            now = time.perf_counter()
-            if now - last > 0.1:
-                last = now
+            time_now = time.perf_counter()
+            if time_now - last > 0.1:
+                last = time_now
                 line.update(f"{title}: {text}")
 
         yield show
@@ -31,7 +31,7 @@ def _status_line(title: str, verbose: bool) -> Iterator[Callable[[str], None] | 
 
 @contextmanager
 def sweep_progress(title: str, verbose: bool) -> Iterator[Callable[[int, float], None] | None]:
-    """Yield a function (sweep, residual) -> None that shows them, or None when nothing is to be shown."""
+    """Yield a function (sweep, residual) -> None that shows its arguments, or None if nothing is shown."""
     with _status_line(title, verbose) as show:
         if show is None:
             yield None
@@ -41,26 +41,30 @@ def sweep_progress(title: str, verbose: bool) -> Iterator[Callable[[int, float],
 
 @contextmanager
 def fit_progress(title: str, verbose: bool) -> Iterator[Callable[[int, float, float, float], None] | None]:
-    """Yield a function (iteration, risk, gradient norm, share of the work done) -> None, or None."""
+    """Yield a function (iteration, risk, gradient norm, completed fraction) -> None, or None if nothing is shown."""
     with _status_line(title, verbose) as show:
         if show is None:
             yield None
             return
-        begun = time.perf_counter()
-        first: float | None = None  # a resumed fit has part of its work done already
+        start = time.perf_counter()
+        first_fraction: float | None = None  # above 0 in a resumed fit
 
-        def report(iteration: int, risk: float, norm: float, share: float) -> None:
-            nonlocal first
-            first = share if first is None else first
-            seconds = time.perf_counter() - begun
-            left = f", at most {duration(seconds * (1.0 - share) / (share - first))} left" if share > first else ""
-            show(f"iteration {iteration}, risk {risk:.6g}, gradient {norm:.1e}, {duration(seconds)}{left}")
+        def report(iteration: int, risk: float, norm: float, fraction: float) -> None:
+            nonlocal first_fraction
+            first_fraction = fraction if first_fraction is None else first_fraction
+            seconds = time.perf_counter() - start
+            remaining = (
+                f", at most {duration(seconds * (1.0 - fraction) / (fraction - first_fraction))} left"
+                if fraction > first_fraction
+                else ""
+            )
+            show(f"iteration {iteration}, risk {risk:.6g}, gradient {norm:.1e}, {duration(seconds)}{remaining}")
 
         yield report
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Format a number of seconds for people.
 
     Examples
     --------
@@ -69,7 +73,7 @@ def duration(seconds: float) -> str:
     """
     if seconds < 60.0:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, remainder = divmod(int(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min {remainder:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,4 +1,4 @@
-"""Registries of settings objects: a name stands for a class with its defaults, in parameters and in nested settings."""
+"""Registries of settings objects: a name stands for a class with its default settings."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names of the settings objects of one kind.
+    """Mapping from names to the classes of one kind, imported at first use.
 
-    Joining it is joining the contract tests and the docs' tables, which read it. Modules are imported at first use.
+    The contract tests and the tables in the documentation read the registries, so a registered class appears in both.
 
     Parameters
     ----------
     kind : str
-        What a name is called in messages: "method", "loss", "gradient".
+        Word for a name in messages: "method", "loss", "gradient".
     package : str
-        Where the modules are.
+        Package of the modules.
     classes : dict
-        Name -> class, in a module of the same name as the name; or name -> "module:Class".
+        Name -> "Class" in a module that has the same name, or name -> "module:Class".
     base : type
-        What every one of them is.
+        Base class of all registered classes.
 
     Examples
     --------
@@ -46,44 +46,44 @@ class Registry(Generic[T]):
 
     @property
     def names(self) -> list[str]:
-        """All names, in the order of the docs' table."""
+        """All names, in the order of the tables in the documentation."""
         return list(self._classes)
 
     def get(self, name: str) -> type[T]:
-        """Class of a name; an unknown one raises with the nearest."""
+        """Return the class of a name; an unknown name raises an error that suggests the most similar one."""
         check_choice(name, self._classes, self.kind)
         module, _, class_name = self._classes[name].rpartition(":")
-        found: type[T] = getattr(import_module(f"{self.package}.{module or name}"), class_name)
-        return found
+        cls: type[T] = getattr(import_module(f"{self.package}.{module or name}"), class_name)
+        return cls
 
     def name_of(self, value: Any) -> str | None:
-        """Name of the class of an object; None for a class that is not registered here."""
-        for name, place in self._classes.items():
-            if place.rpartition(":")[2] == type(value).__name__ and type(value) is self.get(name):
+        """Return the name of an object's class, or None if the class is not registered here."""
+        for name, path in self._classes.items():
+            if path.rpartition(":")[2] == type(value).__name__ and type(value) is self.get(name):
                 return name
         return None
 
-    def resolve(self, given: str | T, settings: Mapping[str, Any] | None = None) -> T:
-        """Return a settings object from a name or an object, with further settings put in; nothing given is changed."""
+    def resolve(self, value: str | T, settings: Mapping[str, Any] | None = None) -> T:
+        """Return a settings object from a name or an object, with further settings applied to a copy."""
         settings = settings or {}
-        if isinstance(given, str):
-            found: Any = self.get(given)
+        if isinstance(value, str):
+            cls: Any = self.get(value)
             for key in settings:
-                check_choice(key, found._get_param_names(), f"{found.__name__}: setting")
-            made: T = found(**settings)
-            return made
-        if not isinstance(given, self.base):
+                check_choice(key, cls._get_param_names(), f"{cls.__name__}: setting")
+            instance: T = cls(**settings)
+            return instance
+        if not isinstance(value, self.base):
             raise InvalidInputError(
                 f"{self.kind} must be a name ({', '.join(map(repr, self.names))}) or a settings object, "
-                f"got {type(given).__name__}."
+                f"got {type(value).__name__}."
             )
         if not settings:
-            return given
+            return value
         from sklearn.base import clone
 
-        changed: Any = clone(given)
+        changed: Any = clone(value)
         for key in settings:
-            check_choice(key, changed.get_params(), f"{type(given).__name__}: setting")
+            check_choice(key, changed.get_params(), f"{type(value).__name__}: setting")
         changed.set_params(**settings)
         return changed
 
@@ -92,46 +92,46 @@ _REGISTRIES: list[Registry[Any]] = []
 
 
 def registered_name(value: Any) -> str | None:
-    """Name under which a registry holds the class of an object; None for a class of no registry.
+    """Return the name under which any registry holds the class of an object, or None.
 
     Examples
     --------
-    >>> from intarsia.energies import Hinge
-    >>> registered_name(Hinge(2.0)), registered_name("hinge")
-    ('hinge', None)
+    >>> from intarsia.learning.registry import OPTIMIZERS
+    >>> registered_name(OPTIMIZERS.resolve("lbfgs")), registered_name("lbfgs")
+    ('lbfgs', None)
     """
     names = (registry.name_of(value) for registry in _REGISTRIES)
     return next((name for name in names if name is not None), None)
 
 
 Self = TypeVar("Self", bound="NamedParts")
-# For each setting that may be an object, or a list of objects, the registry of its classes.
+# Registry of the classes of each setting that may be an object or a list of objects.
 Parts = Mapping[str, Registry[Any]]
 
 
 class NamedParts:
     """Mixin before `BaseEstimator` for settings that are objects of a registry, or their names.
 
-    `_parts` declares them once. `set_params(optimizer__tol=...)` then works where `optimizer` is a name (which is
-    replaced by the object that it stands for), and model files can hold the objects.
+    `_parts` declares these settings once. Then `set_params(optimizer__tol=...)` also works if `optimizer` is a name,
+    which is replaced by its object, and model files can store the objects.
     """
 
     _parts: ClassVar[Parts] = {}
-    """For each setting that may be an object, or a list of objects, the registry of their classes."""
+    """Registry of the classes of each setting that may be an object or a list of objects."""
 
     def _part(self, name: str, settings: Mapping[str, Any] | None = None) -> Any:
-        """Object that the setting `name` stands for, with further settings put in."""
+        """Return the object of the setting `name`, with further settings applied."""
         return self._parts[name].resolve(getattr(self, name), settings)
 
     def _named_part(self, name: str, value: str) -> Any:
-        """Object for a name, where a nested setting needs one."""
+        """Return the object for a name when a nested setting is set."""
         return self._parts[name].resolve(value)
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters; those of nested objects as `part__setting`, also where a name stands for the part."""
+        """Set parameters; those of nested objects as `part__setting`, also where the part is a name."""
         for outer in {key.partition("__")[0] for key in params if "__" in key} & set(self._parts):
-            part = params.get(outer, getattr(self, outer))
-            if isinstance(part, str):
-                params[outer] = self._named_part(outer, part)
+            value = params.get(outer, getattr(self, outer))
+            if isinstance(value, str):
+                params[outer] = self._named_part(outer, value)
         changed: Self = super().set_params(**params)  # type: ignore[misc]
         return changed

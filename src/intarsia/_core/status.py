@@ -1,4 +1,4 @@
-"""How a run ended: the status that results of every family carry."""
+"""Status of a run, used by the results of all families."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import enum
 
 
 class Status(enum.Enum):
-    """How a run ended; `message` says it to people.
+    """Status of a run: how it ended; `message` is the explanation for people.
 
     EXACT is a proof: log Z and marginals are right up to rounding, or no labelling has a higher score. CONVERGED means
-    that the residual is at most `tol`, whatever the schedule and the damping:
+    that the residual is at most `tol`, for every schedule and damping:
 
     * messages for marginals: no message is farther than `tol` from its undamped update, and the marginals of factors
       and variables differ by at most `tol` (or 1e-11, which is rounding);
@@ -20,8 +20,8 @@ class Status(enum.Enum):
     * relaxations: the bound is within `tol` of the relaxation's optimum, and the labelling is not proven best;
     * iterated conditional modes: no change of a single variable raises the score.
 
-    A converged run may still be far from the truth where the method is an approximation: `log_partition_is` and the
-    bounds say what is guaranteed.
+    A converged run of an approximate method may still be far from the exact answer: `log_partition_is` and the bounds
+    say what is guaranteed.
 
     Examples
     --------
@@ -32,12 +32,12 @@ class Status(enum.Enum):
     EXACT = "the answer is exact"
     CONVERGED = "reached its tolerance"
     MAX_ITER = "stopped at max_iter before it reached its tolerance"
-    STALLED = "makes no more progress although it has not reached its tolerance"
+    STALLED = "stopped making progress before it reached its tolerance"
     TIME_LIMIT = "stopped at time_limit"
     INTERRUPTED = "interrupted; this is the best result so far"
     INFEASIBLE = "no assignment has a finite score"
 
     @property
     def message(self) -> str:
-        """The status in words."""
+        """Explanation of the status for people."""
         return self.value

@@ -1,4 +1,4 @@
-"""Fits as transactions: everything is stored or nothing, and settings changed after a fit are detected."""
+"""Fits as transactions: a fit stores all its results or none, and later changes of settings are detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.exceptions import InvalidInputError
 
 
 def describe(value: Any, *leave_out: str) -> str:
-    """Settings in words, the same for the same settings in every process; arrays by their content."""
+    """Describe settings as a string that is the same in every process; arrays appear as a hash of their content."""
     if isinstance(value, BaseEstimator):
         params = value.get_params(deep=False)
         inner = ", ".join(f"{key}={describe(params[key])}" for key in sorted(params) if key not in leave_out)
@@ -23,12 +23,12 @@ def describe(value: Any, *leave_out: str) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(describe, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {describe(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{key!r}: {describe(item)}' for key, item in value.items())}}}"
     if isinstance(value, np.ndarray):
         return f"array{value.shape}:{hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()}"
     kind: Any = type(value)
-    if kind.__repr__ is object.__repr__ and hasattr(value, "__dict__"):  # that shows only where it is stored
-        return f"{type(value).__name__}({', '.join(f'{key}={describe(one)}' for key, one in vars(value).items())})"
+    if kind.__repr__ is object.__repr__ and hasattr(value, "__dict__"):  # the default repr is a memory address
+        return f"{type(value).__name__}({', '.join(f'{key}={describe(item)}' for key, item in vars(value).items())})"
     return repr(value)
 
 
@@ -36,10 +36,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def transaction(method: Method) -> Method:
-    """Make a method that changes its object all or nothing: if it raises, all attributes are as before the call.
+    """Decorate a method so that it changes its object completely or not at all: if it raises, attributes are restored.
 
     Attributes are restored by reference, so the method must not change the old values in place: it computes new arrays
-    and assigns them. An interrupted fit that keeps its best result returns normally, and its result is stored.
+    and assigns them. An interrupted fit that returns its best result is not an error, so the result is stored.
 
     Examples
     --------
@@ -59,26 +59,26 @@ def transaction(method: Method) -> Method:
 
     @wraps(method)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(vars(self))
+        attributes = dict(vars(self))
         try:
             return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
-            vars(self).update(before)
+            vars(self).update(attributes)
             raise
 
     return run  # type: ignore[return-value]
 
 
 class SettingsOfFit:
-    """Settings that are part of a fitted model, so that a later change cannot take effect without another fit.
+    """Copy of the settings that a fitted model depends on, to detect that they were changed after the fit.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        Its settings are copied.
+        Estimator whose settings are copied.
     names : tuple of str
-        Which.
+        Names of the settings.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class SettingsOfFit:
         self.values = {name: copy.deepcopy(getattr(estimator, name)) for name in names}
 
     def changed(self, estimator: Any) -> str | None:
-        """Name of the first setting that is not as it was."""
+        """Return the name of the first setting that differs from the copy, or None."""
         for name, value in self.values.items():
             if describe(getattr(estimator, name)) != describe(value):
                 return name
@@ -105,6 +105,6 @@ class SettingsOfFit:
         if name is not None:
             keep = " (freeze_weights=True keeps the weights)" if name in ("energies", "psi") else ""
             raise InvalidInputError(
-                f"{name} was changed after fit, so it is not part of this model. Call fit again{keep}, or set "
-                f"{name} back to what it was."
+                f"{name} was changed after fit, so the fitted model does not use it. Call fit again{keep}, or set "
+                f"{name} back to its old value."
             )

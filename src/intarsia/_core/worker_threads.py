@@ -1,4 +1,4 @@
-"""Calls spread over threads, or over what joblib is configured for: processes, or other machines."""
+"""Run calls in parallel: by threads, or by the joblib backend that is configured (processes, other machines)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from joblib.parallel import get_active_backend
 
 R = TypeVar("R")
 
-# Examples are worked in this many parts, whatever the number of workers, so that results do not depend on it.
+# Examples are split into this many parts for any number of workers, so that results do not depend on it.
 MAX_PARTS = 64
 
 
 def cut_in_parts(n: int) -> list[list[int]]:
-    """The numbers below `n` in at most `MAX_PARTS` parts of about equal size.
+    """Split the indices 0 to n - 1 into at most `MAX_PARTS` parts of about equal size.
 
     Examples
     --------
     >>> cut_in_parts(2), [len(part) for part in cut_in_parts(100)][:3]
     ([[0], [1]], [2, 2, 2])
     """
-    return [part.tolist() for part in np.array_split(np.arange(n), max(1, min(MAX_PARTS, n)))]
+    return [indices.tolist() for indices in np.array_split(np.arange(n), max(1, min(MAX_PARTS, n)))]
 
 
 def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list[R]:
-    """Results of the calls in their order, by `n_jobs` threads (as joblib counts them, but no more than processors).
+    """Return the results of the calls in order, computed by `n_jobs` threads (joblib's meaning, at most one per core).
 
-    Not by `joblib.Parallel`: that one looks for results every 10 ms, longer than an evaluation on small data takes.
+    `joblib.Parallel` is not used because it polls for results every 10 ms, which is longer than a call on small data.
 
     Examples
     --------
@@ -42,13 +42,13 @@ def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     n_threads = 1 if len(calls) < 2 else min(effective_n_jobs(n_jobs), len(calls), cpu_count())
     if n_threads == 1:
         return [call() for call in calls]
-    contexts = [copy_context() for _ in calls]  # so that warnings of threads name the entry point too
+    contexts = [copy_context() for _ in calls]  # so that warnings of threads have the prefix of the entry point
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(lambda context, call: context.run(call), contexts, calls))
 
 
 def workers_are_apart() -> bool:
-    """Whether calls would run in other processes, where arrays of this one cannot be changed.
+    """Return whether the configured workers are other processes, which cannot change arrays of this process.
 
     Examples
     --------
@@ -60,14 +60,14 @@ def workers_are_apart() -> bool:
     False
     """
     backend = get_active_backend(prefer="threads")[0]
-    return not getattr(backend, "supports_sharedmem", False)  # joblib's own default where a backend does not say
+    return not getattr(backend, "supports_sharedmem", False)  # joblib's default for backends without the attribute
 
 
 def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list[R]:
-    """Results of the calls in their order: by threads, or inside `joblib.parallel_config` by whatever that says.
+    """Return the results of the calls in order, computed by threads or by the backend of `joblib.parallel_config`.
 
-    For processes and other machines the calls must be such as can be sent there: `functools.partial` of functions of
-    a module, or what `Parcels.calls` makes.
+    Processes and other machines need calls that can be pickled: `functools.partial` of module-level functions, or the
+    calls that `Parcels.calls` makes.
 
     Examples
     --------
@@ -76,11 +76,12 @@ def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     """
     if not workers_are_apart():
         return run_in_threads(calls, n_jobs)
-    return _spread([call.sent() if isinstance(call, ParcelCall) else call for call in calls], n_jobs)
+    return _run_by_joblib([call.for_worker() if isinstance(call, ParcelCall) else call for call in calls], n_jobs)
 
 
-def _spread(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]:
-    # Arguments are shown to joblib, so that a backend can send one that many calls share, such as weights, once.
+def _run_by_joblib(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]:
+    """Run the calls by the configured joblib backend."""
+    # joblib gets the arguments separately, so that a backend can send an argument shared by many calls only once.
     tasks = [
         delayed(call.func)(*call.args, **call.keywords) if isinstance(call, partial) else delayed(call)()
         for call in calls
@@ -88,73 +89,78 @@ def _spread(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]
     return list(Parallel(n_jobs=n_jobs)(tasks))
 
 
-# ---------------------------------------------------------------- what stays on the workers
+# ---------------------------------------------------------------- data that stay on the workers
 
 
 class Parcels:
-    """Data that calls need again and again, in parts: such as examples, while weights change.
+    """Data in parts that are used by many calls, such as the examples of a fit while its weights change.
 
-    Inside `joblib.parallel_config("dask")` the parts are given to the cluster once, each to one of its workers, and
-    later calls go to where their part is; the cluster forgets them with this object. Other backends of joblib have no
-    such place, so there every call takes its part along.
+    With `joblib.parallel_config("dask")` each part is sent to one worker of the cluster once, and later calls run where
+    their part is; the cluster drops the parts together with this object. Other backends of joblib cannot keep data on
+    workers, so every call sends its part.
 
     Parameters
     ----------
     values : sequence
-        The parts: what functions get as their first argument. They must not change.
+        The parts, each the first argument of a call. They must not change.
 
     Examples
     --------
     >>> parts = Parcels([[1, 2], [3, 4, 5]])
     >>> run_by_workers(parts.calls(sum, 10), n_jobs=1)
     [13, 22]
-    >>> run_by_workers(parts.calls(sum, each=[100, 200]), n_jobs=1)
+    >>> run_by_workers(parts.calls(sum, arguments=[100, 200]), n_jobs=1)
     [103, 212]
     """
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = list(values)
         self._client: Any = None
-        self._placed: list[Any] = []
+        self._remote: list[Any] = []
 
-    def calls(self, function: Callable[..., R], *rest: Any, each: Sequence[Any] | None = None) -> list[ParcelCall[R]]:
-        """A call of `function` with each of the parts, `rest`, and its own of `each`."""
-        own = [()] * len(self.values) if each is None else [(one,) for one in each]
-        return [ParcelCall(function, self, number, (*rest, *more)) for number, more in enumerate(own)]
+    def calls(
+        self, function: Callable[..., R], *common: Any, arguments: Sequence[Any] | None = None
+    ) -> list[ParcelCall[R]]:
+        """Return one call of `function` per part, with the part, the `common` values and its entry of `arguments`."""
+        extra = [()] * len(self.values) if arguments is None else [(argument,) for argument in arguments]
+        return [
+            ParcelCall(function, self, number, (*common, *extra_argument))
+            for number, extra_argument in enumerate(extra)
+        ]
 
-    def placed(self) -> list[Any]:
-        """What calls take along: where the cluster has each part, or the part itself."""
-        client = getattr(get_active_backend(prefer="threads")[0], "client", None)  # dask's, which others have not
+    def for_workers(self) -> list[Any]:
+        """Return what is sent to the workers: references to the parts in the cluster, or the parts themselves."""
+        client = getattr(get_active_backend(prefer="threads")[0], "client", None)  # only dask's backend has a client
         if client is None:
             return self.values
         if client is not self._client:
             self._client = client
-            self._placed = client.scatter([_Part(value) for value in self.values], hash=False)
-        return self._placed
+            self._remote = client.scatter([_Part(value) for value in self.values], hash=False)
+        return self._remote
 
 
 class ParcelCall(Generic[R]):
-    """A call with one of the parts; see `Parcels.calls`."""
+    """Call of a function with one of the parts; see `Parcels.calls`."""
 
     def __init__(self, function: Callable[..., R], parcels: Parcels, number: int, rest: tuple[Any, ...]) -> None:
         self.function, self.parcels, self.number, self.rest = function, parcels, number, rest
 
     def __call__(self) -> R:
-        """The result, computed here."""
+        """Return the result, computed in this process."""
         return self.function(self.parcels.values[self.number], *self.rest)
 
-    def sent(self) -> Callable[[], R]:
-        """The call as it travels."""
-        return partial(_run, self.function, self.parcels.placed()[self.number], *self.rest)
+    def for_worker(self) -> Callable[[], R]:
+        """Return a call that can be sent to a worker."""
+        return partial(_run, self.function, self.parcels.for_workers()[self.number], *self.rest)
 
 
 class _Part:
-    """So that the cluster keeps a part as one thing, whatever it is."""
+    """Wrapper that makes the cluster store a part as one object, even if the part is a list or dict."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-def _run(function: Callable[..., R], part: Any, *rest: Any) -> R:
-    """Run a call on a worker."""
-    return function(part.value if isinstance(part, _Part) else part, *rest)
+def _run(function: Callable[..., R], item: Any, *rest: Any) -> R:
+    """Run a function on a worker with the content of a part."""
+    return function(item.value if isinstance(item, _Part) else item, *rest)

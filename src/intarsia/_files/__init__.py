@@ -1,1 +1,1 @@
-"""Files and tables, read and written: atomic files, arrays, JSON, saved models, checkpoints."""
+"""Reading and writing of files and tables: atomic files, arrays, JSON, saved models, checkpoints."""

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Atomic writing of files: a file is replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A new name beside `path` to write to; what is there at the end takes the place of `path`.
+    """Yield the path of a temporary file beside `path`; at the end of the block it replaces `path`.
 
-    Whoever reads `path` finds the old file or the new one, never half of either, also after a crash. Where an error
-    ends the writing, nothing is left of it. Several processes may write the same file: the last one stays.
+    A reader of `path` sees the old file or the new one, never a mixture, even after a crash. If the block raises an
+    error, the temporary file is removed. If several processes write the same file, the last one wins.
 
     Parameters
     ----------
     path : path
-        The file; its folder must exist. Through a symbolic link, the file that it leads to is replaced.
+        The file; its folder must exist. If it is a symbolic link, the target of the link is replaced.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     target = Path(folder, "a.txt")
-    ...     with replaced_file(target) as beside:
-    ...         _ = beside.write_text("all of it")
+    ...     with replaced_file(target) as temporary:
+    ...         _ = temporary.write_text("all of it")
     ...     target.read_text(), [file.name for file in Path(folder).iterdir()]
     ('all of it', ['a.txt'])
     """
     target = Path(os.path.realpath(path))
-    # A name of its own, so that two writers do not meet and no file of the user's is in the way.
-    beside = target.with_name(f".{secrets.token_hex(8)}.part")
+    # A random name, so that two writers do not collide and no file of the user is overwritten.
+    temporary = target.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        yield beside
-        with open(beside, "rb+") as file:
+        yield temporary
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(beside, target)
+        os.replace(temporary, target)
     except OSError as error:
-        if error.filename is not None and os.fspath(error.filename) == os.fspath(beside):
-            error.filename = os.fspath(path)  # the name that the user knows
+        if error.filename is not None and os.fspath(error.filename) == os.fspath(temporary):
+            error.filename = os.fspath(path)  # the user does not know the temporary file
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

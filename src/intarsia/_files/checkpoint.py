@@ -1,4 +1,4 @@
-"""A fit on disk: what is needed to go on after the process was killed, and a check that it is the same fit."""
+"""Checkpoints of a fit: its state on disk, to resume after the process was killed, and a check that the fit matches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from intarsia._files.atomic_file import replaced_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia fit 2"
-# Sums over features may differ in the last digits between machines, but not by more than this share.
+# Sums over features may differ between machines in the last digits, but not by more than this fraction.
 SUMS_AGREE = 1e-6
-# What NumPy and zipfile raise for files with wrong bytes in some place.
-_DAMAGE = (
+# Errors that NumPy and zipfile raise for damaged files.
+_DAMAGED_FILE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     ValueError,
@@ -35,16 +35,16 @@ _DAMAGE = (
 
 
 class Checkpoint:
-    """One file with the state of one fit: an npz, never pickle, replaced as a whole or not at all.
+    """File with the state of one fit: an npz without pickle, replaced completely or not at all.
 
     Parameters
     ----------
     path : str or Path
         The file; its folder must exist.
     settings : dict
-        What must be the same when the fit goes on: text by name.
+        Settings that must be equal when the fit is resumed: name -> text.
     sums : (n, m) array
-        Sizes and sums of the data, a row for each example, likewise.
+        Sizes and sums of the data, one row per example, which must be equal as well.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, str], sums: NDArray[np.float64]) -> None:
@@ -52,58 +52,62 @@ class Checkpoint:
         self.settings = dict(settings)
         self.sums = sums
         if not self.path.parent.is_dir():
-            raise InvalidInputError(f"checkpoint={str(path)!r}: there is no folder {self.path.parent}. Make it first.")
+            raise InvalidInputError(
+                f"checkpoint={str(path)!r}: there is no folder {self.path.parent}. Create it first."
+            )
         if self.path.is_dir():
-            raise InvalidInputError(f"checkpoint={str(path)!r} is a folder. Give the name of a file.")
+            raise InvalidInputError(f"checkpoint={str(path)!r} is a folder. Pass the name of a file.")
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the file; whoever reads it finds the old state or the new one, never half of either."""
-        about = json.dumps({"format": FORMAT, "settings": self.settings, "arrays": sorted(arrays)})
-        with replaced_file(self.path) as beside, open(beside, "xb") as file:
-            np.savez(file, allow_pickle=False, about=np.array(about), sums=self.sums, **arrays)
+        """Replace the file; a reader sees the old state or the new one, never a mixture."""
+        header = json.dumps({"format": FORMAT, "settings": self.settings, "arrays": sorted(arrays)})
+        with replaced_file(self.path) as temporary, open(temporary, "xb") as file:
+            np.savez(file, allow_pickle=False, about=np.array(header), sums=self.sums, **arrays)
 
     def read(self) -> dict[str, NDArray[Any]] | None:
-        """What was written last; None if there is no file yet.
+        """Return the arrays that were written last, or None if there is no file yet.
 
         Raises
         ------
         FileFormatError
-            If the file is damaged or something else; it is left as it is.
+            If the file is damaged or not a checkpoint; it is not changed.
         InvalidInputError
-            If it belongs to another fit.
+            If the file belongs to another fit.
         """
         if not self.path.exists():
             return None
         try:
             with open(self.path, "rb") as file:
-                arrays = read_npz(file, most_bytes=np.inf)
-            about = json.loads(str(arrays.pop("about")))
-            if about["format"] != FORMAT:
-                raise ValueError(about["format"])
-            settings, sums = dict(about["settings"]), arrays.pop("sums")
-            if about["arrays"] != sorted(arrays):
-                raise ValueError(about["arrays"])
+                arrays = read_npz(file, max_bytes=np.inf)
+            header = json.loads(str(arrays.pop("about")))
+            if header["format"] != FORMAT:
+                raise ValueError(header["format"])
+            settings, sums = dict(header["settings"]), arrays.pop("sums")
+            if header["arrays"] != sorted(arrays):
+                raise ValueError(header["arrays"])
         except PermissionError:
             raise
-        except _DAMAGE:
+        except _DAMAGED_FILE_ERRORS:
             raise FileFormatError(
-                f"checkpoint {self.path} is damaged, or no checkpoint of this version. Move it away to begin anew, or "
-                f"give another path."
+                f"checkpoint {self.path} is damaged, or not a checkpoint of this version. Move the file away to start "
+                f"again, or pass another path."
             ) from None
-        self._check_same(settings, sums)
+        self._check_same_fit(settings, sums)
         return arrays
 
-    def _check_same(self, settings: dict[str, str], sums: NDArray[np.float64]) -> None:
+    def _check_same_fit(self, settings: dict[str, str], sums: NDArray[np.float64]) -> None:
         for name in self.settings:
+            """Raise if the settings or the data of the checkpoint differ from those of this fit."""
             if settings.get(name) != self.settings[name]:
-                self._refuse(f"{name} was {settings.get(name)}, but is {self.settings[name]}")
+                self._raise_other_fit(f"{name} was {settings.get(name)}, but now it is {self.settings[name]}")
         if sums.shape != self.sums.shape:
-            self._refuse(f"there were {len(sums)} examples, but now there are {len(self.sums)}")
-        same = np.isclose(sums, self.sums, rtol=SUMS_AGREE, atol=0.0).all(axis=1)
-        if not same.all():
-            self._refuse(f"example {int(np.argmin(same))} has other features, labels or weights")
+            self._raise_other_fit(f"there were {len(sums)} examples, but now there are {len(self.sums)}")
+        agrees = np.isclose(sums, self.sums, rtol=SUMS_AGREE, atol=0.0).all(axis=1)
+        if not agrees.all():
+            self._raise_other_fit(f"example {int(np.argmin(agrees))} has different features, labels or weights")
 
-    def _refuse(self, why: str) -> None:
+    def _raise_other_fit(self, reason: str) -> None:
         raise InvalidInputError(
-            f"checkpoint {self.path} is of another fit: {why}. Give another path, or move the file away to begin anew."
+            f"checkpoint {self.path} belongs to another fit: {reason}. Pass another path, or move the file away to "
+            f"start again."
         )

@@ -1,4 +1,4 @@
-"""JSON from files that others wrote: a document, or an error that names the file."""
+"""Parse JSON from files of unknown origin; errors name the file, the line and the column."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Any
 from intarsia.exceptions import FileFormatError
 
 
-def read_json_text(text: str, location: str, remedy: str, place: Callable[[int], tuple[int, int]] | None = None) -> Any:
-    """The document of a JSON text.
+def read_json_text(
+    text: str, location: str, remedy: str, position: Callable[[int], tuple[int, int]] | None = None
+) -> Any:
+    """Parse a JSON document.
 
     Parameters
     ----------
     text : str
-        Content of a file, or one of its lines.
+        Content of a file, or of one line of a file.
     location : str
-        What it is called in messages.
+        Name of the text in messages.
     remedy : str
-        What to do about a text that is none.
-    place : callable, optional
-        Line and column that messages name for an index into `text`; by default those in `text` itself.
+        Advice that is appended to error messages.
+    position : callable, optional
+        Converts an index into `text` to the line and column that messages show; by default those in `text` itself.
 
     Raises
     ------
     FileFormatError
-        The text is no JSON, too many brackets are open at once, or a number has thousands of digits.
+        The text is not valid JSON, is nested too deeply, or contains a number with thousands of digits.
 
     Examples
     --------
@@ -35,14 +37,16 @@ def read_json_text(text: str, location: str, remedy: str, place: Callable[[int],
     >>> read_json_text('{"a" 1}', "model.json", "Check commas and quotes.")
     Traceback (most recent call last):
         ...
-    intarsia.exceptions.FileFormatError: model.json, line 1, column 6: no JSON (Expecting ':' delimiter). Check ...
+    intarsia.exceptions.FileFormatError: model.json, line 1, column 6: invalid JSON (Expecting ':' delimiter). Check ...
     """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line, column = (error.lineno, error.colno) if place is None else place(error.pos)
-        raise FileFormatError(f"{location}, line {line}, column {column}: no JSON ({error.msg}). {remedy}") from None
+        line, column = (error.lineno, error.colno) if position is None else position(error.pos)
+        raise FileFormatError(
+            f"{location}, line {line}, column {column}: invalid JSON ({error.msg}). {remedy}"
+        ) from None
     except RecursionError:
-        raise FileFormatError(f"{location}: too many brackets inside each other. {remedy}") from None
-    except ValueError:  # Python refuses whole numbers of more than some thousand digits
+        raise FileFormatError(f"{location}: brackets are nested too deeply. {remedy}") from None
+    except ValueError:  # Python does not parse integers of several thousand digits
         raise FileFormatError(f"{location}: a number has too many digits. {remedy}") from None

@@ -1,4 +1,4 @@
-"""Fitted models on disk: arrays and settings in one file that can be read without running anything from it."""
+"""Files of fitted models: arrays and settings in one file that is read without running code from it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia model"
 VERSION = 1
-ABOUT = "model.json"
-# What files with wrong content in some place make zipfile, json, NumPy and our own classes raise.
-DAMAGE = (
+HEADER_FILE = "model.json"
+# Errors that zipfile, json, NumPy and our classes raise for damaged files.
+DAMAGED_FILE_ERRORS = (
     zipfile.BadZipFile, struct.error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError,
     RuntimeError, MemoryError, OSError,
 )  # fmt: skip
-# An npy of version 1.0 as NumPy writes it for C-ordered booleans, numbers and texts: nothing else is read, and nothing
-# of it is evaluated.
+# Header of npy version 1.0 as NumPy writes it for C-ordered arrays of booleans, numbers and strings. Nothing else is
+# accepted, and nothing is evaluated.
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00(?s:..)"
     rb"\{'descr': '([<|][biufU]\d{1,9})', 'fortran_order': False, 'shape': \(([\d, ]*)\), \} *\n"
@@ -37,23 +37,23 @@ _LARGEST_CHARACTER = 0x10FFFF
 
 
 def write_model(
-    path: str | os.PathLike[str], kind: str, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write a model as one npz: an array for each name, and `model.json` with format, version, kind and `about`.
+    """Write a model as one npz file: one member per array, and `model.json` with format, version, kind and `fields`.
 
-    The file appears when all is written. Nothing is compressed, so that the arrays that a reader must hold are never
-    longer than the file.
+    The file appears under its name when it is complete. It is not compressed, so that a reader never needs more memory
+    for the arrays than the size of the file.
 
     Parameters
     ----------
     path : path
         The file; its folder must exist.
     kind : str
-        What the model is, such as "ChainCRF".
-    about : dict
-        Anything that JSON can hold.
+        Class of the model, such as "ChainCRF".
+    fields : dict
+        Values that JSON can represent.
     arrays : dict of arrays
-        Of numbers, booleans or strings.
+        Arrays of numbers, booleans or strings.
 
     Examples
     --------
@@ -65,41 +65,41 @@ def write_model(
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise InvalidInputError(f"{target}: there is no folder {target.parent}. Make it first.")
+        raise InvalidInputError(f"{target}: there is no folder {target.parent}. Create it first.")
     if target.is_dir():
-        raise InvalidInputError(f"{target} is a folder; give the name of a file.")
-    content = {name: _plain(array, f"{target}: {name}") for name, array in sorted(arrays.items())}
-    head = {"format": FORMAT, "version": VERSION, "kind": kind, "arrays": list(content), "about": dict(about)}
-    text = json.dumps(head, allow_nan=False)
-    with replaced_file(target) as beside, zipfile.ZipFile(beside, "x", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member(ABOUT), text)
+        raise InvalidInputError(f"{target} is a folder. Pass the name of a file.")
+    content = {name: _portable(array, f"{target}: {name}") for name, array in sorted(arrays.items())}
+    header = {"format": FORMAT, "version": VERSION, "kind": kind, "arrays": list(content), "about": dict(fields)}
+    text = json.dumps(header, allow_nan=False)
+    with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_member(HEADER_FILE), text)
         for name, array in content.items():
             with archive.open(_member(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
-def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """The array as every machine writes it: C order, smallest byte first."""
+def _portable(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return the array in the byte order and layout of the file: C order, little-endian."""
     if array.dtype.kind not in "biufU":
         raise InvalidInputError(
-            f"{name} is an array of {array.dtype}, which cannot be saved without running code at loading. Give "
-            f"booleans, numbers or texts."
+            f"{name} is an array of {array.dtype}, which cannot be saved without running code at loading. Pass an "
+            f"array of booleans, numbers or strings."
         )
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """Without the present time, so that the same model makes the same file."""
+    """Return a member of an archive without the current time, so that equal models have equal files."""
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 
 def kind_of_model(path: str | os.PathLike[str]) -> str:
-    """What kind of model a file holds, such as "ChainCRF".
+    """Return the kind of model in a file, such as "ChainCRF".
 
     Raises
     ------
     FileFormatError
-        The file is damaged, no model, or written by a newer version.
+        The file is damaged, not a model, or written by a newer version.
 
     Examples
     --------
@@ -109,76 +109,80 @@ def kind_of_model(path: str | os.PathLike[str]) -> str:
     ...     kind_of_model(Path(folder, "a.npz"))
     'line'
     """
-    with _opened(path) as archive:
-        return str(_head(archive, Path(path))["kind"])
+    with _open_archive(path) as archive:
+        return str(_read_header(archive, Path(path))["kind"])
 
 
 def read_model(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `write_model` was given: `about` and the arrays.
+    """Read the fields and the arrays of a file that `write_model` wrote.
 
-    Nothing in the file is executed, nothing is written, and the arrays take no more memory than the file is long.
+    Nothing in the file is executed, nothing is written, and the arrays need no more memory than the size of the file.
 
     Raises
     ------
     FileFormatError
-        The file is damaged, no model, a model of another kind, or written by a newer version.
+        The file is damaged, not a model, a model of another kind, or written by a newer version.
 
     Examples
     --------
     See `write_model`.
     """
     source = Path(path)
-    with _opened(path) as archive:
-        head = _head(archive, source)
-        if head["kind"] != kind:
-            raise FileFormatError(f"{source} holds a {head['kind']!s:.60}, not a {kind}. Load it with that class.")
-        names = head["arrays"]
+    with _open_archive(path) as archive:
+        header = _read_header(archive, source)
+        if header["kind"] != kind:
+            raise FileFormatError(
+                f"{source} holds a {header['kind']!s:.60}, not a {kind}. Load it with that class or with intarsia.load."
+            )
+        names = header["arrays"]
         if len(set(names)) != len(names):
             raise ValueError("arrays")
-        return dict(head["about"]), {name: _array(archive.read(f"{name}.npy")) for name in names}
+        return dict(header["about"]), {name: _read_array(archive.read(f"{name}.npy")) for name in names}
 
 
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
-    """The archive; whatever goes wrong with its content while it is open is told as damage."""
+def _open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+    """Yield the archive of a file; errors in its content while it is open are raised as FileFormatError."""
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
-                # Members that are packed, that overlap or that claim to be longer than the file could fill the memory.
+                # Members that are compressed, overlap, or claim to be longer than the file could exhaust the memory.
                 members = archive.infolist()
                 if any(
-                    one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size for one in members
+                    member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size
+                    for member in members
                 ):
                     raise ValueError("packed")
-                if sum(one.file_size for one in members) > length:
+                if sum(member.file_size for member in members) > length:
                     raise ValueError("size")
                 yield archive
         except FileFormatError:
             raise
-        except DAMAGE:
+        except DAMAGED_FILE_ERRORS:
             raise damaged(path) from None
 
 
-def _head(archive: zipfile.ZipFile, source: Path) -> dict[str, Any]:
-    head: dict[str, Any] = json.loads(archive.read(ABOUT), parse_constant=_refuse)
-    if head["format"] != FORMAT or not isinstance(head["version"], int):
-        raise ValueError(head["format"])
-    if head["version"] > VERSION:
+def _read_header(archive: zipfile.ZipFile, source: Path) -> dict[str, Any]:
+    """Read and check the header of a model file."""
+    header: dict[str, Any] = json.loads(archive.read(HEADER_FILE), parse_constant=_reject_constant)
+    if header["format"] != FORMAT or not isinstance(header["version"], int):
+        raise ValueError(header["format"])
+    if header["version"] > VERSION:
         raise FileFormatError(
-            f"{source} has version {head['version']!s:.20} of the format, but this program reads versions up to "
-            f"{VERSION}. Install a newer Intarsia."
+            f"{source} has version {header['version']!s:.20} of the format, but this program reads versions up to "
+            f"{VERSION}. Install a newer version of Intarsia."
         )
-    return head
+    return header
 
 
-def _refuse(word: str) -> None:
-    """NaN and Infinity, which JSON has not and we never write."""
+def _reject_constant(word: str) -> None:
+    """Raise for NaN and Infinity, which are not in the JSON standard and which we never write."""
     raise ValueError(word)
 
 
-def _array(content: bytes) -> NDArray[Any]:
-    """The array of an npy file, if it is one of those that `write_model` makes."""
+def _read_array(content: bytes) -> NDArray[Any]:
+    """Read an npy file if it has the form that `write_model` writes."""
     header = _NPY.match(content)
     if header is None:
         raise ValueError("npy")
@@ -187,7 +191,7 @@ def _array(content: bytes) -> NDArray[Any]:
     if dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(content) - header.end():
         raise ValueError("shape")
     array = np.frombuffer(content, dtype, offset=header.end()).reshape(shape).copy()
-    # Bytes that are no boolean and numbers that are no character would go wrong only later.
+    # Invalid booleans and characters would cause errors only later.
     if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
         raise ValueError("boolean")
     if dtype.kind == "U" and (np.frombuffer(content, "<u4", offset=header.end()) > _LARGEST_CHARACTER).any():
@@ -196,5 +200,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def damaged(path: str | os.PathLike[str]) -> FileFormatError:
-    """The error for a file that does not hold what it should."""
-    return FileFormatError(f"{path} is damaged, or no model of Intarsia. Get it again, or fit and save it anew.")
+    """Return the error for a damaged model file."""
+    return FileFormatError(
+        f"{path} is damaged, or not an Intarsia model. Copy the file again, or fit and save the model again."
+    )

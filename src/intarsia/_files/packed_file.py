@@ -1,4 +1,4 @@
-"""Files of users, plain or gzip: opened in one place, which refuses decompression bombs before anything is parsed."""
+"""Open files of users, plain or gzip, with a check for decompression bombs before anything is parsed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import IO, Any, cast
 
 from intarsia.exceptions import FileFormatError, TooLargeError
 
-# A packed file may grow to this size whatever it is packed from: a table of equal numbers is packed 1000 to 1, and so
-# many bytes cost little time and memory.
+# A compressed file may always expand to this size: a table of equal numbers is compressed 1000 to 1, and this many
+# bytes cost little time and memory.
 FREE_BYTES = 64_000_000
-# Beyond that it may have this many times its packed size. Text and tables are packed 3 to 30 to 1; gzip cannot do more
-# than 1032 to 1, which is what bombs have.
+# Beyond that size, the limit is this ratio. Text and tables are compressed 3 to 30 times; gzip can reach at most 1032,
+# which is the ratio of decompression bombs.
 MAX_RATIO = 100
-# No reader of lines needs a longer one; documents of a whole book in one line of JSON are shorter.
+# No valid file needs a longer line; a whole book in one line of JSON is shorter.
 LONGEST_LINE = 16_000_000
 _CHUNK = 1 << 20
 
 
 def expands_too_much(unpacked: float, packed: float) -> bool:
-    """Whether so many bytes out of so few are a decompression bomb rather than data.
+    """Return whether a file that expands from `packed` to `unpacked` bytes is a decompression bomb rather than data.
 
     Examples
     --------
@@ -37,27 +37,27 @@ def expands_too_much(unpacked: float, packed: float) -> bool:
 
 @contextlib.contextmanager
 def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for reading, unpacked if it is gzip (detected from its content, not its name).
+    """Open a file for reading and decompress it if it is gzip (detected from its content, not its name).
 
-    A packed file is decompressed once without keeping anything, so that a bomb costs a fraction of a second and no
-    memory, however a reader would have parsed it.
+    A gzip file is first decompressed without storing the result, so that a decompression bomb costs a fraction of a
+    second and no memory.
 
     Raises
     ------
     TooLargeError
         The file expands to more than `FREE_BYTES` and `MAX_RATIO` times its size.
     FileFormatError
-        The gzip data are damaged, found here or while the block reads.
+        The gzip data are damaged; raised here or while the block reads.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "a.txt")
-    ...     _ = path.write_bytes(gzip.compress(b"one line"))
+    ...     _ = path.write_bytes(gzip.compress(b"text"))
     ...     with open_packed(path) as file:
     ...         file.read()
-    b'one line'
+    b'text'
     """
     name = Path(path).name
     with open(path, "rb") as file:
@@ -70,29 +70,31 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             _check_expansion(file, name)
             yield _unpacked(file)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FileFormatError(f"{name}: damaged gzip file ({error}). Get it again, or unpack it by hand.") from None
+            raise FileFormatError(
+                f"{name}: damaged gzip file ({error}). Download it again, or decompress it with another program."
+            ) from None
 
 
 def _unpacked(file: IO[bytes]) -> io.BufferedReader:
-    # Lines come faster out of a buffered reader than out of GzipFile itself.
+    # A buffered reader returns lines faster than GzipFile itself.
     return io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=file)), _CHUNK)
 
 
 def _check_expansion(file: IO[bytes], name: str) -> None:
-    """Decompress without keeping anything; the file is at its start again afterwards."""
+    """Raise if the file is a decompression bomb; afterwards the file is at its start again."""
     stream, unpacked = gzip.GzipFile(fileobj=file), 0
-    while part := stream.read(_CHUNK):
-        unpacked += len(part)
+    while chunk := stream.read(_CHUNK):
+        unpacked += len(chunk)
         if expands_too_much(unpacked, file.tell()):
             raise TooLargeError(
                 f"{name}: the gzip file expands to more than {MAX_RATIO} times its size ({unpacked} bytes from the "
-                f"first {file.tell()}), as decompression bombs do. Unpack it by hand if it can be trusted."
+                f"first {file.tell()}), as decompression bombs do. Decompress it yourself if you trust it."
             )
     file.seek(0)
 
 
 def limited_lines(stream: IO[bytes], name: str) -> Iterator[bytes]:
-    r"""Lines of a file, each with its end; a line that does not end is refused early.
+    r"""Yield the lines of a file with their line ends; raise early if a line is too long.
 
     Raises
     ------
@@ -110,6 +112,6 @@ def limited_lines(stream: IO[bytes], name: str) -> Iterator[bytes]:
         if len(line) > LONGEST_LINE:
             raise FileFormatError(
                 f"{name}, line {number}: more than {LONGEST_LINE} bytes in one line. Expected a text file with shorter "
-                f"lines; break the line, or check that this is the right file."
+                f"lines. Break the line, or check that this is the right file."
             )
         yield line

@@ -1,4 +1,4 @@
-"""Small tables in text files: columns separated by tabs, and CSV with a header; each slip is named with its line."""
+"""Read small tables from text files: tab-separated columns, and CSV with a header; errors name the line."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from intarsia._files.text_lines import Source, read_lines, source_name
 from intarsia.exceptions import FileFormatError
 
-# Numbers of things, such as users and words: more of them than this fit into no memory.
+# Limit of numbers that count or index something, such as users or words; larger ones would not fit into memory.
 LARGEST_NUMBER = 2**40
 
 
 def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> list[list[Any]]:
-    r"""Columns of a file without header, separated by tabs, each value turned by the function of its column.
+    r"""Read tab-separated columns of a file without header; `kinds` holds the function that converts each column.
 
-    Empty lines are left out.
+    Empty lines are skipped.
 
     Raises
     ------
     FileFormatError
-        A line has another number of columns, a value that its function refuses, or a number beyond all reason.
+        A line has the wrong number of columns, a value cannot be converted, or an integer is too large.
 
     Examples
     --------
@@ -36,7 +36,9 @@ def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> l
             continue
         cells = line.split("\t")
         if len(cells) != len(kinds):
-            raise FileFormatError(f"{name}, line {number}: {len(cells)} columns, expected {len(kinds)}.")
+            raise FileFormatError(
+                f"{name}, line {number}: {len(cells)} columns, expected {len(kinds)}. Separate columns by tabs."
+            )
         for k, (cell, kind) in enumerate(zip(cells, kinds, strict=True)):
             try:
                 value = kind(cell)
@@ -51,12 +53,12 @@ def read_tab_columns(source: Source, kinds: Sequence[Callable[[str], Any]]) -> l
 
 
 def read_csv_rows(source: Source, delimiter: str = ",") -> tuple[list[str], list[list[str]]]:
-    r"""Names of the first line of a CSV file, and the cells of all others; blank lines are left out.
+    r"""Read the header and the rows of a CSV file; blank lines are skipped.
 
     Raises
     ------
     FileFormatError
-        There is no header, a name comes twice, or a line has another number of columns.
+        There is no header, a name occurs twice, or a line has a different number of columns.
 
     Examples
     --------
@@ -69,10 +71,10 @@ def read_csv_rows(source: Source, delimiter: str = ",") -> tuple[list[str], list
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
     try:
         header = [word.strip() for word in next(reader, [])]
-        twice = [word for k, word in enumerate(header) if word in header[:k]]
-        if not header or twice:
-            reason = f"the name {twice[0]!r} comes twice" if twice else "the file is empty"
-            raise FileFormatError(f"{name}, line 1: {reason}; expected the names of the columns.")
+        duplicates = [word for k, word in enumerate(header) if word in header[:k]]
+        if not header or duplicates:
+            reason = f"the name {duplicates[0]!r} occurs twice" if duplicates else "the file is empty"
+            raise FileFormatError(f"{name}, line 1: {reason}; expected a header with the names of the columns.")
         rows = []
         for row in reader:
             if row and len(row) != len(header):
@@ -82,12 +84,12 @@ def read_csv_rows(source: Source, delimiter: str = ",") -> tuple[list[str], list
             if row:
                 rows.append(row)
     except csv.Error as error:
-        raise FileFormatError(f"{name}, line {reader.line_num}: {error}.") from None
+        raise FileFormatError(f"{name}, line {reader.line_num}: {error}. Check quotes and separators.") from None
     return header, rows
 
 
 def read_csv_columns(source: Source) -> dict[str, list[str | None]]:
-    r"""Columns of a CSV file by the names of its first line; blanks around values are dropped, empty ones are None.
+    r"""Read the columns of a CSV file by name; blanks around values are stripped, and empty values become None.
 
     Raises
     ------
@@ -105,4 +107,4 @@ def read_csv_columns(source: Source) -> dict[str, list[str | None]]:
 
 
 def _kind_name(kind: Callable[[str], Any]) -> str:
-    return {int: "a whole number", float: "a number"}.get(kind, "another value")  # type: ignore[call-overload]
+    return {int: "an integer", float: "a number"}.get(kind, "another value")  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""`save` and `load` of every estimator, and `intarsia.load` for a file of any kind."""
+"""Methods `save` and `load` of the estimators, and `intarsia.load` for a file of any estimator."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from sklearn.utils.validation import check_is_fitted
 from intarsia._core.error_context import entry_point
 from intarsia._core.registry import Parts
 from intarsia._core.status import Status
-from intarsia._files.model_file import DAMAGE, damaged, read_model, write_model
+from intarsia._files.model_file import DAMAGED_FILE_ERRORS, damaged, read_model, write_model
 from intarsia._files.settings_json import saved_settings, settings_from_json
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError, TooLargeError
 
 Arrays = dict[str, NDArray[Any]]
-# What JSON holds, and arrays by name.
+# Fields that are written as JSON, and arrays by name.
 Content = tuple[dict[str, Any], Arrays]
-# A damaged file must not ask for an array of labels that no memory holds.
-_MOST_CHARACTERS = 5 * 10**7
+# Limit of the memory for labels, which protects against damaged files.
+_MAX_CHARACTERS = 5 * 10**7
 
 
 class SavedModel(ABC):
-    """Mixin before `BaseEstimator`: the model as one file without pickle, and back.
+    """Mixin before `BaseEstimator`: saves a model to one file without pickle, and loads it.
 
-    An estimator tells what it has learned (`_to_file`) and takes it back (`_from_file`); settings, notes and errors are
-    dealt with here. `intarsia.load` knows the kinds of files by the names of their classes.
+    An estimator returns its learned state (`_to_file`) and restores it (`_from_file`); settings, notes and errors are
+    handled here. `intarsia.load` chooses the class from its name in the file.
     """
 
     _learned: ClassVar[str | None] = "weights_"
-    """Attribute without which there is nothing to save; None for models that need no fit."""
+    """Attribute that exists when there is something to save; None for models that need no fit."""
     _settings_apart: ClassVar[tuple[str, ...]] = ()
-    """Settings that no JSON holds: `_to_file` and `_from_file` deal with them."""
+    """Settings that JSON cannot represent; `_to_file` and `_from_file` handle them."""
     _parts: ClassVar[Parts]
     """Registries of the settings that may be objects; see `NamedParts`."""
     _needs_labels: ClassVar[bool] = True
     """Whether `fit` needs y."""
     _takes_matrix: ClassVar[bool] = False
-    """Whether X is a 2-D array of numbers, as scikit-learn's common checks would send, NaN included."""
+    """Whether X is a 2-D array of numbers, as scikit-learn's common checks pass, possibly with NaN."""
     notes_: Any
 
     def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn what the estimator takes and needs."""
+        """Return the estimator tags for scikit-learn."""
         tags: Tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.requires_fit = self._learned is not None
         tags.target_tags.required = self._needs_labels
@@ -57,57 +57,57 @@ class SavedModel(ABC):
 
     @abstractmethod
     def _to_file(self) -> Content:
-        """What was learned."""
+        """Return the learned state as JSON fields and arrays."""
 
     @abstractmethod
-    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
-        """Take back what `_to_file` told, on a new model with its settings; whatever does not fit raises anything."""
+    def _from_file(self, fields: dict[str, Any], arrays: Arrays) -> None:
+        """Restore the state from `_to_file` on a new model with its settings; invalid content may raise any error."""
 
     @entry_point
     def save(self, path: str | os.PathLike[str], notes: Any = None) -> None:
-        """Write the model to one npz file, without pickle; it appears when all is written.
+        """Save the model to one npz file without pickle; the file appears when it is complete.
 
         Parameters
         ----------
         path : path
-            The file.
+            File to write.
         notes : dict, optional
-            Anything that JSON can hold, for whoever loads the model: `notes_` of the loaded one.
+            Values that JSON can represent; they become the attribute `notes_` of the loaded model.
         """
         kind = type(self).__name__
         if self._learned is not None:
             check_is_fitted(self, self._learned)
         settings: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
-        kept = {name: settings[name] for name in settings if name not in self._settings_apart}
-        about, arrays = self._to_file()
+        plain_settings = {name: settings[name] for name in settings if name not in self._settings_apart}
+        fields, arrays = self._to_file()
         check_json(notes, "notes")
-        about = {"settings": saved_settings(kept, self._parts), **about, "notes": notes}
-        write_model(path, kind, about, arrays)
+        fields = {"settings": saved_settings(plain_settings, self._parts), **fields, "notes": notes}
+        write_model(path, kind, fields, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A model from a file that `save` wrote; loading can never run code.
+        """Load a model from a file that `save` wrote; loading never runs code.
 
         Raises
         ------
         FileFormatError
-            The file is damaged, something else, or of a newer version.
+            The file is damaged, not a model of this class, or written by a newer version.
         """
-        about, arrays = read_model(path, cls.__name__)
+        fields, arrays = read_model(path, cls.__name__)
         try:
-            settings = settings_from_json(about["settings"], cls._parts)
+            settings = settings_from_json(fields["settings"], cls._parts)
             model = cls(**dict.fromkeys(cls._settings_apart), **settings)
-            model._from_file(about, arrays)
-            model.notes_ = about["notes"]
+            model._from_file(fields, arrays)
+            model.notes_ = fields["notes"]
         except FileFormatError:
             raise
-        except (NotSupportedError, TooLargeError, *DAMAGE):
+        except (NotSupportedError, TooLargeError, *DAMAGED_FILE_ERRORS):
             raise damaged(path) from None
         return model
 
 
 def check_json(value: Any, name: str) -> None:
-    """Raise for what JSON cannot hold.
+    """Raise if a value cannot be represented as JSON.
 
     Examples
     --------
@@ -116,75 +116,77 @@ def check_json(value: Any, name: str) -> None:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{name} cannot be written as JSON: {error}.") from None
+        raise InvalidInputError(
+            f"{name} cannot be written as JSON: {error}. Use dicts, lists, strings and numbers."
+        ) from None
 
 
 def course_to_file(n_iter: int, status: Status, history: Mapping[str, NDArray[Any]]) -> Content:
-    """How a fit went, for `_to_file`.
+    """Return the course of a fit (iterations, status, history) as JSON fields and arrays for `_to_file`.
 
     Examples
     --------
     >>> course_to_file(3, Status.CONVERGED, {"risk": np.ones(2)})
     ({'n_iter': 3, 'status': 'CONVERGED', 'history': ['risk']}, {'history_risk': array([1., 1.])})
     """
-    about = {"n_iter": int(n_iter), "status": status.name, "history": sorted(history)}
-    return about, {f"history_{name}": np.asarray(values) for name, values in history.items()}
+    fields = {"n_iter": int(n_iter), "status": status.name, "history": sorted(history)}
+    return fields, {f"history_{name}": np.asarray(values) for name, values in history.items()}
 
 
-def course_from_file(about: dict[str, Any], arrays: Arrays) -> tuple[int, Status, Arrays]:
-    """What `course_to_file` was given.
+def course_from_file(fields: dict[str, Any], arrays: Arrays) -> tuple[int, Status, Arrays]:
+    """Read the course of a fit that `course_to_file` wrote.
 
     Examples
     --------
     >>> course_from_file(*course_to_file(3, Status.CONVERGED, {"risk": np.ones(2)}))
     (3, <Status.CONVERGED: 'reached its tolerance'>, {'risk': array([1., 1.])})
     """
-    history = {str(name): arrays[f"history_{name}"] for name in about["history"]}
+    history = {str(name): arrays[f"history_{name}"] for name in fields["history"]}
     if any(values.dtype.kind not in "biuf" for values in history.values()):
         raise ValueError("history")
-    return int(about["n_iter"]), Status[about["status"]], history
+    return int(fields["n_iter"]), Status[fields["status"]], history
 
 
 def number_to_json(value: float) -> float | None:
-    """A number, or None where it is not finite, which JSON cannot say."""
+    """Return the number, or None if it is not finite and JSON cannot represent it."""
     return float(value) if np.isfinite(value) else None
 
 
 def number_from_json(value: Any) -> float:
-    """The number; NaN for None."""
+    """Return the number, or NaN for None."""
     return np.nan if value is None else float(value)
 
 
 def finite_array(arrays: Arrays, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """A float array of a file, which must have this shape and finite values.
+    """Read a float array of a file and check its shape and that its values are finite.
 
     Examples
     --------
     >>> finite_array({"weights": np.arange(2)}, "weights", (2,))
     array([0., 1.])
     """
-    found = arrays[name].astype(np.float64)
-    if found.shape != shape or not np.isfinite(found).all():
+    array = arrays[name].astype(np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
         raise ValueError(name)
-    return found
+    return array
 
 
 def index_array(arrays: Arrays, name: str, n: int) -> NDArray[np.int64]:
-    """An array of whole numbers of a file, all within 0 .. n - 1: kernels take them for indices without looking.
+    """Read an integer array of a file and check that all values are in 0 to n - 1, since kernels do not check indices.
 
     Examples
     --------
-    >>> index_array({"at": np.array([1, 0])}, "at", 2)
+    >>> index_array({"order": np.array([1, 0])}, "order", 2)
     array([1, 0])
     """
-    found = arrays[name]
-    if found.dtype.kind not in "iu" or (found.size and not (found.min() >= 0 and found.max() < n)):
+    indices = arrays[name]
+    if indices.dtype.kind not in "iu" or (indices.size and not (indices.min() >= 0 and indices.max() < n)):
         raise ValueError(name)
-    return found.astype(np.int64)
+    return indices.astype(np.int64)
 
 
 def index_rows(arrays: Arrays, ptr: str, idx: str, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A pattern of a file as CSR has it: where rows begin and end, and their columns, all within 0 .. n - 1.
+    """Read a CSR pattern of a file, row pointers and column indices, and check that all columns are in 0 to n - 1.
 
     Examples
     --------
@@ -192,31 +194,31 @@ def index_rows(arrays: Arrays, ptr: str, idx: str, n: int) -> tuple[NDArray[np.i
     (array([0, 2]), array([1, 0]))
     """
     columns = index_array(arrays, idx, n)
-    begins = index_array(arrays, ptr, columns.size + 1)
-    if columns.ndim != 1 or begins.ndim != 1 or begins[0] != 0 or begins[-1] != columns.size:
+    row_ptr = index_array(arrays, ptr, columns.size + 1)
+    if columns.ndim != 1 or row_ptr.ndim != 1 or row_ptr[0] != 0 or row_ptr[-1] != columns.size:
         raise ValueError(ptr)
-    if (np.diff(begins) < 0).any():
+    if (np.diff(row_ptr) < 0).any():
         raise ValueError(ptr)
-    return begins, columns
+    return row_ptr, columns
 
 
-def labels_from_json(given: Any) -> NDArray[Any]:
-    """Different labels, all texts or all whole numbers, as an array.
+def labels_from_json(labels: Any) -> NDArray[Any]:
+    """Return labels as an array; they must be different, and all strings or all integers.
 
     Examples
     --------
     >>> labels_from_json(["O", "B"])
     array(['O', 'B'], dtype='<U1')
     """
-    if {type(label) for label in given} not in ({str}, {int}, {bool}) or len(set(given)) != len(given):
+    if {type(item) for item in labels} not in ({str}, {int}, {bool}) or len(set(labels)) != len(labels):
         raise ValueError("labels")
-    # In an array all are as long as the longest.
-    if isinstance(given[0], str) and len(given) * max(map(len, given)) > _MOST_CHARACTERS:
+    # All strings of a NumPy array take the length of the longest.
+    if isinstance(labels[0], str) and len(labels) * max(map(len, labels)) > _MAX_CHARACTERS:
         raise ValueError("labels")
-    return np.array(given)
+    return np.array(labels)
 
 
-# Kind in the file -> where its class is; no other class is ever made.
+# Name of the class in the file -> module of the class. No other class is ever instantiated.
 KINDS = {
     "ChainCRF": "intarsia.sequences",
     "GridCRF": "intarsia.crf",
@@ -229,19 +231,19 @@ KINDS = {
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """A fitted estimator from the file that its `save` wrote, whatever its class.
+    """Load a fitted estimator from a file that its `save` method wrote; the file says which class.
 
-    Loading runs no code and no inference, writes nothing, and its arrays take no more memory than the file is long.
+    Loading runs no code and no inference, writes nothing, and needs no more memory for arrays than the file is long.
 
     Parameters
     ----------
     path : path
-        The file.
+        File to read.
 
     Raises
     ------
     FileFormatError
-        The file is damaged, no model, or written by a newer version.
+        The file is damaged, not a model, or written by a newer version.
 
     Examples
     --------
@@ -260,6 +262,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     kind = kind_of_model(path)
     if kind not in KINDS:
         raise FileFormatError(
-            f"{path} holds a {kind:.60}, which this version does not know. It knows {', '.join(KINDS)}."
+            f"{path} holds a {kind:.60}, which this version cannot load. Expected one of {', '.join(KINDS)}; install a "
+            f"newer version of Intarsia if the file is from one."
         )
     return getattr(import_module(KINDS[kind]), kind).load(path)

@@ -1,4 +1,4 @@
-"""Settings as JSON, and back: no class is made but those that the reader names."""
+"""Conversion of settings to JSON and back; only classes of the registries are ever instantiated."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from intarsia.exceptions import InvalidInputError
 
 
 def saved_settings(value: Any, parts: Parts) -> Any:
-    """`settings_to_json`, tried at once: what could not be loaded is told to whoever saves.
+    """Convert settings to JSON and check at once that they can be loaded again.
 
     Examples
     --------
     >>> saved_settings({"tol": 0.1}, {})
     {'dict': [['tol', 0.1]]}
     """
-    written = settings_to_json(value)
+    document = settings_to_json(value)
     try:
-        settings_from_json(written, parts)
+        settings_from_json(document, parts)
     except (ValueError, TypeError, LookupError) as error:
         raise InvalidInputError(
-            f"a setting can be written but not read again ({type(error).__name__}: {error}). Give one of the "
+            f"a setting can be written but not read again ({type(error).__name__}: {error}). Pass one of the "
             f"names or objects that the estimator's documentation lists for it."
         ) from None
-    return written
+    return document
 
 
 def settings_to_json(value: Any) -> Any:
-    """A setting as JSON can hold it: objects by name, tuples, sets, dicts and infinite numbers as marked lists.
+    """Convert a setting to JSON: objects by name; tuples, sets, dicts and infinite numbers as marked lists.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def settings_to_json(value: Any) -> Any:
     >>> settings_to_json({0: LBFGS(max_iter=5)})
     {'dict': [[0, {'object': 'lbfgs', 'settings': {'max_iter': 5, 'memory': 10, 'tol': 1e-05}}]]}
     """
-    # The name of a class of Intarsia would be a lie for one derived from it elsewhere.
+    # A class derived from ours elsewhere must not be saved under the name of our class.
     if isinstance(value, BaseEstimator) and type(value).__module__.startswith("intarsia."):
         name = getattr(value, "name", None) or registered_name(value) or type(value).__name__
         params, settings = value.get_params(deep=False), {}
@@ -71,27 +71,27 @@ def settings_to_json(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         raise InvalidInputError("a numpy Generator cannot be saved. Set random_state to an integer seed before saving.")
     raise InvalidInputError(
-        f"a setting of type {type(value).__name__} cannot be saved without running code at loading. Give "
+        f"a setting of type {type(value).__name__} cannot be saved without running code at loading. Pass "
         f"settings as names, numbers, strings, lists, dicts or objects of Intarsia."
     )
 
 
 def settings_from_json(value: Any, parts: Parts) -> Any:
-    """The setting that `settings_to_json` wrote.
+    """Return the setting that `settings_to_json` wrote.
 
     Parameters
     ----------
     value : object
-        As JSON gives it.
+        Parsed JSON.
     parts : dict of str -> Registry
-        The registry of each setting that may be an object; those of an object's own settings are its class's `_parts`.
-        No other class is ever made.
+        Registry of each setting that may be an object; those of nested objects are in the `_parts` of their class. No
+        other class is ever instantiated.
 
     Examples
     --------
     >>> from intarsia.learning.registry import OPTIMIZERS
-    >>> made = {"object": "lbfgs", "settings": {"max_iter": 5}}
-    >>> settings_from_json({"dict": [["optimizer", made]]}, {"optimizer": OPTIMIZERS})
+    >>> optimizer = {"object": "lbfgs", "settings": {"max_iter": 5}}
+    >>> settings_from_json({"dict": [["optimizer", optimizer]]}, {"optimizer": OPTIMIZERS})
     {'optimizer': LBFGS(max_iter=5)}
     """
     (_, items), *_ = value.items()
@@ -99,13 +99,16 @@ def settings_from_json(value: Any, parts: Parts) -> Any:
 
 
 def _decode(value: Any, registry: Registry[Any] | None) -> Any:
+    """Decode a value that `settings_to_json` wrote; objects come from `registry`."""
     if isinstance(value, list):
         return [_decode(item, registry) for item in value]
     if not isinstance(value, dict):
         return value
     if "object" in value:
         if registry is None:
-            raise InvalidInputError(f"an object {value['object']!r:.60} stands where none can be read.")
+            raise InvalidInputError(
+                f"the file has an object {value['object']!r:.60} in a setting that takes none. Save the model again."
+            )
         name = str(value["object"])
         parts: Parts = getattr(registry.get(name), "_parts", {})
         settings = {str(key): _decode(item, parts.get(str(key))) for key, item in value["settings"].items()}

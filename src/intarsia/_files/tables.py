@@ -1,4 +1,4 @@
-"""Tables of all kinds in, and of the same kind out: data frames, Arrow tables, DuckDB relations, files, dicts."""
+"""Read tables of any kind and return results in the same kind: data frames, Arrow, DuckDB relations, files, dicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intarsia.exceptions import FileFormatError, InvalidInputError
 if TYPE_CHECKING:
     import duckdb
 
-# Separators of text files, and endings of Parquet files.
+# Separators of text files by suffix, and suffixes of Parquet files.
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET = (".parquet", ".pq")
 TABLES = (
@@ -31,16 +31,16 @@ TABLES = (
 
 @dataclass(frozen=True)
 class TableKind:
-    """The kind of table that data came in, by which results are written.
+    """Kind of table of the input, in which results are returned.
 
     Attributes
     ----------
     name : str
-        The library, such as "PANDAS", "POLARS", "PYARROW" or "DUCKDB".
+        Library, such as "PANDAS", "POLARS", "PYARROW" or "DUCKDB".
     lazy : bool
-        Whether the frame is a lazy one.
+        Whether the frame is lazy.
     relation : DuckDB relation or None
-        A relation of the connection in which new ones are made; None stands for DuckDB's default connection.
+        Relation whose connection is used to create new relations; None stands for DuckDB's default connection.
 
     Examples
     --------
@@ -60,11 +60,11 @@ class TableKind:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process has no access to the connection."""
+        """Pickle without the connection, which another process cannot use."""
         return TableKind, (self.name, self.lazy)
 
     def write(self, columns: Mapping[str, Any]) -> Any:
-        """A table of this kind from columns."""
+        """Create a table of this kind from columns."""
         if self.name == "DUCKDB":
             return _relation(columns, self.relation)
         backend: Any = nw.Implementation[self.name]
@@ -73,7 +73,7 @@ class TableKind:
 
 
 def table_kind(table: Any) -> TableKind | None:
-    """The kind of a table; None for dicts, lists and files, whose results come as dicts of columns."""
+    """Return the kind of a table; None for dicts, lists and files, for which results are dicts of columns."""
     if is_table_file(table):
         return None
     if _is_relation(table):
@@ -87,7 +87,7 @@ def table_kind(table: Any) -> TableKind | None:
 
 
 def write_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
-    """A table of the kind that data came in; without one, the columns as they are.
+    """Create a table of the given kind; None returns the dict of columns unchanged.
 
     Examples
     --------
@@ -103,29 +103,30 @@ def write_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
         text = error.object[max(0, error.start - 10) : error.end]
         raise InvalidInputError(
             f"the table cannot hold {text!r:.60}, which is not valid Unicode (a surrogate without its pair). Correct "
-            f"that name, or give the data as a dict of columns."
+            f"that name, or pass the data as a dict of columns."
         ) from None
 
 
 def is_table_file(table: Any) -> bool:
-    """Whether a path, or a text with the ending of a file that `read_columns` reads, names a table."""
+    """Return whether `table` is a path, or a string with the suffix of a file that `read_columns` reads."""
     if not isinstance(table, str):
         return isinstance(table, os.PathLike)
     return table.lower().removesuffix(".gz").endswith((*DELIMITERS, *PARQUET))
 
 
 def table_file_kind(path: Path) -> str:
-    """Ending that tells the format of a file, `.gz` left out; refused where it tells none."""
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if ending.lower() not in (*DELIMITERS, *PARQUET) or (path.suffix == ".gz" and ending.lower() in PARQUET):
+    """Return the suffix that determines the format of a file, without `.gz`; raise if it is unknown."""
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix.lower() not in (*DELIMITERS, *PARQUET) or (path.suffix == ".gz" and suffix.lower() in PARQUET):
         raise InvalidInputError(
-            f"{path.name}: the ending tells no format. Expected {', '.join((*DELIMITERS, *PARQUET))}, text also as .gz."
+            f"{path.name}: unknown file suffix. Expected {', '.join((*DELIMITERS, *PARQUET))}; text files may also "
+            f"be compressed (.gz)."
         )
-    return ending.lower()
+    return suffix.lower()
 
 
 def quiet_database() -> duckdb.DuckDBPyConnection:
-    """A database in memory that draws no progress bar on stdout."""
+    """Return an in-memory database that draws no progress bar on stdout."""
     import duckdb
 
     connection = duckdb.connect()
@@ -134,23 +135,23 @@ def quiet_database() -> duckdb.DuckDBPyConnection:
 
 
 def read_columns(table: Any) -> dict[Any, Any] | None:
-    """Columns of a table by name; None for what is no table with named columns.
+    """Read the columns of a table by name; return None if it is not a table with named columns.
 
     Parameters
     ----------
     table : data frame, lazy frame, DuckDB relation, path or dict
-        Lazy frames and relations are computed once. Columns of CSV and TSV files are texts.
+        Lazy frames and relations are computed once. Columns of CSV and TSV files are strings.
 
     Returns
     -------
-    dict
-        Numbers without missing values as arrays, other columns as lists with None where a value is missing. Columns of
-        a dict are as they came.
+    Numbers without missing values as arrays, other columns as lists with None where a value is missing. Columns of
+        a dict are returned unchanged.
+        dict are returned unchanged.
 
     Raises
     ------
     InvalidInputError
-        Columns differ in length, two have one name, or the file does not exist.
+        Columns differ in length, two columns have the same name, or the file does not exist.
     FileFormatError
         The file cannot be read.
 
@@ -161,7 +162,7 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
     {'name': ['ann'], 'age': array([3], dtype=int32)}
     """
     if isinstance(table, Mapping):
-        return _checked(table)
+        return _checked_columns(table)
     if is_table_file(table):
         return _file_columns(Path(table))
     if _is_relation(table):
@@ -172,36 +173,39 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
             frame = frame.collect()
         return {s.name: _series(s) for s in frame.iter_columns()} if isinstance(frame, nw.DataFrame) else None
     except DuplicateError as error:
-        raise InvalidInputError(f"two columns have one name. {error}") from None
+        raise InvalidInputError(f"two columns have the same name. Rename one of them. {error}") from None
 
 
 def _series(series: Any) -> Any:
+    """Return a column of a data frame as an array or a list."""
     missing = series.is_null()
     if not missing.any():
         return series.to_numpy() if series.dtype.is_numeric() else series.to_list()
     return [None if absent else value for value, absent in zip(series.to_list(), missing.to_list(), strict=True)]
 
 
-def _checked(table: Mapping[Any, Any]) -> dict[Any, Any]:
+def _checked_columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the columns of a dict; raise unless they are lists of equal length."""
     columns = dict(table)
     for name, column in columns.items():
         if isinstance(column, str) or not isinstance(column, Sized):
             raise InvalidInputError(
-                f"column {name!r} is {column!r:.40}, expected a list with an entry for every row. Give each "
-                f"column as a list or an array, or rows, [('ann', 'bob', 0.5), ...]."
+                f"column {name!r} is {column!r:.40}, expected a list with one entry per row. Pass each column as a "
+                f"list or an array, or pass rows: [('ann', 'bob', 0.5), ...]."
             )
     lengths = {name: len(column) for name, column in columns.items()}
     first = next(iter(lengths), None)
     for name, length in lengths.items():
         if length != lengths[first]:
             raise InvalidInputError(
-                f"column {first!r} has {lengths[first]} values, but {name!r} has {length}. Give an entry in each for "
-                f"every row."
+                f"column {first!r} has {lengths[first]} values, but {name!r} has {length}. Pass columns of equal "
+                f"length."
             )
     return columns
 
 
 def _file_columns(path: Path) -> dict[Any, Any]:
+    """Read the columns of a CSV, TSV or Parquet file."""
     if not path.is_file():
         raise InvalidInputError(f"there is no file {path}. Check the path.")
     kind = table_file_kind(path)
@@ -213,22 +217,23 @@ def _file_columns(path: Path) -> dict[Any, Any]:
     try:
         return _relation_columns(quiet_database().read_parquet(str(path)))
     except duckdb.Error as error:
-        raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}") from None
+        raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Export the file again.") from None
 
 
 def _is_relation(table: Any) -> bool:
-    """Whether it is a relation of DuckDB, which nobody has who has not imported it."""
+    """Return whether `table` is a DuckDB relation, without importing DuckDB."""
     duckdb = sys.modules.get("duckdb")
     return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
 
 
 def _relation_columns(relation: Any) -> dict[Any, Any]:
-    """Columns of a relation, computed once and without Arrow."""
+    """Return the columns of a relation, computed once and without Arrow."""
     arrays, types = relation.fetchnumpy(), map(str, relation.types)
-    return {name: _array(column, kind) for (name, column), kind in zip(arrays.items(), types, strict=True)}
+    return {name: _relation_column(column, kind) for (name, column), kind in zip(arrays.items(), types, strict=True)}
 
 
-def _array(column: Any, kind: str) -> Any:
+def _relation_column(column: Any, kind: str) -> Any:
+    """Convert a column of a relation to an array of numbers or a list."""
     if isinstance(column, np.ma.MaskedArray) and not np.ma.is_masked(column):
         column = column.data
     if column.dtype.kind in "iuf" and not isinstance(column, np.ma.MaskedArray):
@@ -238,13 +243,13 @@ def _array(column: Any, kind: str) -> Any:
     return column.tolist()
 
 
-def _relation(columns: Mapping[str, Any], of: Any) -> Any:
-    """A relation of the connection to which another belongs."""
+def _relation(columns: Mapping[str, Any], other: Any) -> Any:
+    """Create a relation in the connection of another one."""
     import duckdb
 
     new_columns = {name: _duckdb_column(column) for name, column in columns.items()}  # noqa: F841
     text = "select * from new_columns"
-    return duckdb.sql(text) if of is None else of.query("intarsia_unused", text)
+    return duckdb.sql(text) if other is None else other.query("intarsia_unused", text)
 
 
 def _duckdb_column(column: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or gzip, each with its number; and a text file that is written whole or not at all."""
+"""Read the lines of a text file, plain or gzip, with their numbers; write text files atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Source = str | os.PathLike[str] | IO[Any]
 
 
 def source_name(source: Source) -> str:
-    """What a file is called in messages.
+    """Return the name of a file for messages.
 
     Examples
     --------
@@ -30,15 +30,15 @@ def source_name(source: Source) -> str:
 
 
 def read_lines(source: Source) -> Iterator[tuple[int, str]]:
-    r"""Number (from 1) and text of each line, without its end; a stream, so that large files need no memory.
+    r"""Yield number (from 1) and text of each line without its line end; the file is streamed.
 
-    A line ends at a line feed, with or without a carriage return before it; no other character ends one, so that a
-    token may hold any of them. Gzip files are told by their content, and a byte order mark is left out.
+    A line ends at a line feed, with or without a carriage return before it. No other character ends a line, so that a
+    token may contain any of them. Gzip is detected from the content, and a byte order mark is dropped.
 
     Raises
     ------
     FileFormatError
-        A line is not UTF-8 or far too long, or the gzip file is damaged.
+        A line is not UTF-8 or too long, or the gzip file is damaged.
     TooLargeError
         The gzip file is a decompression bomb, see `intarsia._files.packed_file`.
 
@@ -60,6 +60,7 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(line: bytes, name: str, number: int) -> str:
+    """Decode a line as UTF-8; raise with its number and the invalid byte."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -71,16 +72,16 @@ def _decoded(line: bytes, name: str, number: int) -> str:
 
 @contextlib.contextmanager
 def written_text(target: Source) -> Iterator[IO[str]]:
-    """A text stream into a file that appears when all is written, packed if its name ends in .gz; or an open stream.
+    """Yield a text stream to a file that appears when it is complete (gzip if it ends in .gz), or to an open stream.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with written_text(Path(folder, "a.txt.gz")) as file:
-    ...         _ = file.write("one line")
+    ...         _ = file.write("text")
     ...     print(list(read_lines(Path(folder, "a.txt.gz"))))
-    [(1, 'one line')]
+    [(1, 'text')]
     """
     if not isinstance(target, (str, os.PathLike)):
         yield target
@@ -90,7 +91,7 @@ def written_text(target: Source) -> Iterator[IO[str]]:
         with contextlib.ExitStack() as stack:
             file: Any = stack.enter_context(open(stack.enter_context(replaced_file(path)), "xb"))
             if path.suffix == ".gz":
-                # Without name and time inside, the same text makes the same file.
+                # Without a file name and time inside, equal texts make equal files.
                 file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
             yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline="\n"))
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""The command line: `intarsia infer`, `intarsia methods`, `intarsia tour` and others, one file per command."""
+"""Command-line interface: `intarsia infer`, `intarsia methods`, `intarsia tour` and others, one file per command."""
 
 from intarsia.cli.app import app, main
 

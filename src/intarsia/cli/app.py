@@ -1,6 +1,6 @@
-"""The program: its commands, and the one place where errors become exit codes.
+"""Entry point of the command-line program: its commands, and the only place where errors become exit codes.
 
-Nothing heavy is imported here or at the top of a command's file, so that `intarsia --help` answers at once.
+No heavy module is imported here or at the top of a command's file, so that `intarsia --help` answers at once.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from intarsia.exceptions import IntarsiaError, MissingDependencyError
 # Newer typer carries its own copy of click, so the base of usage errors is reached through typer.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-_JOBS, _METHODS, _EVIDENCE = "Jobs", "Which method", "Evidence: tables of papers, other programs, data"
+_TASKS, _METHODS, _EVIDENCE = "Tasks", "Choosing a method", "Experiments: papers, benchmarks, data sets"
 BAD_INPUT = 2
 INTERRUPTED = 130
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
-    """Flags take no value, so the help shows no type for them."""
+    """Hide the type of flags in the help, since a flag takes no value."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
@@ -57,7 +57,7 @@ class _Group(TyperGroup):
 app = typer.Typer(
     name="intarsia",
     cls=_Group,
-    epilog="Every command has `--help` with an example, and `--json` where programs read what it found.",
+    epilog="Run `intarsia COMMAND --help` for options and an example. Use `--json` for output that programs can read.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -66,8 +66,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"intarsia {__version__}")
         raise typer.Exit
 
@@ -78,17 +78,17 @@ def _program(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Structured prediction in which learning and inference are cut to fit each other."""
+    """Structured prediction (CRFs, record linkage, soft logic) with learning and inference that work together."""
 
 
 app.command("tour", cls=_Command, rich_help_panel="Start here")(tour_command)
-app.command("infer", cls=_Command, rich_help_panel=_JOBS)(infer_command)
+app.command("infer", cls=_Command, rich_help_panel=_TASKS)(infer_command)
 app.command("methods", cls=_Command, rich_help_panel=_METHODS)(methods_command)
 app.command("diagnose", cls=_Command, rich_help_panel=_METHODS)(diagnose_command)
 
 tag = typer.Typer(
     cls=_Group,
-    help="""Label sequences: train a tagger, tag files with it, count how well it does.
+    help="""Label sequences with a linear-chain CRF: train a tagger, tag files, evaluate the tags.
 
     Example: `intarsia tag train train.txt --model tagger.npz`
 
@@ -98,11 +98,11 @@ tag = typer.Typer(
 tag.command("train", cls=_Command)(train_command)
 tag.command("predict", cls=_Command)(predict_command)
 tag.command("evaluate", cls=_Command)(evaluate_command)
-app.add_typer(tag, name="tag", no_args_is_help=True, rich_help_panel=_JOBS)
+app.add_typer(tag, name="tag", no_args_is_help=True, rich_help_panel=_TASKS)
 
 cluster = typer.Typer(
     cls=_Group,
-    help="""Put records of the same thing together: learn from known ones, resolve files, count how well.
+    help="""Resolve entities (record linkage): train on labelled records, cluster files, evaluate the clusters.
 
     Example: `intarsia cluster train known.csv --entity person --model people.npz`
 
@@ -112,11 +112,11 @@ cluster = typer.Typer(
 cluster.command("train", cls=_Command)(cluster_train)
 cluster.command("predict", cls=_Command)(cluster_predict)
 cluster.command("evaluate", cls=_Command)(cluster_evaluate)
-app.add_typer(cluster, name="cluster", no_args_is_help=True, rich_help_panel=_JOBS)
+app.add_typer(cluster, name="cluster", no_args_is_help=True, rich_help_panel=_TASKS)
 
 softlogic = typer.Typer(
     cls=_Group,
-    help="""Reason with weighted rules: infer what a PSL program asks for, learn its weights, tell why.
+    help="""Reason with weighted rules (probabilistic soft logic): run PSL programs, learn weights, explain results.
 
     Example: `intarsia softlogic infer program.json --output inferred`
     """,
@@ -124,25 +124,27 @@ softlogic = typer.Typer(
 softlogic.command("infer", cls=_Command)(infer_program_command)
 softlogic.command("learn", cls=_Command)(learn_program_command)
 softlogic.command("explain", cls=_Command)(explain_atom_command)
-app.add_typer(softlogic, name="softlogic", no_args_is_help=True, rich_help_panel=_JOBS)
+app.add_typer(softlogic, name="softlogic", no_args_is_help=True, rich_help_panel=_TASKS)
 
 
 # Commands of the distribution intarsia-reproduction, listed here so that the program can say how to install it.
-_OF_REPRODUCTION = {
-    "reproduce": "Rebuild the papers' tables and figures beside ours (needs intarsia-reproduction).",
-    "bench": "Measure speed, memory and quality beside other libraries (needs intarsia-reproduction).",
+_REPRODUCTION_COMMANDS = {
+    "reproduce": "Rebuild a table or figure of a paper and compare it with ours (needs intarsia-reproduction).",
+    "bench": "Compare speed, memory and quality with other libraries (needs intarsia-reproduction).",
     "data": "List the papers' data sets and how to obtain them (needs intarsia-reproduction).",
 }
 
 
-def _missing(name: str) -> Callable[[], None]:
+def _not_installed(name: str) -> Callable[[], None]:
+    """Return a command that raises an error with the installation instructions."""
+
     def command() -> None:
         raise MissingDependencyError(
-            f"intarsia {name} is in another distribution, which is not installed. Install it with "
+            f"intarsia {name} belongs to the package intarsia-reproduction, which is not installed. Install it with "
             f"`pip install intarsia-reproduction`, or from a checkout with `pip install -e reproduction`."
         )
 
-    command.__doc__ = _OF_REPRODUCTION[name]
+    command.__doc__ = _REPRODUCTION_COMMANDS[name]
     return command
 
 
@@ -156,12 +158,12 @@ def program() -> Any:
     True
     """
     installed = {entry.name: entry for entry in entry_points(group="intarsia.commands")}
-    for name in [*_OF_REPRODUCTION, *sorted(set(installed) - set(_OF_REPRODUCTION))]:
+    for name in [*_REPRODUCTION_COMMANDS, *sorted(set(installed) - set(_REPRODUCTION_COMMANDS))]:
         if name in installed:
             app.command(name, cls=_Command, rich_help_panel=_EVIDENCE)(installed[name].load())
         else:
             settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-            app.command(name, cls=_Command, rich_help_panel=_EVIDENCE, context_settings=settings)(_missing(name))
+            app.command(name, cls=_Command, rich_help_panel=_EVIDENCE, context_settings=settings)(_not_installed(name))
     return typer.main.get_command(app)
 
 
@@ -171,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the process.
+        By default the arguments of the process, `sys.argv[1:]`.
 
     Examples
     --------
@@ -186,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    """Run the program and convert errors to exit codes."""
     try:
         code = program().main(
             None if arguments is None else list(arguments), prog_name="intarsia", standalone_mode=False
@@ -195,17 +198,17 @@ def _run(arguments: Sequence[str] | None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message())
             return 0
-        return _refuse(error.format_message())
+        return _report_error(error.format_message())
     except IntarsiaError as error:
-        return _refuse(str(error))
+        return _report_error(str(error))
     except BrokenPipeError:
-        # The reader (head, less) has gone; keep Python from complaining when it flushes at exit.
+        # The reader of the pipe (head, less) has closed it. Without stdout, Python does not complain at exit.
         sys.stdout = None
         return 0
     except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror}." if error.filename else str(error))
+        return _report_error(f"{error.filename}: {error.strerror}." if error.filename else str(error))
     except MemoryError:
-        return _refuse("not enough memory. Use a method that needs less, such as tree_reweighted.")
+        return _report_error("not enough memory. Use a method that needs less memory, such as tree_reweighted.")
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -213,6 +216,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _refuse(message: str) -> int:
+def _report_error(message: str) -> int:
+    """Write an error as one line to stderr and return the exit code for bad input."""
     typer.echo(f"intarsia: {' '.join(message.split())}", err=True)
     return BAD_INPUT

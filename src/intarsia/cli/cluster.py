@@ -1,4 +1,4 @@
-"""`intarsia cluster`: learn which records are one entity, find the entities of other files, count how well it goes."""
+"""`intarsia cluster`: learn which records are the same entity, resolve the entities of a file, evaluate the result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from intarsia.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from intarsia.clusters.entity_clusterer import EntityClusterer
 
-_File = Annotated[Path, typer.Argument(help="Records: .csv, .tsv (plain or gz) or .parquet.", show_default=False)]
-_Model = Annotated[Path, typer.Option("--model", "-m", help="File of the model, npz.", show_default=False)]
-_Edges = Annotated[
-    Path | None, typer.Option(help="Scored pairs by id, as Splink or dedupe export them, instead of comparisons.")
+_File = Annotated[
+    Path, typer.Argument(help="Table of records: .csv, .tsv (plain or gz), .parquet.", show_default=False)
 ]
-_Jobs = Annotated[int | None, typer.Option(help="Threads.")]
+_Model = Annotated[Path, typer.Option("--model", "-m", help="Model file (.npz).", show_default=False)]
+_Edges = Annotated[
+    Path | None,
+    typer.Option(help="Table of scored pairs of record ids, as exported by Splink or dedupe; replaces comparisons."),
+]
+_Jobs = Annotated[int | None, typer.Option(help="Number of threads.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -29,47 +32,53 @@ def train_command(
     file: _File,
     model: _Model,
     entity: Annotated[
-        str, typer.Option(help="Column with the entity of each record; empty cells are not known.", show_default=False)
+        str,
+        typer.Option(
+            help="Column with the true entity of each record; an empty cell is unlabelled.", show_default=False
+        ),
     ],
     compare: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=NAME",
-            help="exact, jaro_winkler, token_overlap, numeric, date; may be repeated. By default guessed.",
+            help="Comparison of a column: exact, jaro_winkler, token_overlap, numeric or date; repeat for several. "
+            "By default chosen from the data.",
         ),
     ] = None,
     block: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME[=COLUMN,...]",
-            help="Candidate pairs: shared_values=postcode, shared_tokens=title, sorted_neighbourhood=name, all_pairs.",
+            help="How to choose candidate pairs: shared_values=postcode, shared_tokens=title, "
+            "sorted_neighbourhood=name or all_pairs; repeat for several.",
         ),
     ] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column with the ids of the records.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column with the id of each record.")] = None,
     source: Annotated[
-        str | None, typer.Option(help="Column with the list a record is from: at most one of each in an entity.")
+        str | None,
+        typer.Option(help="Column with the source list of each record; an entity has at most one record of each list."),
     ] = None,
     edges: _Edges = None,
     json: _Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show progress on stderr.")] = False,
 ) -> None:
-    """Learn from records whose entities are known, and save the model.
+    """Train on records whose entities are known, and save the model.
 
     Example: `intarsia cluster train known.csv --entity person --compare name=jaro_winkler --model people.npz`
     """
     from intarsia.clusters.entity_clusterer import EntityClusterer
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(model)
     clusterer = EntityClusterer(
         _comparisons(compare), _blocking(block), id_column=id_column, source_column=source, verbose=verbose
     )
     records = read_table_file(file)
-    known = records.get(entity)
+    entities = records.get(entity)
     with warnings_on_stderr():
         clusterer.fit(records, entity, edges=None if edges is None else read_table_file(edges))
     clusterer.save(model, notes={"entity": entity})
-    seconds, n = time.perf_counter() - began, len(known or ())
+    seconds, n = time.perf_counter() - start_time, len(entities or ())
     if json:
         write_json({"file": str(model), "n": n, "seconds": seconds})
     else:
@@ -88,48 +97,54 @@ def predict_command(
     file: _File,
     model: _Model,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="File to write: .csv, .tsv or .parquet.", show_default=False)
+        Path, typer.Option("--output", "-o", help="Table to write: .csv, .tsv or .parquet.", show_default=False)
     ],
-    column: Annotated[str, typer.Option(help="Name of the column that is added.")] = "entity",
-    pairs: Annotated[Path | None, typer.Option(help="Write candidate pairs with their probabilities here.")] = None,
+    column: Annotated[str, typer.Option(help="Name of the added column.")] = "entity",
+    pairs: Annotated[
+        Path | None, typer.Option(help="Also write the candidate pairs with their match probabilities to this file.")
+    ] = None,
     edges: _Edges = None,
     jobs: _Jobs = None,
     json: _Json = False,
 ) -> None:
-    """Write the records of a file, every row in its order, with a column that numbers their entities.
+    """Assign records to entities: write all rows in their order with an added column of entity numbers.
 
     Example: `intarsia cluster predict all.csv --model people.npz --output resolved.csv`
     """
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(output)
     check_folder_of(pairs)
     clusterer = _load(model, jobs)
     records = read_table_file(file)
     if column in records:
-        raise InvalidInputError(f"{file.name} has a column {column!r} already. Give another name by --column.")
+        raise InvalidInputError(f"{file.name} already has a column {column!r}. Pass another name with --column.")
     scored = None if edges is None else read_table_file(edges)
-    found = clusterer.predict(records, edges=scored).tolist()
-    write_table_file(output, {**records, column: found}, file, column)
+    predicted = clusterer.predict(records, edges=scored).tolist()
+    write_table_file(output, {**records, column: predicted}, file, column)
     if pairs is not None:
-        # No column of theirs was in a file, so none has a type to keep.
+        # The table of pairs has no source file whose column types must be preserved.
         write_table_file(pairs, clusterer.predict_pairs(records, edges=scored), Path("made.csv"), "probability")
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if json:
-        write_json({"file": str(output), "n": len(found), "seconds": seconds})
+        write_json({"file": str(output), "n": len(predicted), "seconds": seconds})
     else:
-        typer.echo(f"{len(found)} records, {len(set(found))} entities in {seconds:.1f} s: {output}")
+        typer.echo(f"{len(predicted)} records, {len(set(predicted))} entities in {seconds:.1f} s: {output}")
 
 
 def evaluate_command(
     file: _File,
     entity: Annotated[str, typer.Option(help="Column with the true entity of each record.", show_default=False)],
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model whose entities are counted.")] = None,
-    predicted: Annotated[str | None, typer.Option(help="Column with entities already found, without a model.")] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model to evaluate.")] = None,
+    predicted: Annotated[
+        str | None, typer.Option(help="Column with predicted entities, to evaluate without a model.")
+    ] = None,
     edges: _Edges = None,
     jobs: _Jobs = None,
     json: _Json = False,
 ) -> None:
-    """Pairwise, B-cubed, MUC and CEAF-e precision, recall and F1; records without a true entity are left out.
+    """Evaluate predicted entities: pairwise, B-cubed, MUC and CEAF-e precision, recall and F1.
+
+    Records without a true entity are ignored.
 
     Example: `intarsia cluster evaluate test.csv --entity person --model people.npz --json`
     """
@@ -138,17 +153,17 @@ def evaluate_command(
     from intarsia.metrics import clustering_scores
 
     if (model is None) == (predicted is None):
-        raise InvalidInputError("Give either --model, or --predicted for a column of entities already found.")
+        raise InvalidInputError("Pass either --model, or --predicted with a column of predicted entities.")
     with errors_in(file.name):
         records = read_table(read_table_file(file))
         truth = cluster_codes(records.column(entity), records.n_rows)
-    found: Any
+    clusters: Any
     if model is not None:
-        found = _load(model, jobs).predict(records, edges=None if edges is None else read_table_file(edges))
+        clusters = _load(model, jobs).predict(records, edges=None if edges is None else read_table_file(edges))
     else:
         with errors_in(file.name):
-            found = records.column(str(predicted))
-    scores = clustering_scores(truth, found)
+            clusters = records.column(str(predicted))
+    scores = clustering_scores(truth, clusters)
     if json:
         write_json(scores.as_dict())
         return
@@ -158,11 +173,11 @@ def evaluate_command(
     for title in ("measure", "precision", "recall", "F1"):
         table.add_column(title, justify="left" if title == "measure" else "right")
     for name in ("pairwise", "b_cubed", "muc", "ceaf_e"):
-        one = getattr(scores, name)
-        table.add_row(name, *(f"{100 * share:.2f}" for share in (one.precision, one.recall, one.f1)))
+        measure = getattr(scores, name)
+        table.add_row(name, *(f"{100 * fraction:.2f}" for fraction in (measure.precision, measure.recall, measure.f1)))
     console().print(table)
     typer.echo(
-        f"\n{scores.n_records} records of {scores.n_entities} entities, {scores.n_predicted} found; CoNLL mean "
+        f"\n{scores.n_records} records of {scores.n_entities} entities, {scores.n_predicted} predicted; CoNLL mean "
         f"{100 * scores.conll:.2f}, adjusted Rand {scores.adjusted_rand:.4f}."
     )
 
@@ -175,25 +190,25 @@ def _load(model: Path, jobs: int | None) -> EntityClusterer:
     return clusterer
 
 
-def _comparisons(given: list[str] | None) -> dict[str, list[str]] | None:
-    if not given:
+def _comparisons(options: list[str] | None) -> dict[str, list[str]] | None:
+    """Parse the options `--compare COLUMN=NAME`."""
+    if not options:
         return None
-    found: dict[str, list[str]] = {}
-    for word in given:
-        column, equals, name = word.rpartition("=")
+    comparisons: dict[str, list[str]] = {}
+    for option in options:
+        column, equals, name = option.rpartition("=")
         if not equals or not column:
-            raise InvalidInputError(
-                f"--compare {word}: expected column=comparison, such as --compare name=jaro_winkler."
-            )
-        found.setdefault(column, []).append(name)
-    return found
+            raise InvalidInputError(f"--compare {option}: expected COLUMN=NAME, such as --compare name=jaro_winkler.")
+        comparisons.setdefault(column, []).append(name)
+    return comparisons
 
 
-def _blocking(given: list[str] | None) -> list[Any] | None:
+def _blocking(options: list[str] | None) -> list[Any] | None:
+    """Parse the options `--block NAME[=COLUMN,...]`."""
     from intarsia.clusters.blocking import BLOCKINGS
 
-    found = []
-    for word in given or []:
-        name, _, columns = word.partition("=")
-        found.append(BLOCKINGS.resolve(name, {"columns": columns.split(",")} if columns else {}))
-    return found or None
+    rules = []
+    for option in options or []:
+        name, _, columns = option.partition("=")
+        rules.append(BLOCKINGS.resolve(name, {"columns": columns.split(",")} if columns else {}))
+    return rules or None

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, tab-separated and Parquet, read as columns and written with a column more."""
+"""Read and write tables of records: CSV, tab-separated and Parquet files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from intarsia.exceptions import FileFormatError, InvalidInputError
 
 
 def read_table_file(path: Path) -> dict[str, list[Any]]:
-    """Columns of a file; cells of CSV are text as it stands there.
+    """Read the columns of a file; the cells of a CSV file stay strings.
 
     Raises
     ------
     FileFormatError
         The file does not follow its format.
     InvalidInputError
-        The ending is none that is known.
+        The file name has an unknown suffix, or there is no such file.
     """
     from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
 
@@ -27,13 +27,15 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
         import duckdb
 
         if not path.is_file():
-            raise InvalidInputError(f"{path}: there is no such file.")
+            raise InvalidInputError(f"{path}: there is no such file. Check the path.")
         try:
-            found = quiet_database().execute("SELECT * FROM read_parquet(?)", [str(path)])
-            names = [column[0] for column in found.description or []]
-            rows = found.fetchall()
+            query = quiet_database().execute("SELECT * FROM read_parquet(?)", [str(path)])
+            names = [column[0] for column in query.description or []]
+            rows = query.fetchall()
         except duckdb.Error as error:
-            raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Get the file again.") from None
+            raise FileFormatError(
+                f"{path.name}: {str(error).splitlines()[0]}. Download or export the file again."
+            ) from None
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
     from intarsia._files.plain_tables import read_csv_rows
 
@@ -42,9 +44,9 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
 
 
 def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, added: str) -> None:
-    """Write columns; from Parquet to Parquet those of `source` keep their types, with the column `added` after them.
+    """Write columns to a file; from Parquet to Parquet, the columns of `source` keep their types before column `added`.
 
-    The file appears when all is written.
+    The file appears under its name only when it is complete.
     """
     from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
 
@@ -61,13 +63,14 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
 
     connection = quiet_database()
     typed = table_file_kind(source) in PARQUET
-    made = {}
+    arrays = {}
     for name in [added] if typed else columns:
-        made[name] = np.empty(len(columns[name]), dtype=object)
-        made[name][:] = columns[name]
-    connection.register("made", made)
-    query = "SELECT * FROM read_parquet(?) POSITIONAL JOIN made" if typed else "SELECT * FROM made"
-    with replaced_file(path) as beside:
+        arrays[name] = np.empty(len(columns[name]), dtype=object)
+        arrays[name][:] = columns[name]
+    connection.register("added_columns", arrays)
+    query = "SELECT * FROM read_parquet(?) POSITIONAL JOIN added_columns" if typed else "SELECT * FROM added_columns"
+    with replaced_file(path) as temporary:
         connection.execute(
-            f"COPY ({query}) TO '{str(beside).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)", [str(source)] * typed
+            f"COPY ({query}) TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)",
+            [str(source)] * typed,
         )

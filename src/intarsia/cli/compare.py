@@ -1,4 +1,4 @@
-"""`intarsia infer --compare`: several methods side by side, with the exact answer where it is affordable."""
+"""`intarsia infer --compare`: run several methods side by side, with the exact answer if it is affordable."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ EXACT = "junction_tree"
 
 
 def compare_methods(file: Path, request: Request, names: str, json: bool) -> None:
-    """Run the methods one after the other and show a row for each; a refusal is a row too."""
+    """Run the methods one after another and print a row for each; a method that raises has its error in the row."""
     from intarsia.inference import method_class, method_names
 
     ability = "gives_map" if request.task == "map" else "gives_marginals"
     if names.strip() == "all":
-        wanted = [name for name in method_names() if getattr(method_class(name), ability)]
+        methods = [name for name in method_names() if getattr(method_class(name), ability)]
         if request.task == "pr":
-            wanted = [name for name in wanted if method_class(name).log_partition_is is not None]
+            methods = [name for name in methods if method_class(name).log_partition_is is not None]
     else:
-        wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not wanted:
+        methods = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not methods:
         raise InvalidInputError(
-            f"--compare {names!r} names no method. Give names from `intarsia methods`, such as "
-            f"--compare mean_field,tree_reweighted, or all."
+            f"--compare {names!r} contains no method. Pass names from `intarsia methods`, such as --compare "
+            f"mean_field,tree_reweighted, or `all`."
         )
-    for name in wanted:
-        method_class(name)  # an unknown name is refused before any work is done
-    settings = settings_by_method([*wanted, EXACT], request.settings)
-    exact = _exact(request, settings[EXACT])
+    for name in methods:
+        method_class(name)  # raises for an unknown name before any work is done
+    settings = settings_by_method([*methods, EXACT], request.settings)
+    exact = _run_exact(request, settings[EXACT])
     rows = []
     interrupted = False
-    for name in wanted:
+    for name in methods:
         if name == EXACT and exact is not None:
             rows.append(_row(name, exact, exact))
             continue
@@ -71,13 +71,14 @@ def compare_methods(file: Path, request: Request, names: str, json: bool) -> Non
         raise typer.Exit(130)
 
 
-def _exact(request: Request, settings: dict[str, Any]) -> InferenceResult | None:
+def _run_exact(request: Request, settings: dict[str, Any]) -> InferenceResult | None:
+    """Return the exact result, or None with a note on stderr if it is not affordable."""
     try:
         return run(request, EXACT, settings)
-    except InvalidInputError:  # it has next to no settings of its own, so what was asked is wrong for every method
+    except InvalidInputError:  # junction_tree has almost no settings, so this input is invalid for every method
         raise
     except IntarsiaError as error:
-        note(f"no exact answer to compare with: {error}")
+        note(f"no exact result to compare with: {error}")
         return None
 
 
@@ -90,6 +91,7 @@ def _answer(result: InferenceResult) -> dict[str, Any]:
 
 
 def _row(name: str, result: InferenceResult | None, exact: InferenceResult | None) -> dict[str, Any]:
+    """Return the row of a method, with its differences from the exact marginals."""
     row: dict[str, Any] = dict.fromkeys(
         ("method", "log_partition", "log_partition_is", "max_marginal_difference", "mean_marginal_difference", "score",
          "converged", "status", "n_iter", "seconds", "error")
@@ -104,38 +106,41 @@ def _row(name: str, result: InferenceResult | None, exact: InferenceResult | Non
         "seconds": result.seconds,
     }
     if exact is not None and result.task == "marginals" and result.mu is not None and exact.mu is not None:
-        split = int(result.graph.variable_ptr[-1])
-        gap = abs(result.mu[:split] - exact.mu[:split])
-        row["max_marginal_difference"] = float(gap.max(initial=0.0))
-        row["mean_marginal_difference"] = float(gap.mean()) if split else 0.0
+        n_variable_entries = int(result.graph.variable_ptr[-1])
+        differences = abs(result.mu[:n_variable_entries] - exact.mu[:n_variable_entries])
+        row["max_marginal_difference"] = float(differences.max(initial=0.0))
+        row["mean_marginal_difference"] = float(differences.mean()) if n_variable_entries else 0.0
     return row
 
 
 def _show(file: Path, request: Request, exact: InferenceResult | None, rows: list[dict[str, Any]]) -> None:
+    """Print the comparison as a table, with errors as notes below."""
     marginals = request.task != "map"
-    lead = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
+    columns = ["log Z", "max\nerror", "mean\nerror"] if marginals else []
     cells = []
     if exact is not None:
-        start = [log_partition_text(exact.log_partition, exact.log_partition_is, 7), "", ""] if marginals else []
-        cells.append(["exact", *start, number(exact.score, 7), seconds(exact.seconds), exact.status.name])
+        leading_cells = (
+            [log_partition_text(exact.log_partition, exact.log_partition_is, 7), "", ""] if marginals else []
+        )
+        cells.append(["exact", *leading_cells, number(exact.score, 7), seconds(exact.seconds), exact.status.name])
     for row in rows:
-        start = []
+        leading_cells = []
         if marginals:
-            start = [log_partition_text(row["log_partition"], row["log_partition_is"], 7)]
-            start += [difference(row[key]) for key in ("max_marginal_difference", "mean_marginal_difference")]
+            leading_cells = [log_partition_text(row["log_partition"], row["log_partition_is"], 7)]
+            leading_cells += [difference(row[key]) for key in ("max_marginal_difference", "mean_marginal_difference")]
         cells.append(
             [
                 row["method"],
-                *start,
+                *leading_cells,
                 number(row["score"], 7),
                 seconds(row["seconds"]),
-                row["status"] or "refused",
+                row["status"] or "error",
             ]
         )
     show_table(
         f"{file.name}: {request.graph.n_variables} variables, {request.graph.n_factors} factors",
-        ["method", *lead, "score", "time\n(s)", "status"],
+        ["method", *columns, "score", "time\n(s)", "status"],
         cells,
         [exact is not None and k == 0 for k in range(len(cells))],
-        [f"{row['method']} refused: {row['error']}" for row in rows if row["error"]],
+        [f"{row['method']}: {row['error']}" for row in rows if row["error"]],
     )

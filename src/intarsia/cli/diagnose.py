@@ -1,4 +1,4 @@
-"""`intarsia diagnose`: whether a learner and an inference method fit, on the user's own labelled graphs."""
+"""`intarsia diagnose`: check whether a learner and an inference method work together on labelled graphs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ _KEYS = {"node_features", "edges", "edge_features", "labels"}
 
 def diagnose_command(
     data: Annotated[
-        str, typer.Argument(help="A JSON file of labelled graphs; or diamond, triangle.", show_default=False)
+        str,
+        typer.Argument(
+            help="JSON file of labelled graphs, or a built-in example: diamond, triangle.", show_default=False
+        ),
     ],
     learner: Annotated[
-        str, typer.Option(help="structured_perceptron, structured_svm, risk_minimizer or sample_rank.")
+        str, typer.Option(help="Learner: structured_perceptron, structured_svm, risk_minimizer or sample_rank.")
     ] = "structured_perceptron",
-    inference: Annotated[str, typer.Option(help="A name from `intarsia methods`.")] = "lp_relaxation",
+    inference: Annotated[str, typer.Option(help="Inference method, a name from `intarsia methods`.")] = "lp_relaxation",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the inference; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Setting of the inference method; repeat for several."),
     ] = None,
-    n_examples: Annotated[int, typer.Option(help="Graphs that are looked at, at random.")] = 20,
-    n_passes: Annotated[int, typer.Option(help="Passes of the learner.")] = 20,
-    time_limit: Annotated[float, typer.Option(help="Seconds for each exact answer.")] = 5.0,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
+    n_examples: Annotated[int, typer.Option(help="Number of graphs to sample at random.")] = 20,
+    n_passes: Annotated[int, typer.Option(help="Number of passes of the learner over the graphs.")] = 20,
+    time_limit: Annotated[float, typer.Option(help="Seconds for each exact inference.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Save a plot of the checks.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Whether a learner and an inference fit on these data.
+    """Check whether a learner and an inference method work together on your data.
 
     The file holds a list of graphs: `[{"node_features": [[...], ...], "edges": [[0, 1], ...], "labels": [...]}, ...]`,
-    and edge_features, if there are any; -1 or null is a hidden label. The two counterexamples are built in.
+    with optional edge_features; -1 or null marks a hidden label. Two counterexamples from a paper are built in.
 
     Example: `intarsia diagnose diamond --inference belief_propagation --set schedule=parallel`
 
@@ -52,7 +55,7 @@ def diagnose_command(
     check_folder_of(plot)
     method = METHODS.resolve(inference, parse_settings(setting or []))
     with warnings_on_stderr():
-        found = diagnose_examples(
+        diagnosis = diagnose_examples(
             load_examples(data), learner, method,
             n_examples=n_examples, n_passes=n_passes, time_limit=time_limit, random_state=seed,
         )  # fmt: skip
@@ -60,24 +63,25 @@ def diagnose_command(
         from intarsia.report.diagnosis_plots import plot_diagnosis
         from intarsia.report.plots import save_figure
 
-        save_figure(plot_diagnosis(found), plot)
+        save_figure(plot_diagnosis(diagnosis), plot)
     if json:
-        write_json(found.to_dict())
+        write_json(diagnosis.to_dict())
         return
-    typer.echo(str(found))
+    typer.echo(str(diagnosis))
     if plot is not None:
-        typer.echo(f"Picture: {plot}")
+        typer.echo(f"Plot: {plot}")
 
 
 def load_examples(data: str) -> list[Example]:
-    """Labelled graphs of a JSON file, or of one of the built-in counterexamples."""
+    """Read labelled graphs from a JSON file, or return a built-in counterexample."""
     if data in BUILT_IN and not Path(data).exists():
         from intarsia.datasets.counterexamples import diamond_examples, triangle_examples
 
         return diamond_examples() if data == "diamond" else triangle_examples()
     if not Path(data).exists():
         raise InvalidInputError(
-            f"diagnose: {data!r} is no file, and not built in. Built in: {', '.join(map(repr, BUILT_IN))}."
+            f"diagnose: {data!r} is neither a file nor a built-in example. Pass a JSON file or one of: "
+            f"{', '.join(map(repr, BUILT_IN))}."
         )
     graphs, labels = _read_graphs(Path(data))
     from intarsia.crf.graph_crf import GraphCRF
@@ -86,7 +90,7 @@ def load_examples(data: str) -> list[Example]:
 
 
 def _read_graphs(path: Path) -> tuple[list[Any], list[Any]]:
-    """Graphs and labels of a JSON file."""
+    """Read graphs and labels from a JSON file."""
     from intarsia._files.json_text import read_json_text
     from intarsia.crf.graph_data import GraphInstance
     from intarsia.exceptions import FileFormatError
@@ -95,15 +99,18 @@ def _read_graphs(path: Path) -> tuple[list[Any], list[Any]]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
-    document = read_json_text(text, str(path), "Give a list of graphs, see --help.")
+    document = read_json_text(text, str(path), "Write a list of graphs, see `intarsia diagnose --help`.")
     if not isinstance(document, list) or not document:
-        raise FileFormatError(f"{path}: expected a list of graphs, got {type(document).__name__}. See --help.")
+        raise FileFormatError(
+            f"{path}: expected a list of graphs, got {type(document).__name__}. See `intarsia diagnose --help`."
+        )
     graphs, labels = [], []
     for i, entry in enumerate(document):
         if not isinstance(entry, dict) or not {"node_features", "labels"} <= set(entry) <= _KEYS:
-            got = sorted(entry) if isinstance(entry, dict) else type(entry).__name__
+            keys = sorted(entry) if isinstance(entry, dict) else type(entry).__name__
             raise FileFormatError(
-                f"{path}, graph {i}: expected node_features, labels and perhaps edges, edge_features, got {got}."
+                f"{path}, graph {i}: expected the keys node_features and labels, and optionally edges, edge_features; "
+                f"got {keys}. See `intarsia diagnose --help`."
             )
         graphs.append(GraphInstance(entry["node_features"], entry.get("edges"), entry.get("edge_features")))
         labels.append(entry["labels"])

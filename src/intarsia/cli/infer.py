@@ -1,4 +1,4 @@
-"""`intarsia infer`: log Z, marginals or the best assignment of a UAI model."""
+"""`intarsia infer`: compute log Z, marginals or the best assignment of a UAI model."""
 
 from __future__ import annotations
 
@@ -21,37 +21,40 @@ STATES_SHOWN = 8
 
 
 def infer_command(
-    file: Annotated[Path, typer.Argument(help="The model, a UAI file, plain or gz.", show_default=False)],
-    task: Annotated[str, typer.Option(help="pr (log Z), mar (marginals) or map (the best assignment).")] = "mar",
+    file: Annotated[Path, typer.Argument(help="Model in UAI format, plain or gz.", show_default=False)],
+    task: Annotated[
+        str, typer.Option(help="pr (log partition function), mar (marginals) or map (most probable assignment).")
+    ] = "mar",
     method: Annotated[
         str,
-        typer.Option(help="A name from `intarsia methods`; auto is exact where affordable, else approximate."),
+        typer.Option(help="Name from `intarsia methods`. auto: exact if affordable, otherwise approximate."),
     ] = "auto",
-    evidence: Annotated[Path | None, typer.Option(help="Known states, a UAI evidence file.")] = None,
+    evidence: Annotated[Path | None, typer.Option(help="Observed states, a UAI evidence file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    max_iter: Annotated[int | None, typer.Option(help="Most sweeps of an iterative method.")] = None,
-    tol: Annotated[float | None, typer.Option(help="Largest change at which it has converged.")] = None,
-    damping: Annotated[float | None, typer.Option(help="Share of the old message that is kept.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="T in <theta, mu> + T H(mu).")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Maximum number of sweeps of an iterative method.")] = None,
+    tol: Annotated[float | None, typer.Option(help="Convergence tolerance: largest change of a message.")] = None,
+    damping: Annotated[float | None, typer.Option(help="Fraction of the old message to keep, in [0, 1).")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Weight T of the entropy: <theta, mu> + T H(mu).")] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="Seconds after which an iterative method returns what it has; exact ones refuse."),
+        typer.Option(help="Seconds. Iterative methods return their current result; exact methods raise an error."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed for everything random.")] = None,
-    n_samples: Annotated[int, typer.Option(help="Draws from the model, with methods that can.")] = 0,
-    n_best: Annotated[int, typer.Option(help="Best assignments, with methods that can.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    n_samples: Annotated[int, typer.Option(help="Number of samples to draw, with methods that give samples.")] = 0,
+    n_best: Annotated[int, typer.Option(help="Number of best assignments, with methods that give n-best.")] = 0,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the method; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Another setting of the method; repeat for several."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture: an image for grids, bars otherwise.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save a plot: an image for grids, bars otherwise.")] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Several methods side by side; all for every method.")
+        str | None,
+        typer.Option(metavar="A,B,...", help="Compare several methods side by side; `all` for every method."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the answer in the competition's result format.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Save the result in the UAI competition's format.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show progress on stderr.")] = False,
 ) -> None:
-    """Log Z, marginals or the best assignment of a UAI model.
+    """Compute log Z, marginals or the most probable (MAP) assignment of a UAI model.
 
     Example: `intarsia infer model.uai --task mar --evidence model.uai.evid --json`
 
@@ -70,7 +73,7 @@ def infer_command(
         from intarsia.cli.compare import compare_methods
 
         if plot is not None or output is not None or n_samples or n_best:
-            note("--plot, --output, --n-samples and --n-best are left out with --compare.")
+            note("--plot, --output, --n-samples and --n-best have no effect with --compare.")
             request.n_samples = request.n_best = 0
         compare_methods(file, request, compare, json)
         return
@@ -84,15 +87,15 @@ def infer_command(
         write_json(as_document(result, request.task))
     else:
         _show(console(), file, request, result)
-        for path, what in ((output, "Answer"), (plot, "Picture")):
+        for path, title in ((output, "Result"), (plot, "Plot")):
             if path is not None and path.exists():
-                typer.echo(f"{what}: {path}")
+                typer.echo(f"{title}: {path}")
     if result.status.name == "INTERRUPTED":
         raise typer.Exit(130)
 
 
 def as_document(result: InferenceResult, task: str) -> dict[str, Any]:
-    """Give the fields of a result as the JSON document of `intarsia infer`."""
+    """Return the fields of a result as the JSON document of `intarsia infer`."""
     best = task == "map"
     document: dict[str, Any] = {
         "method": result.method.name,
@@ -133,17 +136,18 @@ def _write_plot(path: Path, result: InferenceResult) -> None:
 
 
 def _show(out: Console, file: Path, request: Request, result: InferenceResult) -> None:
+    """Print a result for people: facts, marginals or assignment, samples."""
     from rich.table import Table
 
     graph = request.graph
     facts = Table.grid(padding=(0, 2))
-    known = f", {len(request.evidence)} known" if request.evidence else ""
-    facts.add_row("model", f"{file.name}: {graph.n_variables} variables{known}, {graph.n_factors} factors")
+    observed = f", {len(request.evidence)} observed" if request.evidence else ""
+    facts.add_row("model", f"{file.name}: {graph.n_variables} variables{observed}, {graph.n_factors} factors")
     facts.add_row("method", f"{'auto chose ' if result.chosen_by_auto else ''}{result.method.name}")
     facts.add_row("status", f"{result.status.name}: {result.status.message}")
     if request.task == "map":
-        most = f" (at most {number(result.upper_bound, 10)})" if math.isfinite(result.upper_bound) else ""
-        facts.add_row("score", f"{number(result.score, 10)}{most}")
+        bound = f" (at most {number(result.upper_bound, 10)})" if math.isfinite(result.upper_bound) else ""
+        facts.add_row("score", f"{number(result.score, 10)}{bound}")
     elif result.log_partition is not None:
         facts.add_row("log Z", f"{number(result.log_partition, 10)} ({result.log_partition_is})")
     sweeps = f", {result.n_iter} sweeps, residual {result.residual:.1e}" if result.n_iter else ""
@@ -155,8 +159,8 @@ def _show(out: Console, file: Path, request: Request, result: InferenceResult) -
         out.print(_marginal_table(result))
     if request.task == "map" and result.assignment is not None:
         states = result.assignment.tolist()
-        more = f" ... {len(states) - 100} more (--json or --output gives all)" if len(states) > 100 else ""
-        out.print(f"assignment {' '.join(map(str, states[:100]))}{more}", markup=False)
+        rest = f" ... {len(states) - 100} more (--json or --output gives all)" if len(states) > 100 else ""
+        out.print(f"assignment {' '.join(map(str, states[:100]))}{rest}", markup=False)
     for title, rows, scores in (("sample", result.samples, None), ("best", result.best, result.best_scores)):
         if rows is not None:
             for k, row in enumerate(rows[:ROWS_SHOWN].tolist()):
@@ -165,19 +169,20 @@ def _show(out: Console, file: Path, request: Request, result: InferenceResult) -
 
 
 def _marginal_table(result: InferenceResult) -> Any:
+    """Return a table of the marginals of the first variables and states."""
     from rich.table import Table
 
     graph = result.graph
-    shown = min(graph.n_variables, ROWS_SHOWN)
-    width = min(int(graph.n_states[:shown].max(initial=0)), STATES_SHOWN)
-    left = graph.n_variables - shown
-    caption = f"{left} more variables; --json or --output gives all" if left else None
+    n_shown = min(graph.n_variables, ROWS_SHOWN)
+    width = min(int(graph.n_states[:n_shown].max(initial=0)), STATES_SHOWN)
+    n_hidden = graph.n_variables - n_shown
+    caption = f"{n_hidden} more variables; --json or --output gives all" if n_hidden else None
     table = Table("variable", *(f"P({k})" for k in range(width)), caption=caption, caption_justify="left")
-    if int(graph.n_states[:shown].max(initial=0)) > width:
+    if int(graph.n_states[:n_shown].max(initial=0)) > width:
         table.add_column("...")
     for column in table.columns[1:]:
         column.justify = "right"
-    for v in range(shown):
+    for v in range(n_shown):
         block = result.marginals(v).tolist()
         cells = [f"{p:.4f}" for p in block[:width]] + [""] * (width - len(block))
         table.add_row(str(v), *cells, *(["..."] if len(block) > width else []))

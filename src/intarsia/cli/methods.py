@@ -1,4 +1,4 @@
-"""`intarsia methods`: which method to choose, from what each class says of itself."""
+"""`intarsia methods`: list the inference methods with the abilities that each class declares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABILITIES = {
 
 
 def methods_command(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
-    """The inference methods: when to choose each, what it gives, what it guarantees.
+    """List the inference methods: when to use each, what it computes, what it guarantees.
 
     Example: `intarsia methods`
     """
@@ -30,7 +30,7 @@ def methods_command(json: Annotated[bool, typer.Option("--json", help="Print one
     limited = any(row["max_scope"] is not None for row in rows)
     table = Table(show_lines=True)
     table.add_column("method", no_wrap=True)
-    for title in ("choose it for", "gives", "log Z is", *(["scope"] if limited else []), "cost"):
+    for title in ("use it for", "gives", "log Z is", *(["scope"] if limited else []), "cost"):
         table.add_column(title)
     for row in rows:
         gives = ", ".join(words for key, words in _ABILITIES.items() if row[key])
@@ -40,20 +40,20 @@ def methods_command(json: Annotated[bool, typer.Option("--json", help="Print one
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """One row per method of the registry, read from the class attributes."""
+    """Return one row per registered method, read from its class attributes."""
     from intarsia.inference import method_class, method_names
 
     rows = []
     for name in method_names():
-        found = method_class(name)
-        row: dict[str, Any] = {"name": name, "class": found.__name__, "summary": found.summary, "exact": found.exact}
-        row |= {key: getattr(found, key) for key in _ABILITIES}
+        method = method_class(name)
+        row: dict[str, Any] = {"name": name, "class": method.__name__, "summary": method.summary, "exact": method.exact}
+        row |= {key: getattr(method, key) for key in _ABILITIES}
         row |= {
-            "log_partition_is": found.log_partition_is,
-            "differentiable": found.differentiable,
-            "max_scope": found.max_scope,
-            "cost": found.cost,
-            "settings": {key: repr(value) for key, value in found().get_params().items()},
+            "log_partition_is": method.log_partition_is,
+            "differentiable": method.differentiable,
+            "max_scope": method.max_scope,
+            "cost": method.cost,
+            "settings": {key: repr(value) for key, value in method().get_params().items()},
         }
         rows.append(row)
     return rows

@@ -1,4 +1,4 @@
-"""What goes to the terminal: one JSON document on stdout, or tables; notes and warnings on stderr."""
+"""Terminal output of the commands: one JSON document or tables on stdout, notes and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save_json(path: Path, document: Any) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Copy of a document with null in place of every number that JSON cannot hold."""
+    """Return a copy of a document with null in place of every number that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -44,30 +44,30 @@ def finite(value: Any) -> Any:
 
 
 def note(message: str) -> None:
-    """One line on stderr."""
+    """Write one line to stderr."""
     typer.echo(f"intarsia: {' '.join(message.split())}", err=True)
 
 
 @contextmanager
 def warnings_on_stderr(prefix: str = "") -> Iterator[list[str]]:
-    """Show each UserWarning of a block, convergence included, as one line on stderr; others pass unchanged.
+    """Print each UserWarning of a block (such as ConvergenceWarning) as one line on stderr; others pass unchanged.
 
-    The list that is given holds the lines after the block.
+    After the block, the list that the context manager returned holds the messages.
     """
-    shown: list[str] = []
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield shown
+        yield messages
     for entry in caught:
         if issubclass(entry.category, UserWarning):
-            shown.append(str(entry.message))
+            messages.append(str(entry.message))
             note(f"{prefix}{entry.message}")
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
 
 
 def console() -> Console:
-    """Return a console on stdout; wide where the output goes to a file or another program."""
+    """Return a console on stdout, 140 columns wide when the output goes to a file or another program."""
     from rich.console import Console
 
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -75,38 +75,38 @@ def console() -> Console:
 
 
 def check_folder_of(path: Path | None) -> None:
-    """Raise before any work is done if a file could not be written for want of its folder."""
+    """Raise an error before any work is done if a file cannot be written because its folder does not exist."""
     if path is not None and not path.parent.is_dir():
-        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Make it first.")
+        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Create it first.")
     if path is not None and path.is_dir():
-        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
+        raise InvalidInputError(f"{path} is a folder. Pass the name of a file.")
 
 
 def check_folder(path: Path | None) -> None:
-    """Raise before any work is done if a folder could not be made because a file is there."""
+    """Raise an error before any work is done if a folder cannot be created because a file has its name."""
     if path is not None and path.exists() and not path.is_dir():
-        raise NotADirectoryError(20, "is a file; give a folder", str(path))
+        raise NotADirectoryError(20, "is a file. Pass a folder", str(path))
 
 
 def number(value: float | None, digits: int = 6) -> str:
-    """Write a number for a table."""
+    """Format a number for a table."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:.{digits}g}"
 
 
 def difference(value: float | None) -> str:
-    """Write a difference between probabilities for a table; rounding errors are shown as what they are."""
+    """Format a difference between probabilities for a table; rounding errors are shown as `<1e-9`."""
     return "-" if value is None else "<1e-9" if value < 1e-9 else f"{value:.2g}"
 
 
 def seconds(value: float | None) -> str:
-    """Write a time for a table."""
+    """Format a time for a table."""
     return "-" if value is None else "<0.01" if value < 0.01 else f"{value:.2f}"
 
 
 def marginal_lists(result: InferenceResult) -> list[list[float]] | None:
-    """Marginals of all variables as nested lists, or None when there are none."""
+    """Return the marginals of all variables as nested lists, or None if the result has none."""
     if result.mu is None:
         return None
     return [result.marginals(v).tolist() for v in range(result.graph.n_variables)]
@@ -116,7 +116,7 @@ _SIGN = {"exact": "=", "upper bound": "<=", "lower bound": ">=", "estimate": "~"
 
 
 def log_partition_text(value: float | None, kind: str | None, digits: int = 7) -> str:
-    """Log Z with its direction as a sign: `<= 831.9` is an upper bound, `~` an estimate.
+    """Format log Z with its guarantee as a sign: `<= 831.9` is an upper bound, `~` an estimate.
 
     Examples
     --------
@@ -127,11 +127,11 @@ def log_partition_text(value: float | None, kind: str | None, digits: int = 7) -
 
 
 def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list[bool], notes: list[str]) -> None:
-    """Print a table that fits 80 columns: the first and last column of text, numbers between; notes below."""
+    """Print a table that fits into 80 columns, with notes below; first and last column hold text, others numbers."""
     from rich.markup import escape
     from rich.table import Table
 
-    # No box: its lines would cost the columns that keep numbers whole on a terminal of 80.
+    # A box would cost columns, and numbers would wrap on a terminal that is 80 columns wide.
     table = Table(box=None, title=escape(title), title_justify="left", padding=(0, 2, 0, 0), pad_edge=False)
     for k, column in enumerate(columns):
         text = k in (0, len(columns) - 1)

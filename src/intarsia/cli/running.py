@@ -1,4 +1,4 @@
-"""From options to a run: settings, and which answers a task asks for."""
+"""Run inference from command-line options: read the model, parse the settings, call the method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TASKS = ("pr", "mar", "map")
 
 @dataclass
 class Request:
-    """A model and what is wanted of it."""
+    """Model, evidence and options of one call of `intarsia infer`."""
 
     graph: FactorGraph
     theta: FloatArray
@@ -36,45 +36,45 @@ class Request:
 
     @property
     def inference_task(self) -> str:
-        """The task in the words of `intarsia.infer`."""
+        """Name of the task in `intarsia.infer`: "map" or "marginals"."""
         return "map" if self.task == "map" else "marginals"
 
 
-def load_request(file: Path, evidence: Path | None, task: str, **more: Any) -> Request:
-    """Read the model and its evidence, after the options have been checked that no method checks."""
+def load_request(file: Path, evidence: Path | None, task: str, **options: Any) -> Request:
+    """Check the options that no method checks, then read the model and its evidence."""
     from intarsia._core.validation import check_choice, check_number
     from intarsia.graph.uai import read_uai
     from intarsia.graph.uai_evidence import read_uai_evidence
 
-    if more.get("seed") is not None:
-        check_number(more["seed"], "--seed", low=0, integer=True)
-    if more.get("time_limit") is not None:
-        check_number(more["time_limit"], "--time-limit", low=0, open_low=True)
+    if options.get("seed") is not None:
+        check_number(options["seed"], "--seed", low=0, integer=True)
+    if options.get("time_limit") is not None:
+        check_number(options["time_limit"], "--time-limit", low=0, open_low=True)
     task = check_choice(task.lower(), TASKS, "--task")
     graph, theta = read_uai(file)
-    known: dict[int, int] = read_uai_evidence(evidence) if evidence is not None else {}
-    for variable, state in known.items():
+    states: dict[int, int] = read_uai_evidence(evidence) if evidence is not None else {}
+    for variable, state in states.items():
         if variable >= graph.n_variables or state >= graph.n_states[variable]:
             limit = (
-                f"there are {graph.n_variables} variables"
+                f"the model has {graph.n_variables} variables"
                 if variable >= graph.n_variables
-                else f"it has {graph.n_states[variable]} states"
+                else f"the variable has {graph.n_states[variable]} states"
             )
             raise InvalidInputError(
-                f"{evidence.name if evidence else 'evidence'}: variable {variable} is given state {state}, but {limit} "
-                f"(counted from 0)."
+                f"{evidence.name if evidence else 'evidence'}: variable {variable} is observed in state {state}, but "
+                f"{limit} (counted from 0). Correct the evidence file."
             )
-    return Request(graph, theta, task, dict(known.items()), **more)
+    return Request(graph, theta, task, dict(states.items()), **options)
 
 
 def run(request: Request, method: str, settings: dict[str, Any] | None = None) -> InferenceResult:
-    """Run one method by name, or the one that "auto" chooses."""
+    """Run one method by name, or the method that "auto" chooses."""
     from intarsia.inference import infer, method_class, method_names
 
     def refuse_without_log_partition(kind: type[InferenceMethod]) -> None:
         if request.task == "pr" and kind.log_partition_is is None:
-            able = [name for name in method_names() if method_class(name).log_partition_is is not None]
-            raise NotSupportedError(f"{kind.__name__} gives no log Z. These do: {', '.join(able)}.")
+            names = [name for name in method_names() if method_class(name).log_partition_is is not None]
+            raise NotSupportedError(f"{kind.__name__} does not compute log Z. Use one of: {', '.join(names)}.")
 
     if method in method_names():
         refuse_without_log_partition(method_class(method))
@@ -96,25 +96,25 @@ def run(request: Request, method: str, settings: dict[str, Any] | None = None) -
 
 
 def settings_by_method(names: Iterable[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """For each method the settings it has; one that none of them has is refused."""
+    """Return the settings that apply to each method; raise if a setting applies to none of them."""
     from intarsia._core.validation import check_choice
     from intarsia.inference import method_class
 
-    known = {name: method_class(name)._get_param_names() for name in names}
+    setting_names = {name: method_class(name)._get_param_names() for name in names}
     for key in settings:
-        check_choice(key, {k for keys in known.values() for k in keys}, "setting")
-    return {name: {k: v for k, v in settings.items() if k in keys} for name, keys in known.items()}
+        check_choice(key, {k for keys in setting_names.values() for k in keys}, "setting")
+    return {name: {k: v for k, v in settings.items() if k in keys} for name, keys in setting_names.items()}
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
-    """Settings from `key=value` words; values are Python literals, and text where they are none.
+    """Parse `key=value` strings; a value is a Python literal, or else a string.
 
     Examples
     --------
     >>> parse_settings(["schedule=parallel", "max_memory=1e9"])
     {'schedule': 'parallel', 'max_memory': 1000000000.0}
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
@@ -123,5 +123,5 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
             value = ast.literal_eval(text.strip())
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = text.strip()
-        found[key.strip().replace("-", "_")] = value
-    return found
+        settings[key.strip().replace("-", "_")] = value
+    return settings

@@ -1,4 +1,4 @@
-"""`intarsia tag`: train a tagger on a file, tag others with it, count how well it does."""
+"""`intarsia tag`: train a sequence tagger on a file, tag other files, evaluate the tags."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from intarsia.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
 
-_File = Annotated[Path, typer.Argument(help="CoNLL columns or CRFsuite features, plain or gz.", show_default=False)]
-_Model = Annotated[Path, typer.Option("--model", "-m", help="File of the model, npz.", show_default=False)]
-_Format = Annotated[
-    str, typer.Option("--format", help="conll (word, further columns, tag), crfsuite, or auto: told by the first line.")
+_File = Annotated[
+    Path, typer.Argument(help="Sequences: CoNLL columns or CRFsuite features, plain or gz.", show_default=False)
 ]
-_Separator = Annotated[str | None, typer.Option(help="Between columns; by default any blanks.")]
+_Model = Annotated[Path, typer.Option("--model", "-m", help="Model file (.npz).", show_default=False)]
+_Format = Annotated[
+    str,
+    typer.Option(
+        "--format", help="conll (word, further columns, tag), crfsuite, or auto (detected from the first line)."
+    ),
+]
+_Separator = Annotated[str | None, typer.Option(help="Column separator; by default any white space.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -30,25 +35,26 @@ def train_command(
     model: _Model,
     form: _Format = "auto",
     separator: _Separator = None,
-    dev: Annotated[Path | None, typer.Option(help="File of the same format for early stopping.")] = None,
+    dev: Annotated[Path | None, typer.Option(help="Development file of the same format, for early stopping.")] = None,
     learner: Annotated[
-        str, typer.Option(help="maximum_likelihood, averaged_perceptron, passive_aggressive or arow.")
+        str, typer.Option(help="Learner: maximum_likelihood, averaged_perceptron, passive_aggressive or arow.")
     ] = "maximum_likelihood",
-    l1: Annotated[float | None, typer.Option(help="Weight of the absolute values, CRFsuite's c1.")] = None,
+    l1: Annotated[float | None, typer.Option(help="L1 regularization: l1 times |w|; CRFsuite's c1.")] = None,
     l2: Annotated[
-        float | None, typer.Option(help="Precision of a Gaussian prior: l2/2 times the squares; CRFsuite's c2 is l2/2.")
+        float | None, typer.Option(help="L2 regularization: l2/2 times |w|^2; CRFsuite's c2 is l2/2.")
     ] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Most iterations, or passes over the data.")] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Maximum number of iterations (passes over the data).")] = None,
     scheme: Annotated[
-        str | None, typer.Option(help="bio or bioes: forbid pairs of tags that it excludes.", show_default=False)
+        str | None,
+        typer.Option(help="bio or bioes: forbid tag transitions that the scheme excludes.", show_default=False),
     ] = None,
-    min_count: Annotated[int, typer.Option(help="Features of fewer tokens are left out.")] = 1,
+    min_count: Annotated[int, typer.Option(help="Drop features that occur in fewer tokens.")] = 1,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of the learner; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Another setting of the learner; repeat for several."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Threads.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed for everything random.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     json: _Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show progress on stderr.")] = False,
 ) -> None:
@@ -59,21 +65,21 @@ def train_command(
     from intarsia.sequences.chain_crf import ChainCRF
     from intarsia.sequences.chain_learner import CHAIN_LEARNERS
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(model)
     separator = _unescaped(separator)
     settings = parse_settings(setting or [])
-    # Settings of the optimiser, as optimizer__tol, are known only when it is.
-    inner = {key: settings.pop(key) for key in list(settings) if "__" in key}
-    chosen = CHAIN_LEARNERS.resolve(learner, settings)
+    # Settings of the optimizer, such as optimizer__tol, can be checked only when the learner exists.
+    nested_settings = {key: settings.pop(key) for key in list(settings) if "__" in key}
+    chain_learner = CHAIN_LEARNERS.resolve(learner, settings)
     if max_iter is not None:
-        inner[_limit(chosen)] = max_iter
+        nested_settings[_limit(chain_learner)] = max_iter
     try:
-        chosen.set_params(**inner)
+        chain_learner.set_params(**nested_settings)
     except ValueError as error:
-        raise InvalidInputError(f"--set: {error}") from None
+        raise InvalidInputError(f"--set: {error} Pass settings of {learner}.") from None
     crf = ChainCRF(
-        learner=chosen, l1=l1, l2=l2, scheme=scheme, min_count=min_count, n_jobs=jobs, random_state=seed,
+        learner=chain_learner, l1=l1, l2=l2, scheme=scheme, min_count=min_count, n_jobs=jobs, random_state=seed,
         verbose=verbose,
     )  # fmt: skip
     train = _labelled(read_tag_file(file, form, separator), file)
@@ -85,7 +91,7 @@ def train_command(
     with warnings_on_stderr():
         crf.fit(train.features, train.labels, sample_weight=train.weights, validation=validation)
     crf.save(model, notes={"format": train.format, "columns": n_columns, "separator": separator})
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if json:
         write_json({"file": str(model), "n": len(train.features), "seconds": seconds})
     else:
@@ -103,16 +109,17 @@ def predict_command(
     file: _File,
     model: _Model,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; by default stdout. Packed if it ends in .gz.")
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; by default stdout. Compressed if it ends in .gz."),
     ] = None,
     form: _Format = "auto",
     separator: _Separator = None,
-    jobs: Annotated[int | None, typer.Option(help="Threads.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads.")] = None,
     json: _Json = False,
 ) -> None:
-    """Tag the sequences of a file: its columns with the tag after them, or a tag in each line for CRFsuite's format.
+    """Tag the sequences of a file: write its columns with an added column of tags.
 
-    A column of tags in the file, or the labels of CRFsuite's format, are not looked at.
+    For CRFsuite files only the tags are written, one per line. Tags that are already in the file are ignored.
 
     Example: `intarsia tag predict new.txt --model chunker.npz --output tagged.txt`
     """
@@ -120,19 +127,21 @@ def predict_command(
 
     from intarsia.sequences import write_conll
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     check_folder_of(output)
     if json and output is None:
-        raise InvalidInputError("--json needs --output, since stdout is for the document. Give a file.")
-    crf, given, chosen = _load(file, model, form, separator)
+        raise InvalidInputError(
+            "--json needs --output, since stdout holds the JSON document. Pass a file with --output."
+        )
+    crf, data, column_separator = _load(file, model, form, separator)
     crf.set_params(n_jobs=jobs)
-    labels = [one.tolist() for one in crf.predict(given.features)]
-    rows = [(*columns, tags) for columns, tags in zip(given.columns or [()] * len(labels), labels, strict=True)]
-    # Labels of CRFsuite's files may hold spaces.
+    labels = [tags.tolist() for tags in crf.predict(data.features)]
+    rows = [(*columns, tags) for columns, tags in zip(data.columns or [()] * len(labels), labels, strict=True)]
+    # Labels in CRFsuite files may contain spaces.
     n = write_conll(
-        sys.stdout if output is None else output, rows, separator=chosen or (" " if given.columns else "\t")
+        sys.stdout if output is None else output, rows, separator=column_separator or (" " if data.columns else "\t")
     )
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if json:
         write_json({"file": str(output), "n": n, "seconds": seconds})
     elif output is not None:
@@ -146,26 +155,29 @@ def evaluate_command(
     separator: _Separator = None,
     segments: Annotated[
         str,
-        typer.Option(help="How tags make segments: conll (B-, I-, ...), runs, tokens, or auto: conll if tags look so."),
+        typer.Option(
+            help="How tags form segments: conll (B-, I-, ... prefixes), runs (equal neighbours), tokens, or auto "
+            "(conll if all tags have prefixes, else tokens)."
+        ),
     ] = "auto",
-    outside: Annotated[str, typer.Option(help="Tag of what belongs to no segment.")] = "O",
-    jobs: Annotated[int | None, typer.Option(help="Threads.")] = None,
+    outside: Annotated[str, typer.Option(help="Tag of tokens outside all segments.")] = "O",
+    jobs: Annotated[int | None, typer.Option(help="Number of threads.")] = None,
     json: _Json = False,
 ) -> None:
-    """Precision, recall and F1 of the segments that a tagger finds in a tagged file, counted as conlleval counts.
+    """Evaluate a tagger on a tagged file: precision, recall and F1 of segments, counted as conlleval does.
 
     Example: `intarsia tag evaluate test.txt --model chunker.npz --json`
     """
     from intarsia.metrics import segment_scores
 
-    crf, given, _ = _load(file, model, form, separator)
+    crf, data, _ = _load(file, model, form, separator)
     crf.set_params(n_jobs=jobs)
-    truth = _labelled(given, file).labels or []
-    predicted = [one.tolist() for one in crf.predict(given.features)]
+    truth = _labelled(data, file).labels or []
+    predicted = [tags.tolist() for tags in crf.predict(data.features)]
     scheme = segments
     if segments == "auto":
-        seen = {tag for tags in (*truth, *predicted) for tag in tags}
-        scheme = "conll" if all(tag == outside or _has_prefix(tag) for tag in seen) else "tokens"
+        all_tags = {tag for tags in (*truth, *predicted) for tag in tags}
+        scheme = "conll" if all(tag == outside or _has_prefix(tag) for tag in all_tags) else "tokens"
     scores = segment_scores(truth, predicted, scheme=scheme, outside=outside)
     if json:
         write_json(scores.as_dict())
@@ -178,41 +190,44 @@ def evaluate_command(
         table.add_column(title, justify="left" if title == "label" else "right")
     rows: list[tuple[str, Any]] = [(str(label), counts) for label, counts in scores.by_label.items()]
     for label, counts in [*sorted(rows, key=lambda row: row[0]), ("all", scores.overall)]:
-        shares = (counts.precision, counts.recall, counts.f1)
-        table.add_row(escape(label), *(f"{100 * share:.2f}" for share in shares), str(counts.n_true))
+        fractions = (counts.precision, counts.recall, counts.f1)
+        table.add_row(escape(label), *(f"{100 * fraction:.2f}" for fraction in fractions), str(counts.n_true))
     console().print(table)
     typer.echo(f"\n{scores.n} sequences, {scores.n_tokens} tokens, accuracy {100 * scores.accuracy:.2f}.")
 
 
 def _load(file: Path, model: Path, form: str, separator: str | None) -> tuple[ChainCRF, TagFile, str | None]:
-    """The model, the file as the model wants it, and the separator of columns."""
+    """Return the model, the file in the format of the model, and the column separator."""
     from intarsia.sequences.chain_crf import ChainCRF
 
     crf = ChainCRF.load(model)
     if crf.vocabulary_ is None or crf.layout_.n_edge_features:
-        raise InvalidInputError(f"{model.name} was not trained on files: its features have no names. Use it in Python.")
+        raise InvalidInputError(
+            f"{model.name} was not trained on files: its features have no names. Load it in Python with ChainCRF.load."
+        )
     notes = crf.notes_ if isinstance(crf.notes_, dict) else {}
-    chosen = _unescaped(separator) if separator is not None else notes.get("separator")
+    column_separator = _unescaped(separator) if separator is not None else notes.get("separator")
     columns = notes.get("columns")
-    asked = str(notes["format"]) if form == "auto" and notes.get("format") else form
-    given = read_tag_file(file, asked, chosen, columns if isinstance(columns, int) else None)
-    check_kind(given, notes, file)
-    return crf, given, chosen
+    file_format = str(notes["format"]) if form == "auto" and notes.get("format") else form
+    data = read_tag_file(file, file_format, column_separator, columns if isinstance(columns, int) else None)
+    check_kind(data, notes, file)
+    return crf, data, column_separator
 
 
 def _unescaped(separator: str | None) -> str | None:
-    """A tab as people write it on a command line."""
+    """Replace a typed backslash-t by a tab."""
     return None if separator is None else separator.replace("\\t", "\t")
 
 
-def _labelled(found: TagFile, file: Path) -> TagFile:
-    if found.labels is None:
+def _labelled(data: TagFile, file: Path) -> TagFile:
+    """Return the data; raise if the file has no tags."""
+    if data.labels is None:
         raise InvalidInputError(f"{file.name} has no column of tags. Put the tag into the last column.")
-    return found
+    return data
 
 
 def _limit(learner: Any) -> str:
-    """Name of the setting that bounds the iterations of a learner."""
+    """Return the name of the setting that limits the number of iterations of a learner."""
     return "max_iter" if "max_iter" in learner.get_params(deep=False) else "optimizer__max_iter"
 
 

@@ -1,4 +1,4 @@
-"""Files of taggers as sequences of features with labels: CoNLL columns or CRFsuite's feature format."""
+"""Read files for taggers into sequences of features and labels: CoNLL columns or CRFsuite's feature format."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMATS = ("auto", "conll", "crfsuite")
-# A colon alone is a part of speech.
+# A feature has a value after "=" or ":". A colon alone is a part of speech.
 _FEATURE = re.compile(r".=|.:[-+.\d]")
 
 
 @dataclass
 class TagFile:
-    """Sequences of a file.
+    """Sequences of features and labels, read from a file.
 
     Attributes
     ----------
     format : str
         "conll" or "crfsuite".
     features : list of lists
-        Features of each token of each sequence, as `ChainCRF` takes them.
+        Features of each token of each sequence, in the form that `ChainCRF.fit` accepts.
     labels : list of lists of str, or None
         The last column; None where the file has no labels.
     weights : list of float
         Weights of the sequences.
     columns : list of tuples of lists of str
-        What a CoNLL file holds beside the labels.
+        Columns of a CoNLL file other than the labels.
     """
 
     format: str
@@ -40,19 +40,19 @@ class TagFile:
 
 
 def read_tag_file(path: Path, form: str, separator: str | None, n_columns: int | None = None) -> TagFile:
-    """Read a file; `n_columns` is how many columns of features a model wants, if there is one already."""
+    """Read a file; `n_columns` is the number of feature columns of an existing model."""
     from intarsia._core.validation import check_choice
 
     check_choice(form, FORMATS, "--format")
-    kind = _guess(path) if form == "auto" else form
-    found = _read_crfsuite(path) if kind == "crfsuite" else _read_conll(path, separator, n_columns)
-    if not found.features:
-        raise FileFormatError(f"{path.name}: no sequence in it. Give a line for each token.")
-    return found
+    kind = _detect_format(path) if form == "auto" else form
+    data = _read_crfsuite(path) if kind == "crfsuite" else _read_conll(path, separator, n_columns)
+    if not data.features:
+        raise FileFormatError(f"{path.name}: the file has no sequence. Write one line for each token.")
+    return data
 
 
-def _guess(path: Path) -> str:
-    """CRFsuite's if what stands after a tab in the first line is a feature: it has a value, by = or a colon."""
+def _detect_format(path: Path) -> str:
+    """Return "crfsuite" if the first line has, after a tab, a feature with a value (= or colon); else "conll"."""
     from intarsia._files.text_lines import read_lines
 
     for _, line in read_lines(path):
@@ -65,48 +65,54 @@ def _guess(path: Path) -> str:
 def _read_crfsuite(path: Path) -> TagFile:
     from intarsia.sequences import read_crfsuite
 
-    found = list(read_crfsuite(path))
+    sequences = list(read_crfsuite(path))
     return TagFile(
-        "crfsuite", [one.features for one in found], [one.labels for one in found], [one.weight for one in found], []
+        "crfsuite",
+        [sequence.features for sequence in sequences],
+        [sequence.labels for sequence in sequences],
+        [sequence.weight for sequence in sequences],
+        [],
     )
 
 
 def _read_conll(path: Path, separator: str | None, n_columns: int | None) -> TagFile:
+    """Read a file in CoNLL format; the column after the features holds the labels."""
     from intarsia.sequences import read_conll
 
     sequences = list(read_conll(path, separator=separator))
     width = len(sequences[0]) if sequences else 0
     if n_columns is None and width == 1:
         raise FileFormatError(
-            f"{path.name}: only one column. Give at least two, word and tag, or name the separator with --separator."
+            f"{path.name}: only one column. Write at least two, word and tag, or pass the separator with --separator."
         )
-    wanted = n_columns or max(width - 1, 1)
-    if width and width not in (wanted, wanted + 1):
+    n_features = n_columns or max(width - 1, 1)
+    if width and width not in (n_features, n_features + 1):
         raise FileFormatError(
-            f"{path.name}: {width} columns, but the model was trained with {wanted} and a tag. Give the same columns."
+            f"{path.name}: {width} columns, but the model was trained with {n_features} columns and a tag. Pass a file "
+            f"with the same columns."
         )
-    columns = [sequence[:wanted] for sequence in sequences]
-    labels = [sequence[wanted] for sequence in sequences] if width > wanted else None
-    return TagFile("conll", [_features(one) for one in columns], labels, [1.0] * len(columns), columns)
+    columns = [sequence[:n_features] for sequence in sequences]
+    labels = [sequence[n_features] for sequence in sequences] if width > n_features else None
+    return TagFile("conll", [_features(sequence) for sequence in columns], labels, [1.0] * len(columns), columns)
 
 
 def _features(columns: tuple[list[str], ...]) -> list[list[str]]:
-    """Features of words; the second column is taken as parts of speech, further ones as marks of the token."""
+    """Compute the features of a sentence: words, parts of speech (second column), values of further columns."""
     from intarsia.models.tokens import token_features
 
     words, pos = columns[0], columns[1] if len(columns) > 1 else None
-    found = token_features(words, pos)
+    features = token_features(words, pos)
     for c, column in enumerate(columns[2:], 2):
-        for t, features in enumerate(found):
-            features += [f"column{c}[{d}]={column[t + d]}" for d in (-1, 0, 1) if 0 <= t + d < len(column)]
-    return found
+        for t, token in enumerate(features):
+            token += [f"column{c}[{d}]={column[t + d]}" for d in (-1, 0, 1) if 0 <= t + d < len(column)]
+    return features
 
 
-def check_kind(found: TagFile, notes: Any, path: Path) -> None:
-    """Raise if a file is not of the format that the model was trained with."""
+def check_kind(data: TagFile, notes: Any, path: Path) -> None:
+    """Raise if a file does not have the format that the model was trained on."""
     trained = notes.get("format") if isinstance(notes, dict) else None
-    if trained is not None and trained != found.format:
+    if trained is not None and trained != data.format:
         raise InvalidInputError(
-            f"{path.name} is read as {found.format}, but the model was trained on {trained}. Give --format {trained}, "
-            f"or such a file."
+            f"{path.name} was read as {data.format}, but the model was trained on {trained}. Pass --format {trained}, "
+            f"or a file in that format."
         )

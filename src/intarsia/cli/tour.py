@@ -1,4 +1,4 @@
-"""`intarsia tour`: the five systems on data that come with the package, and a page to show."""
+"""`intarsia tour`: run five systems on data that come with the package, and write a report page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def tour_command(
     output: Annotated[
-        Path | None, typer.Option(help="Folder for a page with pictures; by default none is written.")
+        Path | None, typer.Option(help="Folder for a report page with plots. By default no file is written.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """See the five systems work: a table here, and with `--output` a page with pictures on disk.
+    """See five systems at work on small data: prints a table, and with `--output` writes a page with plots.
 
-    Ctrl-C ends the tour; table and page then hold the stops that were made.
+    Ctrl-C ends the tour early; the table and the page then show the systems that finished.
 
     Example: `intarsia tour --output report`
     """
@@ -36,10 +36,10 @@ def tour_command(
     ended = False
     try:
         with warnings.catch_warnings():
-            for told in (CompatibilityWarning, ConvergenceWarning):  # what fails on the tour is meant to
-                warnings.simplefilter("ignore", told)
+            for category in (CompatibilityWarning, ConvergenceWarning):  # the tour shows failures on purpose
+                warnings.simplefilter("ignore", category)
             for stop in run_tour(seed, None if json else note):
-                stops.append(stop)  # noqa: PERF402, so that Ctrl-C finds those that were made
+                stops.append(stop)  # noqa: PERF402, so that after Ctrl-C the list holds the finished stops
     except KeyboardInterrupt:
         if not stops:
             raise
@@ -56,7 +56,7 @@ def tour_command(
         write_json({"name": "tour", "rows": rows, "seed": seed, "page": None if page is None else str(page)})
     else:
         _show(stops)
-        typer.echo("Nothing was written; --output FOLDER writes a page." if page is None else f"Report: {page}")
+        typer.echo("No file was written. Use --output FOLDER to write a page." if page is None else f"Report: {page}")
     if ended:
         raise typer.Exit(130)
 
@@ -67,9 +67,13 @@ def _show(stops: list[Stop]) -> None:
         for stop in stops
         for row in stop.rows
     ]
-    took = ", ".join(f"{stop.key} {seconds(stop.seconds)}" for stop in stops)
+    times = ", ".join(f"{stop.key} {seconds(stop.seconds)}" for stop in stops)
     show_table(
-        "A tour of Intarsia", ["stop", "what", "found", "unit"], cells, [False] * len(cells), [f"Seconds: {took}."]
+        "A tour of Intarsia",
+        ["system", "quantity", "result", "unit"],
+        cells,
+        [False] * len(cells),
+        [f"Seconds: {times}."],
     )
 
 
@@ -78,7 +82,7 @@ def _write(page: Path, stops: list[Stop]) -> None:
     from intarsia.tour.tour import tour_sections
 
     lead = (
-        "Structured prediction in which learning and inference are cut to fit each other: five published systems, each "
-        "on data that come with the package. Every number was computed on this machine."
+        "Structured prediction in which learning and inference work together: five published systems, each on data "
+        "that come with the package. Every number was computed on this machine."
     )
     write_page(page, "A tour of Intarsia", lead, tour_sections(stops))

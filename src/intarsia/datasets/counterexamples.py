@@ -1,4 +1,4 @@
-"""The two small problems on which learning with approximate inference fails (Kulesza2007)."""
+"""Two small problems on which learning with approximate inference fails (Kulesza2007)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NODE_TYPES = "ABBA"
 
 
 def triangle_scores(inputs: tuple[float, float, float]) -> MatrixScores:
-    """Scores of the triangle: three nodes, each with two of the labels A, B, C, and a weight for each edge.
+    """Return the scores of the triangle: three nodes, each with two of the labels A, B, C, and one weight per edge.
 
-    Node 0 has A and B, node 1 has B and C, node 2 has C and A, in this order of states. Neighbours with the same label
-    score the edge's weight times its input.
+    Node 0 has the states A and B, node 1 has B and C, node 2 has C and A, in this order. Neighbours with equal labels
+    get the edge's weight times its input.
 
     Parameters
     ----------
     inputs : three numbers
-        Of the edges 0-1 (label B), 1-2 (label C) and 2-0 (label A).
+        Inputs of the edges 0-1 (label B), 1-2 (label C) and 2-0 (label A).
 
     References
     ----------
@@ -39,14 +39,15 @@ def triangle_scores(inputs: tuple[float, float, float]) -> MatrixScores:
     graph = from_edges(2, [[0, 1], [1, 2], [2, 0]])
     matrix = np.zeros((graph.n_theta, 3))
     for edge in range(3):
-        matrix[int(graph.table_ptr[edge]) + 2, edge] = inputs[edge]  # second state of one, first of the next
+        # Entry 2 is the second state of the first node with the first state of the second.
+        matrix[int(graph.table_ptr[edge]) + 2, edge] = inputs[edge]
     return MatrixScores(graph, matrix)
 
 
 def triangle_examples() -> list[Example]:
-    """Three triangles that exact inference can label and LP-relaxed inference cannot, whatever the weights.
+    """Return three triangles that exact inference labels correctly with some weights, and LP relaxation with none.
 
-    The edge with the largest input shall have equal labels; the third node may have either.
+    The edge with the largest input must have equal labels; the label of the third node is hidden.
 
     References
     ----------
@@ -54,7 +55,7 @@ def triangle_examples() -> list[Example]:
 
     Examples
     --------
-    >>> [one.labels.y.tolist() for one in triangle_examples()]
+    >>> [triangle.labels.y.tolist() for triangle in triangle_examples()]
     [[1, 0, -1], [-1, 1, 0], [0, -1, 1]]
     """
     labels = ([1, 0, -1], [-1, 1, 0], [0, -1, 1])
@@ -62,7 +63,7 @@ def triangle_examples() -> list[Example]:
 
 
 def diamond_graph() -> FactorGraph:
-    """Four binary nodes of the types A, B, B, A; every two are joined but the two of type A.
+    """Return the diamond: four binary nodes of the types A, B, B, A; all pairs are connected except the two of type A.
 
     Examples
     --------
@@ -73,31 +74,31 @@ def diamond_graph() -> FactorGraph:
 
 
 def diamond_theta(alpha: float, beta: float, coupling: float) -> FloatArray:
-    """Scores of the diamond: alpha and beta for label +1 of the two types, `coupling` for equal neighbours.
+    """Return the scores of the diamond: alpha and beta for label +1 of types A and B, `coupling` for equal neighbours.
 
-    State 0 is the label +1 and state 1 the label -1, so that ties go to +1 where they go to the first state.
+    State 0 is the label +1 and state 1 the label -1, so that a tie that goes to the first state goes to +1.
 
     Examples
     --------
     >>> diamond_graph().score(diamond_theta(1.0, -0.95, 5.0), [[0, 0, 0, 0], [1, 1, 1, 1]]).round(9).tolist()
     [25.1, 25.0]
     """
-    own = {"A": alpha, "B": beta}
-    nodes = [[own[kind], 0.0] for kind in _NODE_TYPES]
+    score_of_type = {"A": alpha, "B": beta}
+    nodes = [[score_of_type[kind], 0.0] for kind in _NODE_TYPES]
     return diamond_graph().pack(variables=nodes, tables=[coupling * np.eye(2)] * len(_DIAMOND_EDGES))
 
 
 def diamond_examples(coupling: float = 5000.0) -> list[Example]:
-    r"""Two diamonds that exact and LP-relaxed inference can learn, and parallel belief propagation never does.
+    r"""Return two diamonds that exact or LP-relaxed inference can learn, and parallel belief propagation cannot.
 
-    The two weights multiply features of the nodes; the coupling of neighbours is fixed. By exact inference all nodes
-    take the label +1 where :math:`w \cdot (x_A + x_B) > 0`. Max-product belief propagation in parallel counts the nodes
-    of type B :math:`\gamma = 1.089` times, which turns both labels around.
+    The two weights multiply node features; the coupling of neighbours is fixed. With exact inference all nodes get the
+    label +1 if :math:`w \cdot (x_A + x_B) > 0`. Parallel max-product belief propagation counts the nodes of type B
+    :math:`\gamma = 1.089` times, which flips both labels.
 
     Parameters
     ----------
     coupling : float
-        Logarithm of the score for equal neighbours, large against the weights.
+        Score of equal neighbours; it should be large compared with the weights.
 
     References
     ----------
@@ -105,16 +106,16 @@ def diamond_examples(coupling: float = 5000.0) -> list[Example]:
 
     Examples
     --------
-    >>> one = diamond_examples()[0]
-    >>> one.scores.theta(np.array([1.0, -1.0]))[:8].tolist(), one.labels.y.tolist()
+    >>> diamond = diamond_examples()[0]
+    >>> diamond.scores.theta(np.array([1.0, -1.0]))[:8].tolist(), diamond.labels.y.tolist()
     ([1.0, 0.0, -0.95, 0.0, -0.95, 0.0, 1.0, 0.0], [1, 1, 1, 1])
     """
     check_number(coupling, "diamond_examples: coupling", low=0.0)
-    graph, made = diamond_graph(), []
+    graph, examples = diamond_graph(), []
     fixed = diamond_theta(0.0, 0.0, float(coupling))
     for of_a, of_b, label in DIAMOND_INPUTS:
         matrix = np.zeros((graph.n_theta, 2))
         for node, kind in enumerate(_NODE_TYPES):
             matrix[int(graph.variable_ptr[node])] = of_a if kind == "A" else of_b
-        made.append(example(MatrixScores(graph, matrix, fixed), [label] * 4))
-    return made
+        examples.append(example(MatrixScores(graph, matrix, fixed), [label] * 4))
+    return examples

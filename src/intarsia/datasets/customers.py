@@ -1,4 +1,4 @@
-"""Made-up customers, written down several times with slips of the pen: records to resolve that need no file."""
+"""Generated customer records with typos: data for entity resolution without a file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from intarsia._core.validation import IntArray, as_generator, check_number, froz
 
 @dataclass(frozen=True, eq=False)
 class EntityRecords:
-    """A table of records and the entity of each.
+    """Table of records and the entity of each record.
 
     Attributes
     ----------
     columns : dict of str -> list of str or None
-        The table, column by column; None where nothing is known. `pandas.DataFrame(columns)` makes a data frame.
+        Table by columns; None where a value is missing. `pandas.DataFrame(columns)` makes a data frame.
     entity : (n_records,) int array
         Number of the entity of each record, from 0 in the order of appearance.
     ids : list of str
-        A name for each record, different from all others.
+        Unique name of each record.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class EntityRecords:
         return int(self.entity.max(initial=-1)) + 1
 
     def take(self, rows: IntArray) -> EntityRecords:
-        """The records of these rows, with their numbers of entities as they were.
+        """Return the records of the given rows; the numbers of their entities stay the same.
 
         Examples
         --------
@@ -87,24 +87,24 @@ def make_customers(
     missing: float = 0.05,
     random_state: int | np.random.Generator | None = 0,
 ) -> EntityRecords:
-    """Records of made-up customers, each person in one to `max_copies` records that differ by slips.
+    """Generate records of customers for entity resolution: each person has 1 to `max_copies` records with typos.
 
-    A copy has letters left out, doubled, exchanged or replaced, digits mistyped, short forms of names and streets,
-    values left empty. Each record of a person comes from another `source`, so that linkage with at most one record
+    A copy may have letters dropped, doubled, swapped or replaced, mistyped digits, short forms of names and streets,
+    and empty values. The records of a person have different values of `source`, so that linkage with at most one record
     per source can be tried. Rows are in random order.
 
     Parameters
     ----------
     n_entities : int
-        Number of persons.
+        Number of people.
     max_copies : int
-        Most records of one person, 1 to 8.
+        Maximum number of records of one person, 1 to 8.
     slips : float
-        Mean number of slips in a record other than the first of its person.
+        Mean number of typos in each record of a person except the first.
     missing : float
         Probability that a value of such a record is empty.
     random_state : int, Generator or None
-        Seed.
+        Random seed.
 
     Returns
     -------
@@ -145,6 +145,7 @@ def make_customers(
 
 
 def _person(rng: np.random.Generator) -> dict[str, str | None]:
+    """Generate a person with all values."""
     first, last = _pick(_FIRST, rng), _pick(_LAST_BEGIN, rng) + _pick(_LAST_END, rng)
     city, code = _CITY[int(rng.integers(len(_CITY)))]
     birth = np.datetime64("1940-01-01") + int(rng.integers(0, 24_000))
@@ -163,6 +164,7 @@ def _person(rng: np.random.Generator) -> dict[str, str | None]:
 def _copy(
     person: dict[str, str | None], slips: float, missing: float, rng: np.random.Generator
 ) -> dict[str, str | None]:
+    """Return a copy of a person's values with typos, short forms and missing values."""
     row = dict(person)
     if rng.random() < slips / 4:
         row["first_name"] = _SHORT.get(str(row["first_name"]), f"{str(row['first_name'])[0]}.")
@@ -171,22 +173,22 @@ def _copy(
             row["street"] = str(row["street"]).replace(long, short)
     for _ in range(int(rng.poisson(slips))):
         name = _pick(list(row), rng)
-        row[name] = _with_slip(str(row[name]), rng)
+        row[name] = _with_typo(str(row[name]), rng)
     return {name: None if rng.random() < missing else value for name, value in row.items()}
 
 
-def _with_slip(text: str, rng: np.random.Generator) -> str:
-    """A text with one letter or digit left out, doubled, replaced, or exchanged with the next."""
-    at = int(rng.integers(len(text)))
+def _with_typo(text: str, rng: np.random.Generator) -> str:
+    """Return the text with one character dropped, doubled, replaced, or swapped with the next."""
+    position = int(rng.integers(len(text)))
     kind = int(rng.integers(4))
-    other = _pick(_DIGITS if text[at].isdigit() else _LETTERS, rng)
+    character = _pick(_DIGITS if text[position].isdigit() else _LETTERS, rng)
     if kind == 0 and len(text) > 1:
-        return text[:at] + text[at + 1 :]
+        return text[:position] + text[position + 1 :]
     if kind == 1:
-        return text[: at + 1] + text[at:]
-    if kind == 2 and at + 1 < len(text):
-        return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
-    return text[:at] + other + text[at + 1 :]
+        return text[: position + 1] + text[position:]
+    if kind == 2 and position + 1 < len(text):
+        return text[:position] + text[position + 1] + text[position] + text[position + 2 :]
+    return text[:position] + character + text[position + 1 :]
 
 
 def _pick(choices: Sequence[str], rng: np.random.Generator) -> str:

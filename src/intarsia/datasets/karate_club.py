@@ -1,4 +1,4 @@
-"""Friendships in a karate club that fell apart: the small network that everybody tries first."""
+"""Friendship network of a karate club that split in two (Zachary1977), a small standard example."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 
 from intarsia._core.validation import IntArray, frozen
 
-# Members who went with the president when the club split; the others stayed with the instructor.
+# Members who left with the president when the club split; the others stayed with the instructor.
 _WITH_PRESIDENT = (9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33)
 
 
 @dataclass(frozen=True, eq=False)
 class KarateClub:
-    """Members of the club, their friendships, and the half each went to.
+    """Members of the club, their friendships, and the faction of each member.
 
     Attributes
     ----------
     edges : (78, 2) int array
-        Friends, each pair once, the smaller number first.
+        Pairs of friends, each pair once, the smaller number first.
     faction : (34,) int array
-        0 for the instructor's half (member 0), 1 for the president's (member 33).
+        0 for the instructor's faction (member 0), 1 for the president's (member 33).
 
     Examples
     --------
-    The two who lead have most friends, but are not friends themselves:
+    The two leaders have the most friends, but they are not friends of each other:
 
     >>> club = load_karate_club()
     >>> friends = np.bincount(club.edges.ravel())
@@ -39,7 +39,7 @@ class KarateClub:
 
 
 def load_karate_club() -> KarateClub:
-    """The network of Zachary1977, which comes with the package.
+    """Load the karate club network of Zachary1977, which comes with the package.
 
     Examples
     --------

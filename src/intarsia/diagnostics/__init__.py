@@ -1,4 +1,4 @@
-"""Do this learner and this inference fit? Separability, bounds, what is known, and a probe of the user's own data."""
+"""Check whether a learner and an inference method work together: separability, bounds, theory, checks on your data."""
 
 from intarsia.diagnostics.check import Check, Diagnosis
 from intarsia.diagnostics.compatibility import Pair, compatibility

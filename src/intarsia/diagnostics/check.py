@@ -1,4 +1,4 @@
-"""What a probe says: numbers, a sentence, and whether it speaks for or against the pair."""
+"""Results of a diagnosis: checks with numbers, a sentence and a verdict."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ GOOD, BAD, UNCLEAR = "good", "bad", "unclear"
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """One probe.
+    """Result of one check of a learner and an inference method.
 
     Attributes
     ----------
     name : str
-        What was looked at.
+        Name of the check.
     verdict : {"good", "bad", "unclear"}
-        What it says of the pair.
+        Verdict on the pair.
     text : str
-        In words, with numbers.
+        Explanation for people, with numbers.
     values : dict of numbers or strings
-        The numbers.
+        Measured numbers.
     arrays : dict of arrays
-        What pictures are drawn from.
+        Arrays for plots.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Check:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON types; numbers that are not finite become None.
+        """Return all fields as JSON types; numbers that are not finite become None.
 
         Examples
         --------
@@ -57,14 +57,15 @@ class Check:
             "name": self.name,
             "verdict": self.verdict,
             "text": self.text,
-            "values": {key: _plain(value) for key, value in self.values.items()},
-            "arrays": {key: _plain(value.tolist()) for key, value in self.arrays.items()},
+            "values": {key: _as_json(value) for key, value in self.values.items()},
+            "arrays": {key: _as_json(value.tolist()) for key, value in self.arrays.items()},
         }
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
+    """Convert a value to JSON types; numbers that are not finite become None."""
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -72,29 +73,29 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis(ShownResult):
-    """Whether learner and inference fit on these data, and why.
+    """Verdict on a learner and an inference method for given data, with reasons.
 
     Attributes
     ----------
     verdict : {"fits", "fails", "uncertain"}
-        The answer.
+        Overall verdict.
     reasons : list of str
-        In words.
+        Explanations for people.
     checks : list of Check
-        All probes.
+        All checks.
     learner, inference : str
-        The pair.
+        Class names of the learner and the inference method.
 
     Examples
     --------
-    >>> found = Diagnosis(
+    >>> diagnosis = Diagnosis(
     ...     "fails", ["no weights are right."], [Check("margin", BAD, "gamma is 0")], "structured_svm", "lp_relaxation"
     ... )
-    >>> print(found)
+    >>> print(diagnosis)
     structured_svm with lp_relaxation: fails.
       no weights are right.
       [bad] margin: gamma is 0
-    >>> found.check("margin").text, found.check("path")
+    >>> diagnosis.check("margin").text, diagnosis.check("sweep")
     ('gamma is 0', None)
     """
 
@@ -105,15 +106,15 @@ class Diagnosis(ShownResult):
     inference: str
 
     def check(self, name: str) -> Check | None:
-        """The probe of this name; None where it was not made."""
-        return next((one for one in self.checks if one.name == name), None)
+        """Return the check of this name, or None if it was not made."""
+        return next((check for check in self.checks if check.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON types."""
+        """Return all fields as JSON types."""
         return {
             "verdict": self.verdict,
             "reasons": list(self.reasons),
-            "checks": [one.to_dict() for one in self.checks],
+            "checks": [check.to_dict() for check in self.checks],
             "learner": self.learner,
             "inference": self.inference,
         }
@@ -121,10 +122,10 @@ class Diagnosis(ShownResult):
     def _facts(self) -> Iterable[tuple[str, Any]]:
         yield f"{self.learner} with {self.inference}", self.verdict
         yield from (("because", reason) for reason in self.reasons)
-        yield from ((one.name, f"{one.verdict}: {one.text}") for one in self.checks)
+        yield from ((check.name, f"{check.verdict}: {check.text}") for check in self.checks)
 
     def __str__(self) -> str:
         lines = [f"{self.learner} with {self.inference}: {self.verdict}."]
         lines += [f"  {reason}" for reason in self.reasons]
-        lines += [f"  [{one.verdict}] {one.name}: {one.text}" for one in self.checks]
+        lines += [f"  [{check.verdict}] {check.name}: {check.text}" for check in self.checks]
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The table of what is known: every learner with every inference method, on graphs with and without loops."""
+"""Table of known results for every learner with every inference method, on graphs with and without loops."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from intarsia.learning.registry import LEARNERS
 
 @dataclass(frozen=True)
 class Pair:
-    """One row of the table.
+    """Row of the compatibility table: a learner, an inference method, a kind of graph and the judgement.
 
     Attributes
     ----------
     learner, inference, model : str
-        Names, and "no loops" or "loops".
+        Registry names of the learner and the inference method; model is "no loops" or "loops".
     judgement : Judgement
         Level, reason and reference.
 
@@ -34,12 +34,12 @@ class Pair:
 
 
 def compatibility(learner: str | None = None, inference: str | None = None) -> list[Pair]:
-    """Say what is known of each learner with each inference method, from what their classes declare.
+    """List which learners work with which inference methods, from what their classes declare.
 
     Parameters
     ----------
     learner, inference : str, optional
-        Names; all by default.
+        Registry names; all by default.
 
     Returns
     -------
@@ -55,8 +55,8 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     learners = LEARNERS.names if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
     return [
-        Pair(one, other, model, judge(LEARNERS.get(one), method_class(other), model))
-        for one in learners
-        for other in methods
+        Pair(learner_name, method_name, model, judge(LEARNERS.get(learner_name), method_class(method_name), model))
+        for learner_name in learners
+        for method_name in methods
         for model in (FOREST, LOOPS)
     ]

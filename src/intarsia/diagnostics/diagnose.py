@@ -1,4 +1,4 @@
-"""Do this learner and this inference fit on these data? Probes, and a verdict with its reasons."""
+"""Check whether a learner and an inference method work together on labelled data, with a verdict and reasons."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from intarsia.learning.learner import Learner
 from intarsia.learning.registry import LEARNERS
 
 _OTHER_INFERENCE = (
-    "Use inference='lp_relaxation' or an exact one with this learner; or keep the inference with "
-    "learner='risk_minimizer', which follows the risk of its very answers."
+    "Use inference='lp_relaxation' or an exact method with this learner; or keep the inference method and use "
+    "learner='risk_minimizer', which minimizes the risk of the answers that this inference gives."
 )
 
 
@@ -35,33 +35,33 @@ def diagnose(
     time_limit: float = 5.0,
     random_state: int = 0,
 ) -> Diagnosis:
-    """Probe whether the learner and the inference of an estimator fit, on its own data.
+    """Check whether the learner and the inference method of an estimator work together on your data.
 
-    Nothing is assumed of the pair: the learner makes some passes over a sample, and what its steps do to the share of
-    wrong labels is measured with the inference that it uses, also along the direction in which it moves, forwards and
-    backwards. Answers are compared with the best labellings, and separability is decided where graphs are small. What
-    theory says stands beside it. Cost: some ten passes of learning over the sample, and an integer program for each
-    of its graphs.
+    Approximate inference can mislead a learner, and the status of the fit does not show it. `diagnose` runs the learner
+    for some passes on a sample and measures the fraction of wrong labels with the same inference method: after each
+    pass, and along the direction in which the weights move. It compares answers with exact MAP labellings or marginals,
+    decides separability where graphs are small, and adds what theory says. Cost: about ten passes of learning over the
+    sample, and an integer program for each of its graphs.
 
     Parameters
     ----------
     estimator : GridCRF or GraphCRF
-        With its `learner` and `inference`; need not be fitted, and is not changed.
+        Estimator with its `learner` and `inference`. It need not be fitted, and it is not changed.
     X, y : data and labels
-        As for `fit`.
+        The same as for `fit`.
     n_examples : int
-        Size of the sample, at random.
+        Number of examples in the random sample.
     n_passes : int
-        Passes, or iterations, of the learner.
+        Number of passes, or iterations, of the learner.
     time_limit : float
-        Seconds for each exact answer; where they do not suffice, bounds are used.
+        Seconds for each exact inference; if they do not suffice, bounds are used.
     random_state : int
-        Seed of the sample.
+        Random seed of the sample.
 
     Returns
     -------
     Diagnosis
-        With `verdict`, `reasons` and `checks`; `print` shows it, `to_dict` is JSON, and
+        Result with `verdict`, `reasons` and `checks`. `print` shows it, `to_dict` returns JSON types, and
         `intarsia.report.plot_diagnosis` draws it.
 
     References
@@ -100,57 +100,60 @@ def diagnose_examples(
     time_limit: float = 5.0,
     random_state: int = 0,
 ) -> Diagnosis:
-    """Probe a learner and an inference method on labelled examples; see `diagnose`.
+    """Check a learner and an inference method on labelled examples; see `diagnose`.
 
     Examples
     --------
-    The diamond, on which parallel belief propagation leads the perceptron away:
+    The diamond graph, on which parallel belief propagation misleads the perceptron:
 
     >>> from intarsia import BeliefPropagation
     >>> from intarsia.datasets.counterexamples import diamond_examples
-    >>> found = diagnose_examples(diamond_examples(), inference=BeliefPropagation(schedule="parallel"))
-    >>> found.verdict, found.check("along the update").verdict
+    >>> diagnosis = diagnose_examples(diamond_examples(), inference=BeliefPropagation(schedule="parallel"))
+    >>> diagnosis.verdict, diagnosis.check("along the update").verdict
     ('fails', 'bad')
     """
     check_number(n_examples, "n_examples", low=1, integer=True)
     check_number(n_passes, "n_passes", low=1, integer=True)
     check_number(time_limit, "time_limit", low=0.0, open_low=True)
-    given = as_examples(examples, None, None)
-    chosen, method = LEARNERS.resolve(learner), METHODS.resolve(inference, {})
-    chosen.check_examples(given, method)
-    usable = [one for one in given if one.n_labelled]
+    all_examples = as_examples(examples, None, None)
+    learner_object, method = LEARNERS.resolve(learner), METHODS.resolve(inference, {})
+    learner_object.check_examples(all_examples, method)
+    usable = [item for item in all_examples if item.n_labelled]
     order = np.random.default_rng(random_state).permutation(len(usable))[: int(n_examples)]
-    probe = Probe([usable[i] for i in np.sort(order)], chosen, method, int(n_passes), float(time_limit))
-    found, path = probe.run_learner()
-    end: FloatArray = path[-1]
-    checks = [probe.known(), probe.way(found, path), probe.sweep(path)]
-    if method.gives_map and chosen.learns_from == "best labelling":
-        checks += [probe.agreement(end), probe.separability()]
+    probe = Probe([usable[i] for i in np.sort(order)], learner_object, method, int(n_passes), float(time_limit))
+    minimum, path = probe.run_learner()
+    weights: FloatArray = path[-1]
+    checks = [probe.theory(), probe.learning_curve(minimum, path), probe.sweep(path)]
+    if method.gives_map and learner_object.learns_from == "best labelling":
+        checks += [probe.agreement(weights), probe.separability()]
     else:
-        checks.append(probe.exact_marginals(end))
+        checks.append(probe.exact_marginals(weights))
     verdict, reasons = _conclude(checks)
-    return Diagnosis(verdict, reasons, checks, type(chosen).__name__, type(method).__name__)
+    return Diagnosis(verdict, reasons, checks, type(learner_object).__name__, type(method).__name__)
 
 
 def _conclude(checks: list[Check]) -> tuple[str, list[str]]:
-    """Weigh what was measured; theory alone condemns nothing."""
-    by_name = {one.name: one for one in checks}
-    way, sweep, known = (by_name[name] for name in ("the learner's way", "along the update", "what is known"))
+    """Combine the checks into a verdict with reasons; theory alone is never enough for "fails"."""
+    by_name = {check.name: check for check in checks}
+    curve, sweep, theory = (by_name[name] for name in ("learning curve", "along the update", "theory"))
     separability, agreement = by_name.get("separability"), by_name.get("agreement with the best labelling")
-    # A perceptron that is not done swings, so that its direction condemns it only if the inference errs.
-    errs = agreement is None or way.values.get("misled", 0.0) > 0.0
-    bad = [way] if way.verdict == BAD else []
-    bad += [sweep] if sweep.verdict == BAD and way.verdict != GOOD and errs else []
+    # A perceptron that has not converged oscillates, so a bad direction counts only if the inference makes errors.
+    inference_errs = agreement is None or curve.values.get("misled", 0.0) > 0.0
+    bad = [curve] if curve.verdict == BAD else []
+    bad += [sweep] if sweep.verdict == BAD and curve.verdict != GOOD and inference_errs else []
     if bad:
-        return "fails", [*(f"{one.name}: {one.text}." for one in bad), _OTHER_INFERENCE]
+        return "fails", [*(f"{check.name}: {check.text}." for check in bad), _OTHER_INFERENCE]
     if separability is not None and separability.verdict == BAD:
         return "fails", [
-            "No weights label these examples rightly by the relaxed inference, while by exact inference some do.",
-            "Use exact inference such as 'integer_program' or 'junction_tree', or give the model features that help.",
+            "No weights label these examples correctly with the relaxed inference, but some do with exact inference.",
+            "Use exact inference such as 'integer_program' or 'junction_tree', or add features to the model.",
         ]
-    if known.verdict == BAD:
-        told = f"{known.text}. No harm was seen on this sample, which proves nothing of other weights."
-        return "uncertain", [told, _OTHER_INFERENCE]
-    if way.verdict == GOOD or (known.verdict == GOOD and not errs):
-        return "fits", [f"{way.name}: {way.text}."]
-    return "uncertain", [f"{way.name}: {way.text}.", "No fault was found, and no clear gain either: raise n_passes."]
+    if theory.verdict == BAD:
+        warning = f"{theory.text}. The sample shows no harm, but that proves nothing for other weights."
+        return "uncertain", [warning, _OTHER_INFERENCE]
+    if curve.verdict == GOOD or (theory.verdict == GOOD and not inference_errs):
+        return "fits", [f"{curve.name}: {curve.text}."]
+    return "uncertain", [
+        f"{curve.name}: {curve.text}.",
+        "No check failed, but the risk did not clearly improve either. Increase n_passes.",
+    ]

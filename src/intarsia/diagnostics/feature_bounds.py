@@ -1,4 +1,4 @@
-"""How long the features of a difference of two answers can be, without looking at all answers."""
+"""Upper bounds on the length of feature differences between two answers, without enumerating answers."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from scipy import sparse
 from intarsia.exceptions import TooLargeError
 from intarsia.learning.margin_example import MarginExample
 
-_MOST_ENTRIES = 2e8
-_MOST_DENSE = 2e6
+_MAX_ENTRIES = 2e8
+_MAX_DENSE = 2e6
 
 
 class FeatureBounds:
-    r"""Bounds on the features of one example, from its feature matrix in learning form.
+    r"""Bounds on the feature vectors of one example, computed from its feature matrix in learning form.
 
     Parameters
     ----------
-    one : MarginExample
-        The example.
+    example : MarginExample
+        Labelled example.
 
     Examples
     --------
-    A variable with feature 2 and labels 0 and 1: changing the label takes the feature from one weight to the other.
+    A variable with feature 2 and labels 0 and 1: changing the label moves the feature from one weight to the other.
 
     >>> from intarsia.learning import example
     >>> from intarsia.models import Templates, TemplateScores, template_graph
     >>> templates = Templates({"node": 2}, {"node": 1})
     >>> graph = template_graph(templates, {"node": 1}, {})
-    >>> one = MarginExample(example(TemplateScores(templates, graph, {"node": [[2.0]]}, {}), [0]))
-    >>> round(FeatureBounds(one).radius ** 2, 9), FeatureBounds(one).longest
+    >>> single = MarginExample(example(TemplateScores(templates, graph, {"node": [[2.0]]}, {}), [0]))
+    >>> round(FeatureBounds(single).radius ** 2, 9), FeatureBounds(single).longest
     (8.0, 2.0)
     """
 
-    def __init__(self, one: MarginExample) -> None:
-        self.one = one
+    def __init__(self, example: MarginExample) -> None:
+        self.example = example
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
-        """Features of each entry of the statistics in learning form: a row for each, a column for each weight."""
-        scores, form = self.one.given.scores, self.one.given.form
+        """Features of each entry of the statistics in learning form: one row per entry, one column per weight."""
+        scores, form = self.example.given.scores, self.example.given.form
         n_rows, n_weights = form.graph.n_theta, scores.n_weights
-        if float(n_rows) * n_weights > _MOST_ENTRIES:
+        if float(n_rows) * n_weights > _MAX_ENTRIES:
             raise TooLargeError(
-                f"example {self.one.number}: a feature matrix of {n_rows} x {n_weights} is too large to bound its "
-                f"features. Diagnose smaller graphs, or fewer features."
+                f"example {self.example.number}: a feature matrix of {n_rows} x {n_weights} is too large to bound its "
+                f"features. Use smaller graphs or fewer features."
             )
         fixed = scores.theta(np.zeros(n_weights))
         columns = []
@@ -60,44 +60,44 @@ class FeatureBounds:
 
     @property
     def longest(self) -> float:
-        """Length of the longest feature vector of a single variable's or factor's state."""
+        """Length of the longest feature vector of a state of a single variable or factor."""
         squares = self.matrix.multiply(self.matrix).sum(axis=1)
         return float(np.sqrt(np.max(squares, initial=0.0)))
 
     @cached_property
     def radius(self) -> float:
-        """Upper bound on the distance of any answer, fractional ones included, from any that agrees with the labels.
+        """Upper bound on the feature distance between any answer (also fractional) and one that agrees with the labels.
 
         An answer is a distribution over the states of every variable and factor, so its distance is at most the sum
-        over these of the longest way from a right state to another one. The same sum for each weight on its own, where
-        ways in different directions do not add up, is another bound; the smaller one counts.
+        over variables and factors of the longest distance from a correct state to another one. Summing for each weight
+        separately, and taking the norm at the end, gives a second bound. The smaller of the two is returned.
         """
-        graph, sum_of_lengths = self.one.given.form.graph, 0.0
+        graph, sum_of_lengths = self.example.given.form.graph, 0.0
         by_weight = np.zeros(self.matrix.shape[1])
-        small = True
-        for start, end, right in self._blocks():
+        is_small = True
+        for start, end, is_correct in self._blocks():
             rows = self.matrix[start:end]
             gram = np.asarray((rows @ rows.T).todense())
             squares = gram.diagonal()
-            apart = squares[:, None] + squares[None, :] - 2.0 * gram
-            sum_of_lengths += float(np.sqrt(max(0.0, apart[right].max(initial=0.0))))
-            small = small and float(end - start) * by_weight.size <= _MOST_DENSE
-            if small:
+            squared_distances = squares[:, None] + squares[None, :] - 2.0 * gram
+            sum_of_lengths += float(np.sqrt(max(0.0, squared_distances[is_correct].max(initial=0.0))))
+            is_small = is_small and float(end - start) * by_weight.size <= _MAX_DENSE
+            if is_small:
                 dense = np.asarray(rows.todense())
-                chosen = dense[right]
-                by_weight += np.maximum(dense.max(0) - chosen.min(0), chosen.max(0) - dense.min(0))
-        both = [sum_of_lengths, *([float(np.linalg.norm(by_weight))] if small else [])]
-        return min(both) if graph.n_variables else 0.0
+                correct_rows = dense[is_correct]
+                by_weight += np.maximum(dense.max(0) - correct_rows.min(0), correct_rows.max(0) - dense.min(0))
+        bounds = [sum_of_lengths, *([float(np.linalg.norm(by_weight))] if is_small else [])]
+        return min(bounds) if graph.n_variables else 0.0
 
     def _blocks(self) -> list[tuple[int, int, NDArray[np.bool_]]]:
-        """Where the rows of each variable and factor are, and which of its states agree with the labels."""
-        graph, labels = self.one.given.form.graph, self.one.given.labels
+        """Return the row range of each variable and factor, and a mask of its states that agree with the labels."""
+        graph, labels = self.example.given.form.graph, self.example.given.labels
         ptr = graph.variable_ptr
         allowed = [labels.allowed[ptr[v] : ptr[v + 1]] for v in range(graph.n_variables)]
-        found = [(int(ptr[v]), int(ptr[v + 1]), allowed[v]) for v in range(graph.n_variables)]
+        blocks = [(int(ptr[v]), int(ptr[v + 1]), allowed[v]) for v in range(graph.n_variables)]
         for c in range(graph.n_factors):
-            right = np.ones(1, dtype=bool)
+            is_correct = np.ones(1, dtype=bool)
             for v in graph.scope(c):
-                right = (right[:, None] & allowed[v][None, :]).reshape(-1)
-            found.append((int(graph.table_ptr[c]), int(graph.table_ptr[c + 1]), right))
-        return found
+                is_correct = (is_correct[:, None] & allowed[v][None, :]).reshape(-1)
+            blocks.append((int(graph.table_ptr[c]), int(graph.table_ptr[c + 1]), is_correct))
+        return blocks

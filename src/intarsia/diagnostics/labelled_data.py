@@ -1,4 +1,4 @@
-"""What the diagnostics are asked about: an estimator with data, or labelled examples as they are."""
+"""Input of the diagnostics: an estimator with data, or a list of labelled examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intarsia.sequences.chain_crf import ChainCRF
 
 
 def as_examples(X: Any, y: Any, model: Any) -> list[Example]:
-    """Labelled examples of an estimator's data; or X itself, where it is a list of them.
+    """Return the labelled examples of an estimator's data, or X itself if it is a list of examples.
 
     Examples
     --------
@@ -24,25 +24,27 @@ def as_examples(X: Any, y: Any, model: Any) -> list[Example]:
     """
     if isinstance(model, ChainCRF):
         raise NotSupportedError(
-            "ChainCRF infers exactly, so that each of its learners fits. For margins of chains, give a "
+            "ChainCRF infers exactly, so every learner works with it. For margins of chains, use "
             "GraphCRF(inference='tree') with an edge for each step."
         )
     if model is None and y is None:
-        if not isinstance(X, Sequence) or not all(isinstance(one, Example) for one in X):
-            raise InvalidInputError("give data, labels and an estimator, or a list of Example alone.")
-        found = list(X)
+        if not isinstance(X, Sequence) or not all(isinstance(item, Example) for item in X):
+            raise InvalidInputError(
+                "expected data, labels and an estimator. Pass all three, or a list of Example alone."
+            )
+        examples = list(X)
     elif isinstance(model, CRF):
-        found = model.examples(X, y)
+        examples = model.examples(X, y)
     else:
         raise InvalidInputError(f"model must be a GridCRF or a GraphCRF, got {type(model).__name__}.")
-    if not any(one.n_labelled for one in found):
+    if not any(item.n_labelled for item in examples):
         raise InvalidInputError("no example has a label. Label some variables.")
-    return found
+    return examples
 
 
 def labelled(examples: Sequence[Example]) -> list[MarginExample]:
-    """Those that have a label, with what the model says against it checked."""
-    ready = [MarginExample(one, i) for i, one in enumerate(examples) if one.n_labelled]
-    for one in ready:
-        one.check_truth()
-    return ready
+    """Return the examples that have a label; raise if the model forbids a label."""
+    margin_examples = [MarginExample(item, i) for i, item in enumerate(examples) if item.n_labelled]
+    for item in margin_examples:
+        item.check_truth()
+    return margin_examples

@@ -1,4 +1,4 @@
-"""Constraint generation for the weights of the largest margin, with the true labels given."""
+"""Constraint generation for the weights with the largest margin, for given true labels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from intarsia.diagnostics.wrong_answers import (
 from intarsia.exceptions import IntarsiaError
 from intarsia.learning.margin_example import WRONG_MASS, MarginExample
 
-# With rows of length 1, weights longer than the inverse are taken for none; a proof is told with its residual.
-SMALLEST = 1e-7
+# Rows have length 1. A residual below this proves that no weights exist; the certificate reports the residual.
+MIN_RESIDUAL = 1e-7
 
 
 def shortest_weights(rows: FloatArray, sides: FloatArray) -> tuple[FloatArray | None, FloatArray | None]:
-    r"""Weights of least norm with `rows @ w >= sides`, or multipliers which prove that there are none.
+    r"""Return the weights of least norm with `rows @ w >= sides`, or multipliers that prove that there are none.
 
     Least-distance programming by non-negative least squares (Lawson1974, Chapter 23): u >= 0 minimises
     :math:`\lVert (A^T u,\; b \cdot u - 1) \rVert`, with A the rows and b the sides. If the residual r is not 0, the
@@ -43,7 +43,7 @@ def shortest_weights(rows: FloatArray, sides: FloatArray) -> tuple[FloatArray | 
     -------
     weights : (d,) array or None
     multipliers : (m,) array or None
-        Exactly one of the two is given.
+        Exactly one of the two is not None.
 
     Examples
     --------
@@ -62,43 +62,43 @@ def shortest_weights(rows: FloatArray, sides: FloatArray) -> tuple[FloatArray | 
     system = np.vstack([unit.T, bounds])
     goal = np.zeros(system.shape[0])
     goal[-1] = 1.0
-    found, _ = nnls(system, goal, maxiter=100 * max(system.shape))
-    residual = system @ found - goal
-    if np.linalg.norm(residual) > SMALLEST and residual[-1] < 0.0:
+    solution, _ = nnls(system, goal, maxiter=100 * max(system.shape))
+    residual = system @ solution - goal
+    if np.linalg.norm(residual) > MIN_RESIDUAL and residual[-1] < 0.0:
         return -scale * residual[:-1] / residual[-1], None
-    multipliers = found / lengths
+    multipliers = solution / lengths
     return None, multipliers / float(multipliers @ sides)
 
 
-# A constraint counts as kept when it is missed by no more, in units of the margin asked for.
+# A constraint is satisfied if it is violated by no more than this fraction of the requested margin.
 _SLACK = 1e-6
-# Margins asked for in turn where fixed scores keep weights from being scaled.
+# Margins that are tried in turn if fixed scores prevent scaling of the weights.
 _MARGINS = (1.0, 1e-3, 1e-6)
-_MOST_ROUNDS = 2000
-# Logarithms of the margins, in units of the squared radius, among which the best bound on mistakes is looked for.
+_MAX_ROUNDS = 2000
+# Range of the logarithm of the margin, in units of the squared radius, in which the best mistake bound is searched.
 _LOG_FACTORS = (float(np.log(0.51)), float(np.log(1e8)))
 
-Met = list[list[Features]]
+Answers = list[list[Features]]
 Oracle = Callable[[MarginExample, FloatArray, float], Features | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Proof that no weights separate: answers of some examples, with multipliers.
+    """Proof that no weights separate the examples: answers of some examples, with multipliers.
 
-    The features of the truths less those of the answers, times the multipliers, add up to nearly 0, while the margins
-    asked for add up to 1. So no weights of norm 1 have a margin above the residual.
+    The feature differences between truths and answers, times the multipliers, add up to nearly 0, while the required
+    margins add up to 1. Therefore no weights of norm 1 have a margin above the residual.
 
     Attributes
     ----------
     examples : int array
-        Whose answers these are.
+        Number of the example of each answer.
     multipliers : float array
-        Not negative.
+        Non-negative multipliers.
     answers : list of float arrays
-        Their statistics.
+        Statistics of the answers.
     residual : float
-        Length of what the differences add up to.
+        Norm of the weighted sum of the feature differences.
 
     Examples
     --------
@@ -121,155 +121,165 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Weights with their margin, and one that is sure to be reached; or a certificate."""
+class MarginResult:
+    """Weights with their margin and a lower bound on it; or a certificate."""
 
     weights: FloatArray | None = None
     gamma: float = 0.0
-    at_least: float = 0.0
+    gamma_at_least: float = 0.0
     certificate: Certificate | None = None
     n_constraints: int = 0
 
 
 class MarginSearch:
-    """Search for weights over labellings or over the local polytope; answers met are kept from one run to the next.
+    """Search for separating weights over labellings or over the local polytope; later runs reuse generated answers.
 
     Parameters
     ----------
-    ready : list of MarginExample
-        The examples.
+    margin_examples : list of MarginExample
+        Labelled examples.
     relaxed : bool
-        Whether answers are points of the local polytope.
+        Whether answers are points of the local polytope instead of labellings.
 
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import diamond_examples
-    >>> ready = [MarginExample(one) for one in diamond_examples()]
-    >>> found = MarginSearch(ready, relaxed=True).run([completions(one, 1)[0] for one in ready])
-    >>> found.weights.round(6).tolist()                            # 2 (w . (x_A + x_B)) is at least 1 for both
+    >>> margin_examples = [MarginExample(item) for item in diamond_examples()]
+    >>> result = MarginSearch(margin_examples, relaxed=True).run([completions(item, 1)[0] for item in margin_examples])
+    >>> result.weights.round(6).tolist()                           # 2 (w . (x_A + x_B)) is at least 1 for both
     [-10.0, 10.0]
-    >>> round(found.gamma / found.at_least, 6)                     # a quarter of all wrong is wrong by 1, at a quarter
+    >>> round(result.gamma / result.gamma_at_least, 6)             # wrong mass 1 of 4 needs a quarter of the score
     4.0
     """
 
-    def __init__(self, ready: list[MarginExample], relaxed: bool) -> None:
-        self.ready = ready
+    def __init__(self, margin_examples: list[MarginExample], relaxed: bool) -> None:
+        self.margin_examples = margin_examples
         self.relaxed = relaxed
-        self.met: Met = [[] for _ in ready]
-        self.points: Met = [[] for _ in ready]
+        self.answers: Answers = [[] for _ in margin_examples]
+        self.points: Answers = [[] for _ in margin_examples]
         self.n_rounds = 0
-        self.has_fixed = any(has_fixed_scores(one) for one in ready)
+        self.has_fixed = any(has_fixed_scores(item) for item in margin_examples)
 
-    def run(self, truths: list[Features]) -> Found:
-        """Weights for these truths."""
-        found = Found()
+    def run(self, truths: list[Features]) -> MarginResult:
+        """Return the weights with the largest margin for these truths."""
+        result = MarginResult()
         for margin in _MARGINS if self.has_fixed else _MARGINS[:1]:
             if not self.relaxed:
-                found = self._generate(truths, margin, self.met, _best_labelling)
-                found = replace(found, at_least=found.gamma)
+                result = self._generate(truths, margin, self.answers, _best_labelling)
+                result = replace(result, gamma_at_least=result.gamma)
             else:
-                # Decides whether weights exist: all points of the polytope, each by as much as it is wrong.
-                found = self._generate(truths, margin, self.met, most_violating, by_distance=True)
-                if found.weights is not None:
-                    least = self._generate(truths, margin, self.points, _best_point)
-                    found = self._generate(truths, margin, self.met, best_wrong_vertex)
-                    found = replace(found, at_least=least.gamma)
-            if found.weights is not None:
+                # Decide whether weights exist: over the whole polytope, with margins proportional to the wrong mass.
+                result = self._generate(truths, margin, self.answers, most_violating, by_distance=True)
+                if result.weights is not None:
+                    certain = self._generate(truths, margin, self.points, _best_point)
+                    result = self._generate(truths, margin, self.answers, best_wrong_vertex)
+                    result = replace(result, gamma_at_least=certain.gamma)
+            if result.weights is not None:
                 break
-        return found
+        return result
 
     def most_mistakes(self, truths: list[Features], radius: float) -> float | None:
-        r"""Return a bound on the perceptron's mistakes that also holds with fixed scores; None where there is none.
+        r"""Return a bound on the perceptron's mistakes that also holds with fixed scores; None if there is none.
 
-        With :math:`d` the features of the truth less those of an answer and :math:`b` the same of the fixed scores, a
-        mistake means :math:`w \cdot d + b \le 0`. After k of them, by the steps :math:`w \leftarrow w + d`,
-        :math:`\lVert w \rVert^2 \le k R^2 - 2B` with :math:`B = \sum b`. Weights u with
-        :math:`u \cdot d + b \ge m` for all wrong answers give :math:`u \cdot w \ge k m - B`. Both together, with
-        :math:`t^2 = k R^2 - 2B`, are :math:`k (2m - R^2) \le 2 \lVert u \rVert t - t^2 \le \lVert u \rVert^2`, so
+        Let :math:`d` be the features of the truth minus those of an answer, and :math:`b` the same for the fixed
+        scores. A mistake means :math:`w \cdot d + b \le 0`. After k mistakes, by the steps :math:`w \leftarrow w + d`,
+        :math:`\lVert w \rVert^2 \le k R^2 - 2B` with :math:`B = \sum b`. Weights u with :math:`u \cdot d + b \ge m` for
+        all wrong answers give :math:`u \cdot w \ge k m - B`. Both together, with :math:`t^2 = k R^2 - 2B`, give
+        :math:`k (2m - R^2) \le 2 \lVert u \rVert t - t^2 \le \lVert u \rVert^2`, so
 
         .. math:: k \le \frac{\lVert u \rVert^2}{2m - R^2} \quad\text{for every } m > R^2 / 2.
 
         Without fixed scores the best m is :math:`R^2`, and the bound is :math:`R^2 / \gamma^2` of Theorem 1. The
-        fraction is quasi-convex in m, since the norm of the shortest u is convex in it; any m gives a valid bound.
+        fraction is quasi-convex in m, since the norm of the shortest u is convex in m; every m gives a valid bound.
         """
         if radius <= 0.0:
-            return 0.0  # the separating weights do not matter: no step can change any score
-        oracle, met = (_best_point, self.points) if self.relaxed else (_best_labelling, self.met)
+            return 0.0  # no step can change any score, so the separating weights do not matter
+        oracle, answers = (_best_point, self.points) if self.relaxed else (_best_labelling, self.answers)
 
         def bound(log_factor: float) -> float:
-            found = self._generate(truths, float(np.exp(log_factor)) * radius**2, met, oracle)
-            if found.weights is None:
+            result = self._generate(truths, float(np.exp(log_factor)) * radius**2, answers, oracle)
+            if result.weights is None:
                 return np.inf
             margins = []
-            for one, truth in zip(self.ready, truths, strict=True):
-                answer = oracle(one, found.weights, 0.0)
+            for item, truth in zip(self.margin_examples, truths, strict=True):
+                answer = oracle(item, result.weights, 0.0)
                 if answer is not None:
-                    ahead = float(found.weights @ (truth.of_weights - answer.of_weights))
-                    margins.append(ahead + truth.fixed - answer.fixed)
-            room = 2.0 * min(margins, default=np.inf) - radius**2  # of the margin that the weights really have
-            return float(found.weights @ found.weights) / room if room > 0.0 else np.inf
+                    difference = float(result.weights @ (truth.of_weights - answer.of_weights))
+                    margins.append(difference + truth.fixed - answer.fixed)
+            # The margin that the weights actually have may be larger than the requested one.
+            denominator = 2.0 * min(margins, default=np.inf) - radius**2
+            return float(result.weights @ result.weights) / denominator if denominator > 0.0 else np.inf
 
-        searched = minimize_scalar(bound, bounds=_LOG_FACTORS, method="bounded", options={"xatol": 0.05})
-        best = min(bound(0.0), float(searched.fun))
+        search = minimize_scalar(bound, bounds=_LOG_FACTORS, method="bounded", options={"xatol": 0.05})
+        best = min(bound(0.0), float(search.fun))
         return best if np.isfinite(best) else None
 
     def _generate(
-        self, truths: list[Features], margin: float, met: Met, oracle: Oracle, *, by_distance: bool = False
-    ) -> Found:
-        """Shortest weights that keep the constraints met, and new ones until the oracle finds none violated."""
-        weights = np.zeros(self.ready[0].given.scores.n_weights)
-        for _ in range(_MOST_ROUNDS):
+        self, truths: list[Features], margin: float, answers: Answers, oracle: Oracle, *, by_distance: bool = False
+    ) -> MarginResult:
+        """Solve for the shortest weights and add violated constraints until the oracle returns none."""
+        weights = np.zeros(self.margin_examples[0].given.scores.n_weights)
+        for _ in range(_MAX_ROUNDS):
             self.n_rounds += 1
             n_new = 0
-            for i, one in enumerate(self.ready):
-                answer = oracle(one, weights, margin)
-                if answer is not None and _misses(truths[i], answer, weights, margin, by_distance):
-                    met[i].append(answer)
+            for i, item in enumerate(self.margin_examples):
+                answer = oracle(item, weights, margin)
+                if answer is not None and _is_violated(truths[i], answer, weights, margin, by_distance):
+                    answers[i].append(answer)
                     n_new += 1
-            chosen = [(i, z) for i, some in enumerate(met) for z in some if by_distance or z.wrong > WRONG_MASS]
+            constraints = [
+                (i, z)
+                for i, answers_of_example in enumerate(answers)
+                for z in answers_of_example
+                if by_distance or z.wrong > WRONG_MASS
+            ]
             if n_new == 0:
                 length = float(np.linalg.norm(weights))
-                return Found(weights, margin / length if length else np.inf, n_constraints=len(chosen))
-            rows = np.array([truths[i].of_weights - z.of_weights for i, z in chosen])
-            sides = np.array([_target(truths[i], z, margin, by_distance) for i, z in chosen])
+                return MarginResult(weights, margin / length if length else np.inf, n_constraints=len(constraints))
+            rows = np.array([truths[i].of_weights - z.of_weights for i, z in constraints])
+            sides = np.array([_target(truths[i], z, margin, by_distance) for i, z in constraints])
             better, multipliers = shortest_weights(rows, sides)
             if multipliers is not None:
-                used = np.flatnonzero(multipliers)
+                support = np.flatnonzero(multipliers)
                 proof = Certificate(
-                    np.array([self.ready[chosen[k][0]].number for k in used]),
-                    multipliers[used],
-                    [chosen[k][1].mu for k in used],
+                    np.array([self.margin_examples[constraints[k][0]].number for k in support]),
+                    multipliers[support],
+                    [constraints[k][1].mu for k in support],
                     float(np.linalg.norm(multipliers @ rows)),
                 )
-                return Found(certificate=proof, n_constraints=len(chosen))
+                return MarginResult(certificate=proof, n_constraints=len(constraints))
             weights = np.asarray(better)
         raise IntarsiaError(
-            f"separability: no end after {_MOST_ROUNDS} rounds of constraints. Give fewer or smaller examples."
+            f"separability: not decided after {_MAX_ROUNDS} rounds of constraint generation. Pass fewer or smaller "
+            f"examples."
         )
 
 
-def _best_labelling(one: MarginExample, weights: FloatArray, margin: float) -> Features | None:
-    return best_wrong_answer(one, weights, relaxed=False)
+def _best_labelling(item: MarginExample, weights: FloatArray, margin: float) -> Features | None:
+    """Return the labelling of highest score with at least one wrong label."""
+    return best_wrong_answer(item, weights, relaxed=False)
 
 
-def _best_point(one: MarginExample, weights: FloatArray, margin: float) -> Features | None:
-    return best_wrong_answer(one, weights, relaxed=True)
+def _best_point(item: MarginExample, weights: FloatArray, margin: float) -> Features | None:
+    """Return the point of the local polytope of highest score with wrong labels of mass at least 1."""
+    return best_wrong_answer(item, weights, relaxed=True)
 
 
 def _target(truth: Features, answer: Features, margin: float, by_distance: bool) -> float:
-    """Right-hand side of an answer's constraint: the margin less what fixed scores give already."""
+    """Return the right-hand side of an answer's constraint: the margin minus the difference of the fixed scores."""
     return margin * (answer.wrong if by_distance else 1.0) - (truth.fixed - answer.fixed)
 
 
-def _misses(truth: Features, answer: Features, weights: FloatArray, margin: float, by_distance: bool) -> bool:
-    ahead = float(weights @ (truth.of_weights - answer.of_weights))
+def _is_violated(truth: Features, answer: Features, weights: FloatArray, margin: float, by_distance: bool) -> bool:
+    """Return whether an answer violates its constraint by more than the tolerance."""
+    difference = float(weights @ (truth.of_weights - answer.of_weights))
     side = _target(truth, answer, margin, by_distance)
-    # Fixed scores may be large, and both sides then differ by rounding.
-    return side - ahead > _SLACK * margin + 1e-12 * (abs(ahead) + abs(truth.fixed) + abs(answer.fixed))
+    # Fixed scores may be large, so that rounding errors are relative to them.
+    return side - difference > _SLACK * margin + 1e-12 * (abs(difference) + abs(truth.fixed) + abs(answer.fixed))
 
 
-def has_fixed_scores(one: MarginExample) -> bool:
-    """Return whether some finite score of an example is not 0 under weights of 0; -inf only rules answers out.
+def has_fixed_scores(item: MarginExample) -> bool:
+    """Return whether an example has a finite nonzero score under zero weights; -inf only excludes answers.
 
     Examples
     --------
@@ -282,60 +292,64 @@ def has_fixed_scores(one: MarginExample) -> bool:
     ... ]
     [False, True, False]
     """
-    theta = one.theta(np.zeros(one.given.scores.n_weights))
+    theta = item.theta(np.zeros(item.given.scores.n_weights))
     return bool(theta[np.isfinite(theta)].any())
 
 
-def why_no_mistake_bound(ready: list[MarginExample]) -> str:
-    """Return why no bound on the perceptron's mistakes holds for examples and what to do; empty where one holds.
+def why_no_mistake_bound(margin_examples: list[MarginExample]) -> str:
+    """Return why no bound on the perceptron's mistakes holds for the examples and what to do; empty if one holds.
 
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import diamond_examples
-    >>> why_no_mistake_bound([MarginExample(one) for one in diamond_examples()])
+    >>> why_no_mistake_bound([MarginExample(item) for item in diamond_examples()])
     ''
     """
-    for one in ready:
-        if not one.complete and len(completions(one, 1)) > 1:
+    for item in margin_examples:
+        if not item.complete and len(completions(item, 1)) > 1:
             return (
-                f"example {one.number} has hidden labels whose completions differ in their features, but Theorem 1 of "
-                f"Kulesza2007 is for one truth: a step towards another completion may lead away. Give all labels."
+                f"example {item.number} has hidden labels whose completions have different features, but Theorem 1 of "
+                f"Kulesza2007 requires a single truth: a step towards another completion may lead away. Label all "
+                f"variables."
             )
-        if has_fixed_scores(one) and one.weight != 1.0:
+        if has_fixed_scores(item) and item.weight != 1.0:
             return (
-                f"example {one.number} has fixed scores and the weight {one.weight:g}; the bound with fixed scores is "
-                f"for weights of 1. Give all examples the weight 1."
+                f"example {item.number} has fixed scores and the weight {item.weight:g}, but the bound with fixed "
+                f"scores requires weights of 1. Set all sample weights to 1."
             )
-        if one.weight == 0.0 or one.weight != ready[0].weight:
+        if item.weight == 0.0 or item.weight != margin_examples[0].weight:
             return (
-                f"example {one.number} has the weight {one.weight:g} and example {ready[0].number} has "
-                f"{ready[0].weight:g}, but Theorem 1 of Kulesza2007 is for equal steps. Give all examples one weight "
+                f"example {item.number} has the weight {item.weight:g} and example {margin_examples[0].number} has "
+                f"{margin_examples[0].weight:g}, but Theorem 1 of Kulesza2007 requires equal steps. Pass equal sample "
+                f"weights "
                 f"above 0."
             )
     return ""
 
 
-def completions(one: MarginExample, most: int) -> list[Features]:
-    """Labellings that agree with the labels, one for each different features; one more than `most` if there are more.
+def completions(item: MarginExample, limit: int) -> list[Features]:
+    """Return one labelling for each distinct feature vector of the labellings that agree with the labels.
+
+    At most `limit` + 1 labellings are returned; that many mean that there are more than `limit`, or too many to try.
 
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
-    >>> len(completions(MarginExample(triangle_examples()[0]), 10))     # the free node changes no feature
+    >>> len(completions(MarginExample(triangle_examples()[0]), 10))     # the hidden node changes no feature
     1
     """
-    graph = one.given.scores.graph
+    graph = item.given.scores.graph
     ptr = graph.variable_ptr
-    states = [np.flatnonzero(one.allowed[ptr[v] : ptr[v + 1]]).tolist() for v in range(graph.n_variables)]
-    fixed = one.theta(np.zeros(one.given.scores.n_weights))
-    found: dict[bytes, Features] = {}
-    # Many completions may share features; those looked at are limited as well, well above `most`.
+    states = [np.flatnonzero(item.allowed[ptr[v] : ptr[v + 1]]).tolist() for v in range(graph.n_variables)]
+    fixed = item.theta(np.zeros(item.given.scores.n_weights))
+    by_features: dict[bytes, Features] = {}
+    # Many completions may have equal features, so the number of labellings that are tried is limited as well.
     for n_seen, labels in enumerate(itertools.product(*states)):
         mu = graph.statistics(np.array(labels, dtype=np.int64))
         if not (fixed[mu != 0.0] == -np.inf).any():
-            answer = features_of(one, mu)
-            found.setdefault(np.append(answer.of_weights, answer.fixed).round(12).tobytes(), answer)
-        if len(found) > most or n_seen >= 100 * most:
-            # What was not looked at stands for one more way, so that nobody takes these for all.
-            return [*found.values(), next(iter(found.values()))][: most + 1] if found else []
-    return list(found.values())
+            answer = features_of(item, mu)
+            by_features.setdefault(np.append(answer.of_weights, answer.fixed).round(12).tobytes(), answer)
+        if len(by_features) > limit or n_seen >= 100 * limit:
+            # The first labelling is repeated for those that were not tried, so that the list is not taken as complete.
+            return [*by_features.values(), next(iter(by_features.values()))][: limit + 1] if by_features else []
+    return list(by_features.values())

@@ -1,4 +1,4 @@
-"""Probes of a learner and an inference method on a sample of the user's own data."""
+"""Checks of a learner and an inference method on a sample of labelled data."""
 
 from __future__ import annotations
 
@@ -23,188 +23,199 @@ from intarsia.learning.minimum import Minimum
 from intarsia.learning.registry import OPTIMIZERS
 from intarsia.learning.risk_minimizer import RiskMinimizer
 
-# Differences of risks and of relative scores below this are noise.
-_WORTH = 0.01
-_CLEARLY = 0.05
+# Differences of risks and of relative scores below the first number are noise; above the second they are clear.
+_MIN_IMPROVEMENT = 0.01
+_CLEAR_DIFFERENCE = 0.05
 _TOLERANCE = 1e-6
-_LARGEST_PROGRAM = 4000
-_MOST_WEIGHTS = 500
-_MOST_SEPARATED = 6
+# Limits of the separability check: size of the graphs, number of weights, number of examples.
+_MAX_PROGRAM_SIZE = 4000
+_MAX_WEIGHTS = 500
+_MAX_EXAMPLES = 6
 
 
 class Probe:
-    """A learner, an inference method and a sample of examples, looked at from several sides.
+    """Checks of a learner and an inference method on a sample of examples.
 
     Parameters
     ----------
     examples : list of Example
-        The sample.
+        Sample of labelled examples.
     learner, method
-        The pair.
+        Learner and inference method to check.
     n_passes : int
-        Passes, or iterations, of the learner.
+        Number of passes, or iterations, of the learner.
     time_limit : float
-        Seconds for each exact answer.
+        Seconds for each exact inference.
     """
 
     def __init__(
         self, examples: Sequence[Example], learner: Learner, method: InferenceMethod, n_passes: int, time_limit: float
     ) -> None:
         self.examples = list(examples)
-        self.ready = [MarginExample(one, i) for i, one in enumerate(examples)]
+        self.margin_examples = [MarginExample(item, i) for i, item in enumerate(examples)]
         self.learner = learner
         self.method = method
         self.n_passes = n_passes
         self.time_limit = time_limit
 
-    def known(self) -> Check:
-        """What theory says."""
-        looped = any(not one.form.graph.is_forest for one in self.examples)
-        found = judge(type(self.learner), type(self.method), LOOPS if looped else FOREST)
-        verdict = {GUARANTEED: GOOD, FAILS: BAD, REFUSED: BAD}.get(found.level, UNCLEAR)
-        source = f" ({found.reference})" if found.reference else ""
-        return Check("what is known", verdict, f"{found.level}: {found.reason}{source}", {"level": found.level})
+    def theory(self) -> Check:
+        """Report what theory says about the pair."""
+        looped = any(not item.form.graph.is_forest for item in self.examples)
+        judgement = judge(type(self.learner), type(self.method), LOOPS if looped else FOREST)
+        verdict = {GUARANTEED: GOOD, FAILS: BAD, REFUSED: BAD}.get(judgement.level, UNCLEAR)
+        source = f" ({judgement.reference})" if judgement.reference else ""
+        return Check("theory", verdict, f"{judgement.level}: {judgement.reason}{source}", {"level": judgement.level})
 
     def risk(self, weights: FloatArray) -> float:
-        """Share of labels that this inference gets wrong with these weights, fractions as they are."""
+        """Return the fraction of wrong labels of this inference with these weights; fractional answers count partly."""
         wrong = total = 0.0
-        for one in self.ready:
-            theta = one.theta(weights)
+        for item in self.margin_examples:
+            theta = item.theta(weights)
             if self.learner.learns_from == "best labelling":
-                mu = one.answer(theta, self.method)[0]
-                wrong += one.wrong_mass(mu)
+                mu = item.answer(theta, self.method)[0]
+                wrong += item.wrong_mass(mu)
             else:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    mu = self.learner.marginals(one.given.scores.graph, theta, self.method)
-                wrong += _wrong_by_marginals(one, mu)
-            total += one.n_labelled
+                    mu = self.learner.marginals(item.given.scores.graph, theta, self.method)
+                wrong += _wrong_by_marginals(item, mu)
+            total += item.n_labelled
         return float(wrong / max(1.0, total))
 
     def run_learner(self) -> tuple[Minimum, FloatArray]:
-        """Some passes of the learner from its beginning, and the weights on the way."""
-        chosen = clone(self.learner)
-        if isinstance(chosen, MarginLearner):
-            chosen.set_params(max_iter=self.n_passes, path="passes")
-        elif isinstance(chosen, RiskMinimizer):
-            short = OPTIMIZERS.resolve(chosen.optimizer, {"max_iter": self.n_passes})
-            chosen.set_params(optimizer=short, schedule=None, validation_fraction=0.0, checkpoint=None)
+        """Run some passes of the learner from its start; return its result and the weights after each pass."""
+        learner = clone(self.learner)
+        if isinstance(learner, MarginLearner):
+            learner.set_params(max_iter=self.n_passes, path="passes")
+        elif isinstance(learner, RiskMinimizer):
+            optimizer = OPTIMIZERS.resolve(learner.optimizer, {"max_iter": self.n_passes})
+            learner.set_params(optimizer=optimizer, schedule=None, validation_fraction=0.0, checkpoint=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = chosen.minimize(self.examples, self.method)
-        path = found.history.get("path", np.array([found.start, found.point]))
-        return found, path
+            minimum = learner.minimize(self.examples, self.method)
+        path = minimum.history.get("path", np.array([minimum.start, minimum.point]))
+        return minimum, path
 
-    def way(self, found: Minimum, path: FloatArray) -> Check:
-        """Whether the learner's steps lower the risk that is actually measured."""
+    def learning_curve(self, minimum: Minimum, path: FloatArray) -> Check:
+        """Check whether the learner's steps lower the measured risk."""
         risks = np.array([self.risk(point) for point in path])
         values: dict[str, Any] = {"first": risks[0], "last": risks[-1], "lowest": risks.min()}
         arrays = {"risk": risks}
-        mistakes, misled = found.history.get("mistakes"), found.history.get("misled")
-        share = 0.0
+        mistakes, misled = minimum.history.get("mistakes"), minimum.history.get("misled")
+        misled_fraction = 0.0
         if mistakes is not None and misled is not None:
-            share = float(misled.sum() / max(1.0, mistakes.sum()))
-            values |= {"mistakes": float(mistakes.sum()), "misled": float(misled.sum()), "misled share": share}
+            misled_fraction = float(misled.sum() / max(1.0, mistakes.sum()))
+            values |= {
+                "mistakes": float(mistakes.sum()),
+                "misled": float(misled.sum()),
+                "misled fraction": misled_fraction,
+            }
             arrays |= {"mistakes": mistakes, "misled": misled}
-        text = f"share of wrong labels {risks[0]:.3f} at the start, {risks[-1]:.3f} after {len(path) - 1} passes"
+        n_iter, unit = len(path) - 1, "passes"
         if not isinstance(self.learner, MarginLearner):
-            text = f"share of wrong labels {risks[0]:.3f} at the start, {risks[-1]:.3f} after {found.n_iter} iterations"
-        if share > 0.0:
+            n_iter, unit = minimum.n_iter, "iterations"
+        text = f"fraction of wrong labels {risks[0]:.3f} at the start, {risks[-1]:.3f} after {n_iter} {unit}"
+        if misled_fraction > 0.0:
             text += (
-                f"; in {share:.0%} of its steps the truth had scored higher than the answer, so that the inference was "
-                f"wrong and not the weights"
+                f"; in {misled_fraction:.0%} of the steps the truth had a higher score than the answer, so the "
+                f"inference was wrong, not the weights"
             )
-        gained = risks[-1] <= risks[0] - _WORTH or risks[-1] <= _WORTH
-        verdict = GOOD if gained and share == 0.0 else BAD if share > 0.0 and not gained else UNCLEAR
-        return Check("the learner's way", verdict, text, values, arrays)
+        improved = risks[-1] <= risks[0] - _MIN_IMPROVEMENT or risks[-1] <= _MIN_IMPROVEMENT
+        verdict = (
+            GOOD if improved and misled_fraction == 0.0 else BAD if misled_fraction > 0.0 and not improved else UNCLEAR
+        )
+        return Check("learning curve", verdict, text, values, arrays)
 
     def sweep(self, path: FloatArray) -> Check:
-        """The measured risk along the direction in which the learner moves, forwards and backwards."""
-        here = path[-1]
-        way = here - path[len(path) // 2]
-        if not np.linalg.norm(way) > 0.0:
-            way = here - path[0]
-        length = float(np.linalg.norm(way))
+        """Check the measured risk along the direction in which the weights move, forward and backward."""
+        weights = path[-1]
+        direction = weights - path[len(path) // 2]
+        if not np.linalg.norm(direction) > 0.0:
+            direction = weights - path[0]
+        length = float(np.linalg.norm(direction))
         if length == 0.0:
-            return Check("along the update", UNCLEAR, "the learner does not move", {})
-        unit = way / length * max(float(np.linalg.norm(here)), length)
+            return Check("along the update", UNCLEAR, "the learner does not change the weights", {})
+        unit = direction / length * max(float(np.linalg.norm(weights)), length)
         steps = np.linspace(-3.0, 3.0, 13)
-        risks = np.array([self.risk(here + t * unit) for t in steps])
-        now, ahead, behind = risks[6], risks[7:].min(), risks[:6].min()
-        values = {"here": now, "ahead": ahead, "behind": behind}
-        text = f"share of wrong labels {now:.3f} here, at best {ahead:.3f} ahead and {behind:.3f} behind"
+        risks = np.array([self.risk(weights + t * unit) for t in steps])
+        risk_here, risk_ahead, risk_behind = risks[6], risks[7:].min(), risks[:6].min()
+        values = {"here": risk_here, "ahead": risk_ahead, "behind": risk_behind}
+        text = (
+            f"fraction of wrong labels {risk_here:.3f} at the last weights, at best {risk_ahead:.3f} ahead and "
+            f"{risk_behind:.3f} behind"
+        )
         verdict = GOOD
-        if behind < min(now, ahead) - _CLEARLY:
+        if risk_behind < min(risk_here, risk_ahead) - _CLEAR_DIFFERENCE:
             verdict = BAD
-            text += ": better weights lie where the learner comes from"
+            text += ": the learner moves away from better weights"
         return Check("along the update", verdict, text, values, {"step": steps, "risk": risks})
 
     def agreement(self, weights: FloatArray) -> Check:
-        """How far the inference's labellings are from the best ones, or from bounds on them."""
+        """Check how far the scores of the labellings are from the best ones, or from bounds on them."""
         gaps, fractional, proven = [], 0, 0
-        for one in self.ready:
-            theta, graph = one.theta(weights), one.given.scores.graph
+        for item in self.margin_examples:
+            theta, graph = item.theta(weights), item.given.scores.graph
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 best = infer(graph, theta, "integer_program", task="map", time_limit=self.time_limit)
-                found = infer(graph, theta, self.method, task="map")
-            if best.mu is None or found.assignment is None:
+                result = infer(graph, theta, self.method, task="map")
+            if best.mu is None or result.assignment is None:
                 continue
             proven += best.status.name == "EXACT"
-            fractional += found.integral is False
+            fractional += result.integral is False
             scale = 1.0 + abs(score_difference(theta, best.mu, 0.0 * best.mu))
-            gaps.append((best.score - found.score) / scale)
-        missed = np.array(gaps)
-        share = float((missed > _TOLERANCE).mean()) if gaps else np.nan
+            gaps.append((best.score - result.score) / scale)
+        gap_array = np.array(gaps)
+        fraction = float((gap_array > _TOLERANCE).mean()) if gaps else np.nan
         values = {
-            "share below the best": share,
-            "largest gap": float(missed.max(initial=0.0)),
+            "fraction below the best": fraction,
+            "largest gap": float(gap_array.max(initial=0.0)),
             "fractional": fractional / max(1, len(gaps)),
             "proven": proven / max(1, len(gaps)),
         }
         text = (
-            f"{share:.0%} of {len(gaps)} labellings score less than the best ({proven} proven), by at most "
-            f"{values['largest gap']:.2g} of the score"
+            f"{fraction:.0%} of {len(gaps)} labellings score lower than the best labelling ({proven} proven optimal), "
+            f"by at most {values['largest gap']:.2g} of the score"
         )
         if fractional:
             text += f"; {fractional} answers are fractional"
-        verdict = GOOD if share == 0.0 else UNCLEAR
-        return Check("agreement with the best labelling", verdict, text, values, {"gap": missed})
+        verdict = GOOD if fraction == 0.0 else UNCLEAR
+        return Check("agreement with the best labelling", verdict, text, values, {"gap": gap_array})
 
     def exact_marginals(self, weights: FloatArray) -> Check:
-        """How far the marginals are from exact ones, where these can be had."""
+        """Check how far the marginals are from exact ones, where exact ones are affordable."""
         errors = []
-        for one in self.ready:
-            theta, graph = one.theta(weights), one.given.scores.graph
+        for item in self.margin_examples:
+            theta, graph = item.theta(weights), item.given.scores.graph
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     exact = infer(graph, theta, "junction_tree", time_limit=self.time_limit).mu
-                    found = self.learner.marginals(graph, theta, self.method)
+                    marginals = self.learner.marginals(graph, theta, self.method)
             except (TooLargeError, IntarsiaError):
                 continue
             if exact is not None:
-                errors.append(float(np.abs(exact - found)[: one.allowed.size].mean()))
+                errors.append(float(np.abs(exact - marginals)[: item.allowed.size].mean()))
         if not errors:
             return Check("agreement with exact marginals", UNCLEAR, "the graphs are too large for exact marginals")
-        text = f"marginals are off by {np.mean(errors):.3f} on average over {len(errors)} examples"
-        verdict = GOOD if max(errors) < _WORTH else UNCLEAR
+        text = f"marginals differ from the exact ones by {np.mean(errors):.3f} on average over {len(errors)} examples"
+        verdict = GOOD if max(errors) < _MIN_IMPROVEMENT else UNCLEAR
         return Check(
             "agreement with exact marginals", verdict, text, {"mean error": np.mean(errors)}, {"gap": np.array(errors)}
         )
 
     def separability(self) -> Check:
-        """Whether weights exist at all, by exact inference and by this one."""
-        small = max(one.form.graph.n_theta for one in self.examples) <= _LARGEST_PROGRAM
-        if not small or self.examples[0].scores.n_weights > _MOST_WEIGHTS:
-            return Check("separability", UNCLEAR, "the graphs are too large to decide it")
-        some = [one for one in self.examples if one.n_labelled][:_MOST_SEPARATED]
-        exact = separable(some)
-        values: dict[str, Any] = {"n": len(some), "exact": exact.separable, "gamma": exact.gamma}
-        text = f"{len(some)} examples are {str(exact).rstrip('.')}"
+        """Check whether any weights label the examples correctly, by exact inference and by this inference."""
+        is_small = max(item.form.graph.n_theta for item in self.examples) <= _MAX_PROGRAM_SIZE
+        if not is_small or self.examples[0].scores.n_weights > _MAX_WEIGHTS:
+            return Check("separability", UNCLEAR, "the graphs are too large to decide separability")
+        subset = [item for item in self.examples if item.n_labelled][:_MAX_EXAMPLES]
+        exact = separable(subset)
+        values: dict[str, Any] = {"n": len(subset), "exact": exact.separable, "gamma": exact.gamma}
+        text = f"{len(subset)} examples are {str(exact).rstrip('.')}"
         verdict = UNCLEAR if not exact.separable else GOOD
         if self.method.map_is == "relaxed optimum":
-            relaxed = algorithmically_separable(some, inference=self.method)
+            relaxed = algorithmically_separable(subset, inference=self.method)
             values |= {"relaxed": relaxed.separable, "relaxed gamma": relaxed.gamma}
             text += f". They are {str(relaxed).rstrip('.')}"
             if exact.separable and relaxed.separable is False:
@@ -212,10 +223,10 @@ class Probe:
         return Check("separability", verdict, text, values)
 
 
-def _wrong_by_marginals(one: MarginExample, mu: FloatArray) -> float:
-    """Number of labelled variables whose most probable state their label does not allow."""
-    graph, wrong = one.given.scores.graph, 0
+def _wrong_by_marginals(item: MarginExample, mu: FloatArray) -> float:
+    """Return the number of labelled variables whose most probable state is not allowed by the label."""
+    graph, wrong = item.given.scores.graph, 0
     for v in range(graph.n_variables):
         block = slice(int(graph.variable_ptr[v]), int(graph.variable_ptr[v + 1]))
-        wrong += not one.allowed[block][int(np.argmax(mu[block]))]
+        wrong += not item.allowed[block][int(np.argmax(mu[block]))]
     return float(wrong)

@@ -1,4 +1,4 @@
-"""Whether some weights label all examples rightly, by exact inference or by its relaxation."""
+"""Decide whether some weights label all examples correctly, by exact inference or by its LP relaxation."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ from intarsia.learning.margin_example import MarginExample
 
 @dataclass(frozen=True, eq=False)
 class Separability:
-    """Whether some weights label all examples rightly, and by what margin.
+    """Result of a separability test: whether some weights label all examples correctly, and with which margin.
 
     Attributes
     ----------
     separable : bool or None
-        None where hidden labels have too many completions to try them all, and none tried worked.
+        None if hidden labels have too many completions to try all of them, and none that was tried worked.
     over : {"labellings", "local polytope"}
-        What the inference maximises over.
+        Set of answers over which the inference maximizes.
     weights : float array or None
-        Weights with the largest margin, of norm 1; with fixed scores, the shortest that separate.
+        Weights of norm 1 with the largest margin; with fixed scores, the shortest weights that separate.
     gamma : float or None
-        Their margin: by how much every truth outscores every wrong answer, over the norm of the weights.
+        Margin: smallest score difference between a truth and a wrong answer, divided by the norm of the weights.
     gamma_is : {"exact", "over vertices met"}
-        "exact" over labellings. Vertices of the local polytope that are nowhere wholly wrong may be missed: then
-        `gamma` is an upper bound on the margin, and `gamma_at_least` a lower one.
+        "exact" over labellings. Over the local polytope, vertices that are wrong only in fractions may be missed: then
+        `gamma` is an upper bound on the margin, and `gamma_at_least` a lower bound.
     gamma_at_least : float or None
-        Margin that is certain. Over the local polytope it is that over all points with wrong labels of a mass of at
-        least 1, to which all wrong vertices belong where variables are binary, factors join two of them and no label
-        is hidden; None elsewhere.
+        Margin that is certain. Over the local polytope it is the margin over all points whose wrong labels have a mass
+        of at least 1. These include all wrong vertices if variables are binary, factors join two variables and no label
+        is hidden; otherwise it is None.
     radius : float
-        Upper bound on the length of the features of a truth less those of any answer.
+        Upper bound on the norm of the feature difference between a truth and any answer.
     certificate : Certificate or None
-        Proof that there are no such weights.
+        Proof that no such weights exist.
     n_constraints, n_rounds : int
-        Size of the last program, and how often it was solved.
+        Number of constraints of the last program, and number of programs solved.
     note : str
-        Anything else worth knowing.
+        Additional information.
 
     Examples
     --------
-    One variable with the feature 1 and the label 1: the features of truth and wrong answer differ by (-1, 1), which is
-    also the direction of the best weights.
+    One variable with feature 1 and label 1: the features of truth and wrong answer differ by (-1, 1), which is also the
+    direction of the best weights.
 
     >>> from intarsia.graph import chain_graph
     >>> from intarsia.learning import example
     >>> from intarsia.models import LinearScores
-    >>> found = separable([example(LinearScores(chain_graph(1, 2), [[1.0]]), [1])])
-    >>> found.separable, round(found.gamma, 4), round(found.radius, 4), round(found.mistake_bound, 4)
+    >>> result = separable([example(LinearScores(chain_graph(1, 2), [[1.0]]), [1])])
+    >>> result.separable, round(result.gamma, 4), round(result.radius, 4), round(result.mistake_bound, 4)
     (True, 1.4142, 1.4142, 1.0)
     """
 
@@ -79,15 +79,15 @@ class Separability:
 
     @cached_property
     def mistake_bound(self) -> float | None:
-        """Most mistakes that the perceptron can make (Kulesza2007, Theorem 1).
+        """Maximum number of mistakes of the perceptron (Kulesza2007, Theorem 1).
 
-        None where no margin is certain, and with hidden labels or examples of different weights, for which the
-        theorem does not hold.
+        None if no margin is certain, and with hidden labels or different sample weights, for which the theorem does not
+        hold.
         """
         return self.most_mistakes(self.radius)
 
     def most_mistakes(self, radius: float) -> float | None:
-        """Most mistakes of a perceptron none of whose steps is longer than `radius`; None as for `mistake_bound`."""
+        """Return the maximum number of mistakes of a perceptron with steps of length at most `radius`, or None."""
         return self._bound(radius) if self.gamma_at_least and self._bound is not None else None
 
     def __str__(self) -> str:
@@ -96,31 +96,33 @@ class Separability:
         if not self.separable:
             size = 0 if self.certificate is None else self.certificate.examples.size
             return f"not separable over {self.over}: {size} answers prove it. {self.note}".strip()
-        most = self.mistake_bound
-        told = "" if most is None else f", so the perceptron makes at most {most:.4g} mistakes"
+        bound = self.mistake_bound
+        bound_text = "" if bound is None else f", so the perceptron makes at most {bound:.4g} mistakes"
         return (
             f"separable over {self.over} with margin {self.gamma:.4g} ({self.gamma_is}); features differ by at most "
-            f"{self.radius:.4g}{told}. {self.note}"
+            f"{self.radius:.4g}{bound_text}. {self.note}"
         ).strip()
 
 
 @errors_from("separable")
 def separable(X: Any, y: Any = None, model: Any = None, *, max_completions: int = 256) -> Separability:
-    r"""Whether exact inference can label the examples rightly with some weights, and the largest margin.
+    r"""Decide whether exact inference labels the examples correctly with some weights, and find the largest margin.
 
     Solves :math:`\min \lVert w \rVert` with :math:`w \cdot (\Phi(x, y) - \Phi(x, z)) \ge 1` for every wrong labelling z
-    by constraint generation: an integer program finds each example's best wrong labelling, a quadratic program the
-    weights, until none is violated; then :math:`\gamma = 1 / \lVert w \rVert`. Where there are no such weights, the
-    result holds a proof. Cost: an integer program for each example and round; meant for samples of small graphs.
+    by constraint generation: an integer program finds the best wrong labelling of each example, a quadratic program
+    finds the weights, until no constraint is violated; then :math:`\gamma = 1 / \lVert w \rVert`. If no such weights
+    exist, the result contains a proof. Cost: an integer program for each example and round; intended for samples of
+    small graphs.
 
     Parameters
     ----------
     X, y : data and labels, as for `model.fit`
-        Labels may be hidden or sets: any labelling that agrees counts as right. X alone may be a list of `Example`.
+        Labels may be hidden, or sets: every labelling that agrees counts as correct. X alone may be a list of
+        `Example`.
     model : GridCRF or GraphCRF
-        How data become scores; need not be fitted.
+        Estimator that defines the features; it need not be fitted.
     max_completions : int
-        Most combinations of completions of hidden labels (with different features) that are tried.
+        Maximum number of combinations of completions of hidden labels (with different features) to try.
 
     Returns
     -------
@@ -133,15 +135,15 @@ def separable(X: Any, y: Any = None, model: Any = None, *, max_completions: int 
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
-    >>> found = separable(triangle_examples())
-    >>> found.separable, (found.weights / found.weights[0]).round(6).tolist()
+    >>> result = separable(triangle_examples())
+    >>> result.separable, (result.weights / result.weights[0]).round(6).tolist()
     (True, [1.0, 1.0, 1.0])
-    >>> round(found.gamma, 6)                  # by 1 of w = (1, 1, 1), whose norm is the square root of 3
+    >>> round(result.gamma, 6)                 # by 1 of w = (1, 1, 1), whose norm is the square root of 3
     0.57735
     """
     check_number(max_completions, "max_completions", low=1, integer=True)
-    ready = labelled(as_examples(X, y, model))
-    return _decide(ready, False, int(max_completions))
+    margin_examples = labelled(as_examples(X, y, model))
+    return _decide(margin_examples, False, int(max_completions))
 
 
 @errors_from("algorithmically_separable")
@@ -153,19 +155,19 @@ def algorithmically_separable(
     *,
     max_completions: int = 256,
 ) -> Separability:
-    r"""Whether this inference can label the examples rightly with some weights, and the largest margin.
+    r"""Decide whether this inference labels the examples correctly with some weights, and find the largest margin.
 
-    For exact methods the same as `separable`. For LP-relaxed inference every vertex of the local polytope is an answer,
-    and fractional ones are wrong. Whether weights exist is decided by
-    :math:`w \cdot (\Phi(x, y) - \Phi(x, z)) \ge D(z)` over the polytope, D the mass on wrong labels, which is linear,
-    so that a linear program finds what is violated most; then the margin over its vertices.
+    For exact methods the result equals that of `separable`. For LP-relaxed inference every vertex of the local polytope
+    is an answer, and fractional vertices are wrong. Whether weights exist is decided by
+    :math:`w \cdot (\Phi(x, y) - \Phi(x, z)) \ge D(z)` over the polytope, where D is the mass on wrong labels. D is
+    linear, so a linear program finds the most violated constraint. Then the margin over the vertices is computed.
 
     Parameters
     ----------
     X, y, model, max_completions
-        As in `separable`.
+        The same as in `separable`.
     inference : str or InferenceMethod
-        An exact method or a relaxation. Others answer what no program describes; `diagnose` probes them.
+        An exact method or an LP relaxation. For other methods no program describes the answers; use `diagnose`.
 
     Returns
     -------
@@ -178,42 +180,47 @@ def algorithmically_separable(
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
-    >>> found = algorithmically_separable(triangle_examples())
-    >>> found.separable, bool(found.certificate.residual < 1e-9)
+    >>> result = algorithmically_separable(triangle_examples())
+    >>> result.separable, bool(result.certificate.residual < 1e-9)
     (False, True)
     """
     method = METHODS.resolve(inference, {})
     if not _maximises(type(method)):
-        known = [name for name in method_names() if _maximises(method_class(name))]
+        names = [name for name in method_names() if _maximises(method_class(name))]
         raise NotSupportedError(
-            f"{type(method).__name__} is not the maximum over anything known, so that no "
-            f"program decides. These are: {', '.join(known)}. For others, diagnose probes the learner's way."
+            f"{type(method).__name__} does not maximize over a known set of answers, so separability cannot be "
+            f"decided. Use one of: {', '.join(names)}; or run `diagnose`, which measures the learner's risk."
         )
     check_number(max_completions, "max_completions", low=1, integer=True)
-    ready = labelled(as_examples(X, y, model))
-    return _decide(ready, method.map_is == "relaxed optimum", int(max_completions))
+    margin_examples = labelled(as_examples(X, y, model))
+    return _decide(margin_examples, method.map_is == "relaxed optimum", int(max_completions))
 
 
 def _maximises(method: type[InferenceMethod]) -> bool:
+    """Return whether the answers of a method are the maximum over labellings or over the local polytope."""
     return method.gives_map and (method.exact or method.proves_map or method.map_is == "relaxed optimum")
 
 
-def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> Separability:
-    """Try the completions of hidden labels, and keep the one with the largest margin."""
-    radius = max(FeatureBounds(one).radius for one in ready)
-    choices = [completions(one, max_completions) for one in ready]
-    n_ways = float(np.prod([float(len(found)) for found in choices]))
-    if n_ways == 0.0:
-        raise InvalidInputError("separability: the model forbids every labelling that agrees with an example's labels.")
-    tight = all(one.given.form.graph.is_forest for one in ready)  # vertices of a forest's polytope are labellings
-    search = MarginSearch(ready, relaxed and not tight)
-    best = last = chosen = None
+def _decide(margin_examples: list[MarginExample], relaxed: bool, max_completions: int) -> Separability:
+    """Try the completions of hidden labels and return the result with the largest margin."""
+    radius = max(FeatureBounds(item).radius for item in margin_examples)
+    choices = [completions(item, max_completions) for item in margin_examples]
+    n_combinations = float(np.prod([float(len(result)) for result in choices]))
+    if n_combinations == 0.0:
+        raise InvalidInputError(
+            "separability: the model forbids every labelling that agrees with an example's labels. Correct the "
+            "labels, or relax the hard constraints."
+        )
+    # The vertices of a forest's polytope are labellings.
+    tight = all(item.given.form.graph.is_forest for item in margin_examples)
+    search = MarginSearch(margin_examples, relaxed and not tight)
+    best = last = best_truths = None
     for truths in itertools.islice(itertools.product(*choices), max_completions):
         last = search.run(list(truths))
         if last.weights is not None and (best is None or last.gamma > best.gamma):
-            best, chosen = last, list(truths)
-    complete = n_ways <= max_completions
-    found = Separability(
+            best, best_truths = last, list(truths)
+    complete = n_combinations <= max_completions
+    result = Separability(
         separable=best is not None or (False if complete else None),
         over="local polytope" if relaxed else "labellings",
         gamma_is="over vertices met" if search.relaxed else "exact",
@@ -223,30 +230,36 @@ def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> 
     )
     if best is not None and best.weights is not None:
         length = 1.0 if search.has_fixed else float(np.linalg.norm(best.weights))
-        note = "" if complete else "Some completions of hidden labels were not tried; the margin may be larger."
-        certain = best.at_least if not search.relaxed or _vertices_are_far(ready) else None
+        note = "" if complete else "Not all completions of hidden labels were tried; the margin may be larger."
+        certain = best.gamma_at_least if not search.relaxed or _vertices_are_far(margin_examples) else None
         bound: Callable[[float], float | None] | None = None
-        if certain and chosen is not None and not why_no_mistake_bound(ready):
-            bound = partial(search.most_mistakes, chosen) if search.has_fixed else partial(_by_theorem, certain)
+        if certain and best_truths is not None and not why_no_mistake_bound(margin_examples):
+            bound = partial(search.most_mistakes, best_truths) if search.has_fixed else partial(_by_theorem, certain)
         weights = best.weights / length
-        return replace(found, weights=weights, gamma=best.gamma, gamma_at_least=certain, note=note, _bound=bound)
+        return replace(result, weights=weights, gamma=best.gamma, gamma_at_least=certain, note=note, _bound=bound)
     if not complete:
-        note = f"{max_completions} completions of hidden labels were tried, and there are more: raise max_completions."
-        return replace(found, note=note)
-    note = "" if n_ways == 1 else f"This proof is for the last of {n_ways:.0f} completions of hidden labels."
-    return replace(found, certificate=last.certificate, note=note)  # type: ignore[union-attr]
+        note = f"There are more than {max_completions} completions of hidden labels. Increase max_completions."
+        return replace(result, note=note)
+    note = (
+        ""
+        if n_combinations == 1
+        else f"This proof is for the last of {n_combinations:.0f} completions of hidden labels."
+    )
+    return replace(result, certificate=last.certificate, note=note)  # type: ignore[union-attr]
 
 
 def _by_theorem(gamma: float, radius: float) -> float:
-    return (radius / gamma) ** 2  # Kulesza2007 Theorem 1
+    """Return the mistake bound of Kulesza2007, Theorem 1."""
+    return (radius / gamma) ** 2
 
 
-def _vertices_are_far(ready: list[MarginExample]) -> bool:
-    """Whether every wrong vertex of the local polytope surely has wrong labels of a mass of at least 1.
+def _vertices_are_far(margin_examples: list[MarginExample]) -> bool:
+    """Return whether every wrong vertex of the local polytope certainly has wrong labels of mass at least 1.
 
-    Integral ones have. With binary variables and pairs the others are half-integral, and their fractional variables
-    contain a cycle, for the vertices of a forest are integral: three or more variables, half of each wrong.
+    Integral vertices have. With binary variables and pairwise factors the others are half-integral, and their
+    fractional variables contain a cycle, since the vertices of a forest are integral: at least three variables, half of
+    each wrong.
     """
-    graphs = [one.given.form.graph for one in ready]
+    graphs = [item.given.form.graph for item in margin_examples]
     binary = all(graph.max_scope <= 2 and int(graph.n_states.max(initial=2)) == 2 for graph in graphs)
-    return binary and all(one.complete for one in ready)
+    return binary and all(item.complete for item in margin_examples)

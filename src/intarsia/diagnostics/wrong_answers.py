@@ -1,4 +1,4 @@
-"""The best answer that is wrong, over labellings or over the local polytope."""
+"""Search for the best wrong answer over labellings or over the local polytope."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.inference.relaxation.lp_relaxation import LPRelaxation
 from intarsia.learning.margin_example import WRONG_MASS, MarginExample
 
-# Weights of wrong labels, in units of the margin, with which vertices are looked for.
+# Rewards for wrong labels, in units of the margin, with which vertices are searched.
 _SCALES = (0.25, 1.0, 4.0)
-_MOST_FACES = 64
+_MAX_FACES = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a search keeps of an answer.
+    """Features and wrong labels of an answer.
 
     Attributes
     ----------
     of_weights : float array
-        What multiplies the weights in its score.
+        Features that multiply the weights in the score.
     fixed : float
-        The rest of its score, which no weight changes.
+        Score that does not depend on the weights.
     wrong : float
-        Number of wrong labels; for fractional answers their mass.
+        Number of wrong labels; for fractional answers the mass on wrong labels.
     mu : float array
-        Its statistics.
+        Statistics of the answer.
     """
 
     of_weights: FloatArray
@@ -42,50 +42,50 @@ class Features:
     mu: FloatArray
 
 
-def features_of(one: MarginExample, mu: FloatArray) -> Features:
-    """Features of an answer.
+def features_of(item: MarginExample, mu: FloatArray) -> Features:
+    """Compute the features of an answer.
 
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
-    >>> one = MarginExample(triangle_examples()[0])
-    >>> found = features_of(one, one.given.scores.graph.statistics([1, 0, 0]))
-    >>> found.of_weights.tolist(), found.wrong
+    >>> item = MarginExample(triangle_examples()[0])
+    >>> answer = features_of(item, item.given.scores.graph.statistics([1, 0, 0]))
+    >>> answer.of_weights.tolist(), answer.wrong
     ([4.0, 0.0, 0.0], 0.0)
     """
-    fixed = one.theta(np.zeros(one.given.scores.n_weights))
-    used = mu != 0.0
-    return Features(one.pull_back(mu), float(mu[used] @ fixed[used]), one.wrong_mass(mu), mu)
+    fixed = item.theta(np.zeros(item.given.scores.n_weights))
+    nonzero = mu != 0.0
+    return Features(item.pull_back(mu), float(mu[nonzero] @ fixed[nonzero]), item.wrong_mass(mu), mu)
 
 
-def best_wrong_answer(one: MarginExample, weights: FloatArray, *, relaxed: bool) -> Features | None:
-    """Answer of the highest score among those with at least one wrong label; None where no label can be wrong.
+def best_wrong_answer(item: MarginExample, weights: FloatArray, *, relaxed: bool) -> Features | None:
+    """Return the answer of highest score with at least one wrong label; None if no label can be wrong.
 
-    Over labellings it is the solution of an integer program with one more row; over the local polytope, of the same
-    linear program, in which the row asks for wrong labels of a mass of at least 1.
+    Over labellings it is the solution of the MAP integer program with one more constraint; over the local polytope it
+    is the solution of the LP relaxation, where the constraint requires wrong labels of mass at least 1.
 
     Examples
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
-    >>> one = MarginExample(triangle_examples()[0])
-    >>> [float(best_wrong_answer(one, np.ones(3), relaxed=relaxed).of_weights.sum()) for relaxed in (False, True)]
+    >>> item = MarginExample(triangle_examples()[0])
+    >>> [float(best_wrong_answer(item, np.ones(3), relaxed=relaxed).of_weights.sum()) for relaxed in (False, True)]
     [3.0, 5.0]
     """
-    form = one.given.form
-    theta = form.lower(one.theta(weights))
+    form = item.given.form
+    theta = form.lower(item.theta(weights))
     polytope = LocalPolytope(form.graph, theta)
     split = int(form.graph.variable_ptr[-1])
-    hidden = np.repeat(one.given.labels.hidden, form.graph.n_states)
-    right = (one.given.labels.allowed & ~hidden)[theta[:split] > -np.inf]
+    hidden = np.repeat(item.given.labels.hidden, form.graph.n_states)
+    right = (item.given.labels.allowed & ~hidden)[theta[:split] > -np.inf]
     row = np.zeros(polytope.matrix.shape[1])
     row[polytope.variable_columns] = right
     matrix = sparse.csc_array(sparse.vstack([polytope.matrix, sparse.csr_array(row[None, :])]))
-    most = float(one.n_labelled) - 1.0
+    max_right = float(item.n_labelled) - 1.0
     program = Program(
         polytope.cost,
         matrix,
         np.append(polytope.lower, -np.inf),
-        np.append(polytope.upper, most),
+        np.append(polytope.upper, max_right),
         integer=None if relaxed else polytope.variable_columns,
     )
     solution = solve_program(program, Clock())
@@ -93,16 +93,16 @@ def best_wrong_answer(one: MarginExample, weights: FloatArray, *, relaxed: bool)
         return None
     full = polytope.full(solution.x)
     if relaxed:
-        return features_of(one, form.raise_mu(polytope.statistics(full)))
-    graph, kept = one.given.scores.graph, form.reduction.kept
+        return features_of(item, form.raise_mu(polytope.statistics(full)))
+    graph, free_variables = item.given.scores.graph, form.reduction.kept
     labelling = np.zeros(graph.n_variables, dtype=np.int64)
     ptr = form.graph.variable_ptr
-    labelling[kept] = [int(np.argmax(full[ptr[v] : ptr[v + 1]])) for v in range(form.graph.n_variables)]
-    return features_of(one, graph.statistics(labelling))
+    labelling[free_variables] = [int(np.argmax(full[ptr[v] : ptr[v + 1]])) for v in range(form.graph.n_variables)]
+    return features_of(item, graph.statistics(labelling))
 
 
-def most_violating(one: MarginExample, weights: FloatArray, scale: float = 1.0) -> Features:
-    """Vertex of the local polytope of the highest score plus `scale` times the number of wrong labels.
+def most_violating(item: MarginExample, weights: FloatArray, scale: float = 1.0) -> Features:
+    """Return the vertex of the local polytope with the highest score plus `scale` times the number of wrong labels.
 
     Examples
     --------
@@ -110,27 +110,27 @@ def most_violating(one: MarginExample, weights: FloatArray, scale: float = 1.0) 
     >>> most_violating(MarginExample(triangle_examples()[0]), np.ones(3)).mu[:6].tolist()
     [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
-    cost = np.zeros(one.given.scores.graph.n_theta)
-    cost[: one.allowed.size] = np.where(one.allowed, 0.0, scale)
-    mu, _ = one.answer(one.theta(weights) + cost, LPRelaxation())
-    return features_of(one, mu)
+    cost = np.zeros(item.given.scores.graph.n_theta)
+    cost[: item.allowed.size] = np.where(item.allowed, 0.0, scale)
+    mu, _ = item.answer(item.theta(weights) + cost, LPRelaxation())
+    return features_of(item, mu)
 
 
-def best_wrong_vertex(one: MarginExample, weights: FloatArray, margin: float) -> Features | None:
-    """Vertex of the local polytope of the highest score among wrong ones, as far as linear programs find it.
+def best_wrong_vertex(item: MarginExample, weights: FloatArray, margin: float) -> Features | None:
+    """Return the vertex of the local polytope with the highest score among wrong vertices, as far as it can be found.
 
-    Among those that give some variable no right label at all it is the best: one program for each variable forbids the
-    right ones. Vertices that are everywhere right in part are met only if adding wrong labels to the score leads there.
+    Among vertices that give some variable no correct label it is the best: one linear program per variable forbids the
+    correct labels. A vertex that is partly correct everywhere is found only if a reward for wrong labels leads to it.
     """
-    graph = one.given.scores.graph
-    theta, ptr = one.theta(weights), graph.variable_ptr
-    found = [most_violating(one, weights, scale * margin) for scale in _SCALES]
-    n_right = np.add.reduceat(one.allowed, ptr[:-1])
-    for v in np.flatnonzero(n_right < graph.n_states)[:_MOST_FACES]:
+    graph = item.given.scores.graph
+    theta, ptr = item.theta(weights), graph.variable_ptr
+    candidates = [most_violating(item, weights, scale * margin) for scale in _SCALES]
+    n_right = np.add.reduceat(item.allowed, ptr[:-1])
+    for v in np.flatnonzero(n_right < graph.n_states)[:_MAX_FACES]:
         forbidden = theta.copy()
-        forbidden[ptr[v] : ptr[v + 1]][one.allowed[ptr[v] : ptr[v + 1]]] = -np.inf
+        forbidden[ptr[v] : ptr[v + 1]][item.allowed[ptr[v] : ptr[v + 1]]] = -np.inf
         result = infer(graph, forbidden, LPRelaxation(), task="map")
         if result.mu is not None:
-            found.append(features_of(one, result.mu))
-    wrong = [z for z in found if z.wrong > WRONG_MASS]
+            candidates.append(features_of(item, result.mu))
+    wrong = [z for z in candidates if z.wrong > WRONG_MASS]
     return max(wrong, key=lambda z: float(z.of_weights @ weights) + z.fixed, default=None)

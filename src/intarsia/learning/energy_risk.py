@@ -152,7 +152,7 @@ class EnergyRisk(SummedObjective):
         return np.minimum(self.psi.values(psi_weights, self.features[first:last]), STRONGEST)
 
     def _run(self, function: Callable[..., R], point: FloatArray, each: list[Any] | None = None) -> list[R]:
-        calls = self._parcels.calls(function, point, each=each)
+        calls = self._parcels.calls(function, point, arguments=each)
         # A single part, such as a small batch, is not worth sending.
         return run_by_workers(calls, self.n_jobs) if len(calls) > 1 else run_in_threads(calls, self.n_jobs)
 

@@ -17,8 +17,8 @@ class ProjectionReport(NamedTuple):
     residual: float
 
 
-def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, method: Any, setting: str) -> None:
-    """Warn once for all examples; `setting` is the name under which the estimator takes the method.
+def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, method: Any) -> None:
+    """Warn once for all examples whose inference under energies did not converge.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, me
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     reports = [ProjectionReport(3, 0, 0.0), ProjectionReport(4, 2, 0.02)]
-    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "projection")
+    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40))
     >>> str(caught[0].message).partition(":")[0]
     'inference under the energies did not converge for 2 of 7 sequences'
     """
@@ -37,11 +37,11 @@ def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, me
         return
     residual = max(report.residual for report in listed)
     name = type(method).__name__
-    other = "" if name == "BetheMirrorDescent" else f", or use {setting}='bethe_mirror_descent'"
+    other = "" if name == "BetheMirrorDescent" else ", or use projection='bethe_mirror_descent'"
     warn_caller(
         f"inference under the energies did not converge for {n_failed} of "
         f"{sum(report.n for report in listed)} {noun}: residual up to {residual:.2e} against tol={method.tol:g} after "
-        f"{method.max_iter} iterations. Raise max_iter or tol, such as {setting}={name}(max_iter="
+        f"{method.max_iter} iterations. Raise max_iter or tol, such as projection={name}(max_iter="
         f"{10 * int(method.max_iter)}){other}.",
         ConvergenceWarning,
     )

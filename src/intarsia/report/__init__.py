@@ -1,4 +1,4 @@
-"""Plots of results."""
+"""Plots and report pages of results."""
 
 from intarsia.report.diagnosis_plots import plot_diagnosis
 from intarsia.report.flow_maps import plot_flow_map, plot_flow_maps

@@ -1,4 +1,4 @@
-"""A diagnosis as a picture: what the learner's passes did, the risk along its way, and the gaps of the inference."""
+"""Plot of a diagnosis: learning curve, risk along the update direction, and gaps to exact inference."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
     figure = Figure(figsize=(11.0, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 3)
-    _draw_way(axes[0], diagnosis)
+    _draw_learning_curve(axes[0], diagnosis)
     _draw_sweep(axes[1], diagnosis)
     _draw_gaps(axes[2], diagnosis)
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-        one.tick_params(colors=INK, labelsize=8)
+    for panel in axes:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.tick_params(colors=INK, labelsize=8)
     figure.suptitle(
         f"{diagnosis.learner} with {diagnosis.inference}: {diagnosis.verdict}",
         color=_VERDICT_COLOURS[diagnosis.verdict],
@@ -48,27 +48,35 @@ def plot_diagnosis(diagnosis: Diagnosis) -> Figure:
     return figure
 
 
-def _draw_way(axes: Axes, diagnosis: Diagnosis) -> None:
-    check = diagnosis.check("the learner's way")
-    axes.set_title("Wrong labels as the learner goes on", fontsize=9, color=INK)
+def _draw_learning_curve(axes: Axes, diagnosis: Diagnosis) -> None:
+    """Draw the fraction of wrong labels and of misled steps by pass."""
+    check = diagnosis.check("learning curve")
+    axes.set_title("Wrong labels during learning", fontsize=9, color=INK)
     axes.set_xlabel("pass", fontsize=8)
     if check is None:
         return
     risks = check.arrays["risk"]
-    axes.plot(np.arange(risks.size), risks, color=COLOURS[0], marker="o", markersize=3, label="share of wrong labels")
+    axes.plot(
+        np.arange(risks.size), risks, color=COLOURS[0], marker="o", markersize=3, label="fraction of wrong labels"
+    )
     if "misled" in check.arrays:
-        share = check.arrays["misled"] / np.maximum(check.arrays["mistakes"], 1.0)
+        misled_fraction = check.arrays["misled"] / np.maximum(check.arrays["mistakes"], 1.0)
         axes.plot(
-            np.arange(1, share.size + 1), share, color=COLOURS[1], dashes=(3, 2), label="share of steps without reason"
+            np.arange(1, misled_fraction.size + 1),
+            misled_fraction,
+            color=COLOURS[1],
+            dashes=(3, 2),
+            label="fraction of misled steps",
         )
     axes.set_ylim(-0.05, 1.05)
     axes.legend(fontsize=7, frameon=False)
 
 
 def _draw_sweep(axes: Axes, diagnosis: Diagnosis) -> None:
+    """Draw the fraction of wrong labels along the update direction."""
     check = diagnosis.check("along the update")
-    axes.set_title("Wrong labels along the learner's direction", fontsize=9, color=INK)
-    axes.set_xlabel("behind          here          ahead", fontsize=8)
+    axes.set_title("Wrong labels along the update direction", fontsize=9, color=INK)
+    axes.set_xlabel("behind      last weights      ahead", fontsize=8)
     if check is None or not check.arrays:
         return
     axes.plot(check.arrays["step"], check.arrays["risk"], color=COLOURS[0], marker="o", markersize=3)
@@ -77,12 +85,11 @@ def _draw_sweep(axes: Axes, diagnosis: Diagnosis) -> None:
 
 
 def _draw_gaps(axes: Axes, diagnosis: Diagnosis) -> None:
+    """Draw the gaps to exact inference of all examples, sorted."""
     name = "agreement with the best labelling"
     check = diagnosis.check(name) or diagnosis.check("agreement with exact marginals")
     labellings = check is not None and check.name == name
-    axes.set_title(
-        "Score short of the best, relative" if labellings else "Mean error of marginals", fontsize=9, color=INK
-    )
+    axes.set_title("Score below the best, relative" if labellings else "Mean error of marginals", fontsize=9, color=INK)
     axes.set_xlabel("example, sorted", fontsize=8)
     if check is None or "gap" not in check.arrays:
         return

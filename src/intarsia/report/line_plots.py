@@ -1,4 +1,4 @@
-"""Small multiples of lines on shared scales, one legend for all: what experiments draw their curves with."""
+"""Panels of line plots on common scales with one legend, used for the curves of experiments."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike
 from intarsia.exceptions import InvalidInputError
 from intarsia.report.plots import INK, QUIET
 
-# Distinct for colour-blind eyes (Okabe and Ito), the darkest first.
+# Distinguishable with colour-blindness (Okabe and Ito), the darkest first.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 REFERENCE = QUIET
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One curve: what the legend calls it, its points, and if wanted a band around it.
+    """Curve with its label in the legend, its points, and an optional band around it.
 
-    A `colour` left out is the next of `COLOURS`; lines of one label have one colour in all panels.
+    Without a `colour`, the next of `COLOURS` is used; lines with the same label have the same colour in all panels.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class LinePanel:
-    """One pair of axes: its title and its curves."""
+    """Axes with a title and curves."""
 
     title: str
     lines: Sequence[Line]
@@ -47,7 +47,7 @@ class LinePanel:
 
 @dataclass(frozen=True, eq=False)
 class LineChart:
-    """What `plot_lines` was given, so that a page can draw the same curves and tell their values."""
+    """Arguments of `plot_lines`, so that a page can draw the same curves and show their values."""
 
     panels: Sequence[LinePanel]
     x_label: str
@@ -59,7 +59,7 @@ class LineChart:
 
 
 class LineFigure(Figure):
-    """A figure of curves that keeps what they were drawn from."""
+    """Figure of curves that stores the data they were drawn from."""
 
     chart: LineChart
 
@@ -75,30 +75,30 @@ def plot_lines(
     n_columns: int = 3,
     y_range: tuple[float, float] | None = None,
 ) -> LineFigure:
-    """Figure with a panel for each group of curves, all on one scale.
+    """Draw a figure with one panel for each group of curves, all on the same scale.
 
     Parameters
     ----------
     panels : sequence of LinePanel
-        At least one; row by row.
+        Panels, row by row; at least one.
     x_label, y_label, title : str
-        What the axes and the whole figure show.
+        Labels of the axes and title of the figure.
     log_x, log_y : bool
         Whether an axis is logarithmic.
     n_columns : int
-        Panels in a row, at most.
+        Maximum number of panels in a row.
     y_range : pair of float, optional
-        Ends of the y axis; by default those of the data.
+        Limits of the y axis; by default those of the data.
 
     Examples
     --------
-    >>> one = LinePanel("shift 0", [Line("likelihood", [10, 100], [0.3, 0.2]), Line("exact", [10, 100], [0.1, 0.1])])
-    >>> figure = plot_lines([one, one], x_label="examples", y_label="error", log_x=True)
+    >>> panel = LinePanel("shift 0", [Line("likelihood", [10, 100], [0.3, 0.2]), Line("exact", [10, 100], [0.1, 0.1])])
+    >>> figure = plot_lines([panel, panel], x_label="examples", y_label="error", log_x=True)
     >>> len(figure.axes), [text.get_text() for text in figure.legends[0].get_texts()]
     (2, ['likelihood', 'exact'])
     """
     if not panels:
-        raise InvalidInputError("plot_lines: no panels were given. Give at least one.")
+        raise InvalidInputError("plot_lines: panels is empty. Pass at least one panel.")
     n_columns = min(n_columns, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
     width = 5.2 if n_columns == 1 else 3.1
@@ -115,8 +115,8 @@ def plot_lines(
         axes.set_yscale("log" if log_y else "linear")
         if y_range is not None:
             axes.set_ylim(*y_range)
-        _dress(axes, panel.title)
-        if number + n_columns >= len(panels):  # nothing stands below
+        _style(axes, panel.title)
+        if number + n_columns >= len(panels):  # the lowest panel of its column
             axes.set_xlabel(x_label, color=INK)
             axes.tick_params(labelbottom=True)
         if number % n_columns == 0:
@@ -130,30 +130,31 @@ def plot_lines(
 
 
 def line_colours(panels: Sequence[LinePanel]) -> dict[str, str]:
-    """A colour for each label: the one it asks for, else the next one that is free.
+    """Return a colour for each label: the colour of its line, else the next unused one.
 
     Examples
     --------
     >>> line_colours([LinePanel("", [Line("ours", [1], [2]), Line("best", [1], [1], colour="red")])])
     {'ours': '#0072b2', 'best': 'red'}
     """
-    chosen: dict[str, str] = {}
+    colours: dict[str, str] = {}
     for line in (line for panel in panels for line in panel.lines):
-        if line.label not in chosen:
-            free = [colour for colour in COLOURS if colour not in chosen.values()]
-            chosen[line.label] = line.colour or (free[0] if free else COLOURS[len(chosen) % len(COLOURS)])
-    return chosen
+        if line.label not in colours:
+            free = [candidate for candidate in COLOURS if candidate not in colours.values()]
+            colours[line.label] = line.colour or (free[0] if free else COLOURS[len(colours) % len(COLOURS)])
+    return colours
 
 
 def _draw(axes: Any, line: Line, colour: str) -> Any:
     x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
     if line.low is not None and line.high is not None:
         axes.fill_between(x, np.asarray(line.low), np.asarray(line.high), color=colour, alpha=0.15, linewidth=0)
-    (drawn,) = axes.plot(x, y, color=colour, linestyle=line.dashes, marker=line.marker, markersize=4, linewidth=1.6)
-    return drawn
+    (handle,) = axes.plot(x, y, color=colour, linestyle=line.dashes, marker=line.marker, markersize=4, linewidth=1.6)
+    return handle
 
 
-def _dress(axes: Any, title: str) -> None:
+def _style(axes: Any, title: str) -> None:
+    """Set the title, grid and colours of axes."""
     axes.set_title(title, loc="left", fontsize=10, color=INK)
     axes.grid(color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no network, no script from elsewhere, readable on a phone and in the dark."""
+"""Self-contained HTML page: no network access, no external scripts, readable on phones and in dark mode."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from intarsia._files.atomic_file import replaced_file
 from intarsia._version import __version__
 from intarsia.report.page_parts import Section
 
-# Nothing may be fetched, whatever the page holds.
+# The browser must not fetch anything, whatever the page contains.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 def render_page(title: str, lead: str, sections: Sequence[Section]) -> str:
-    """The page as text.
+    """Return the page as HTML text.
 
     Parameters
     ----------
     title, lead : str
-        Heading and first sentences.
+        Heading and introduction.
     sections : list of Section
-        In their order.
+        Sections in their order.
 
     Examples
     --------
-    >>> page = render_page("A report", "One thing.", [Section("one", "First", "Is it so?", [])])
+    >>> page = render_page("A report", "Introduction.", [Section("one", "First", "Does it work?", [])])
     >>> page.count("<section"), '<a href="#one">First</a>' in page
     (1, True)
     """
-    links = "".join(f'<li><a href="#{escape(one.key)}">{escape(one.title)}</a></li>' for one in sections)
-    body = "\n".join(one.html() for one in sections)
+    links = "".join(f'<li><a href="#{escape(section.key)}">{escape(section.title)}</a></li>' for section in sections)
+    body = "\n".join(section.html() for section in sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -48,11 +48,11 @@ def render_page(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 def write_page(path: str | os.PathLike[str], title: str, lead: str, sections: Sequence[Section]) -> None:
-    """Write the page; it appears when all is written."""
+    """Write the page to a file; the file appears when it is complete."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(target) as beside:
-        beside.write_text(render_page(title, lead, sections), encoding="utf-8")
+    with replaced_file(target) as temporary:
+        temporary.write_text(render_page(title, lead, sections), encoding="utf-8")
 
 
 def _asset(name: str) -> str:
@@ -63,12 +63,12 @@ _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
 
 
 def versions() -> str:
-    """Versions of what computed the numbers.
+    """Return the versions of the libraries that computed the numbers.
 
     Examples
     --------
     >>> versions().startswith("intarsia ")
     True
     """
-    told = [f"intarsia {__version__}", f"Python {platform.python_version()}"]
-    return ", ".join(told + [f"{name} {version(name)}" for name in _LIBRARIES])
+    packages = [f"intarsia {__version__}", f"Python {platform.python_version()}"]
+    return ", ".join(packages + [f"{name} {version(name)}" for name in _LIBRARIES])

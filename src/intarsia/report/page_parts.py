@@ -1,4 +1,4 @@
-"""What a report page is made of: tables that sort, curves that tell their values, pictures, sliders over a grid."""
+"""Building blocks of a report page: sortable tables, curves that show their values, images, sliders over a grid."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ import numpy as np
 from intarsia.exceptions import InvalidInputError
 from intarsia.report.line_plots import Line, LineChart, LinePanel, line_colours
 
-_LONG = 60  # letters of a cell that would be a thin and endless column on a phone
+_LONG_TEXT = 60  # characters; a longer cell would be a thin and very tall column on a phone
 _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 34, 46
-_DASHES = {"--": "7 4", ":": "2 4", "-.": "7 3 2 3"}  # matplotlib's names of them, in SVG's lengths
+_DASHES = {"--": "7 4", ":": "2 4", "-.": "7 3 2 3"}  # matplotlib's line style -> SVG's dash lengths
 
 
 class Part(ABC):
-    """A piece of a section, which knows how it is written."""
+    """Element of a section that can be written as HTML."""
 
     @abstractmethod
     def html(self) -> str:
-        """The piece as HTML; text is escaped."""
+        """Return the element as HTML; text is escaped."""
 
 
 @dataclass(frozen=True)
 class Words(Part):
-    """A paragraph.
+    """Paragraph of plain text.
 
     Examples
     --------
@@ -44,13 +44,13 @@ class Words(Part):
     text: str
 
     def html(self) -> str:
-        """A paragraph."""
+        """Return the paragraph as HTML."""
         return f"<p>{escape(self.text)}</p>"
 
 
 @dataclass(frozen=True)
 class Table(Part):
-    """Rows under headings; a click on a heading sorts.
+    """Table with headings; a click on a heading sorts the rows.
 
     Examples
     --------
@@ -63,11 +63,12 @@ class Table(Part):
     caption: str = ""
 
     def html(self) -> str:
-        """A table in a box of its own that scrolls, so that the page does not."""
+        """Return the table in a box that scrolls on its own, so that the page does not."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise InvalidInputError(
-                    f"Table: a row has {len(row)} cells, but there are {len(self.columns)} columns."
+                    f"Table: a row has {len(row)} cells, but there are {len(self.columns)} columns. Pass one cell per "
+                    f"column."
                 )
         head = "".join(
             f'<th scope="col"{_numeric(k, self.rows)}><button type="button">{escape(name)}</button></th>'
@@ -82,20 +83,21 @@ class Table(Part):
 
 
 def _numeric(column: int, rows: Sequence[Sequence[Any]]) -> str:
-    """A heading stands over its numbers."""
+    """Return the class attribute that aligns a heading with its numbers."""
     kinds = [type(row[column]) for row in rows if row[column] is not None]
     return ' class="number"' if kinds and all(issubclass(kind, (int, float, Rounded)) for kind in kinds) else ""
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """A number shown with so many significant digits."""
+    """Number with the number of significant digits to show."""
 
     value: float
     digits: int
 
 
 def _cell(value: Any) -> str:
+    """Return the HTML of a table cell."""
     if isinstance(value, (bool, np.bool_)):
         return f"<td>{'yes' if value else 'no'}</td>"
     if value is None or (isinstance(value, (float, np.floating)) and not math.isfinite(value)):
@@ -105,12 +107,12 @@ def _cell(value: Any) -> str:
     if isinstance(value, (int, float, np.integer, np.floating)):
         return f'<td class="number" data-value="{float(value):.12g}">{short_number(float(value))}</td>'
     text = str(value)
-    kind = ' class="long"' if len(text) > _LONG else ""
+    kind = ' class="long"' if len(text) > _LONG_TEXT else ""
     return f"<td{kind}>{escape(text)}</td>"
 
 
 def short_number(value: float) -> str:
-    """Four significant digits, whole numbers as they are.
+    """Format a number with four significant digits, or as an integer if it is one.
 
     Examples
     --------
@@ -122,19 +124,19 @@ def short_number(value: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Picture(Part):
-    """A figure of matplotlib, or the bytes of a PNG, inside the page."""
+    """Image of a matplotlib figure, or of the bytes of a PNG file, embedded in the page."""
 
     figure: Any
     caption: str
     dpi: int = 80
 
     def html(self) -> str:
-        """An image as data."""
+        """Return an image with its data inside."""
         content = self.figure
         if not isinstance(content, bytes):
-            kept = io.BytesIO()
-            self.figure.savefig(kept, format="png", dpi=self.dpi)
-            content = kept.getvalue()
+            buffer = io.BytesIO()
+            self.figure.savefig(buffer, format="png", dpi=self.dpi)
+            content = buffer.getvalue()
         data = base64.b64encode(content).decode("ascii")
         return (
             f'<figure><img src="data:image/png;base64,{data}" alt="{escape(self.caption)}" loading="lazy">'
@@ -144,7 +146,7 @@ class Picture(Part):
 
 @dataclass(frozen=True, eq=False)
 class Curves(Part):
-    """Lines over one axis; the pointer shows their values."""
+    """Curves in one plot; the pointer shows their values."""
 
     lines: Sequence[Line]
     x_label: str
@@ -156,28 +158,35 @@ class Curves(Part):
     y_range: tuple[float, float] | None = None
 
     def html(self) -> str:
-        """A drawing, with its numbers beside it for the pointer."""
-        kept = [_finite(line, self.log_x, self.log_y) for line in self.lines]
-        kept = [(x, y, line) for x, y, line in kept if x.size]
-        if not kept:
+        """Return an SVG drawing, with the numbers for the pointer as JSON."""
+        curves = [_finite(line, self.log_x, self.log_y) for line in self.lines]
+        curves = [(x, y, line) for x, y, line in curves if x.size]
+        if not curves:
             return f"<p>{escape(self.caption or self.y_label)}: no points.</p>"
-        across = _Scale(self.x_range or _span([x for x, _, _ in kept]), self.log_x, _LEFT, _WIDTH - _RIGHT)
-        up = _Scale(self.y_range or _span([y for _, y, _ in kept]), self.log_y, _HEIGHT - _BOTTOM, _TOP)
-        drawn, told = [*_axes(across, up, self.x_label, self.y_label)], []
-        colours = line_colours([LinePanel("", [line for _, _, line in kept])])
-        for x, y, line in kept:
-            colour, at, height = colours[line.label], across(x), up(y)
-            drawn += _band(line, across, up, colour)
+        x_scale = _Scale(self.x_range or _span([x for x, _, _ in curves]), self.log_x, _LEFT, _WIDTH - _RIGHT)
+        y_scale = _Scale(self.y_range or _span([y for _, y, _ in curves]), self.log_y, _HEIGHT - _BOTTOM, _TOP)
+        shapes, records = [*_axes(x_scale, y_scale, self.x_label, self.y_label)], []
+        colours = line_colours([LinePanel("", [line for _, _, line in curves])])
+        for x, y, line in curves:
+            colour, positions, heights = colours[line.label], x_scale(x), y_scale(y)
+            shapes += _band(line, x_scale, y_scale, colour)
             dashes = f' stroke-dasharray="{_DASHES[line.dashes]}"' if line.dashes in _DASHES else ""
-            drawn.append(
-                f'<polyline points="{_points(at, height)}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
+            shapes.append(
+                f'<polyline points="{_points(positions, heights)}" fill="none" stroke="{colour}" '
+                f'stroke-width="2"{dashes}/>'
             )
             if x.size < 2:
-                drawn.append(f'<circle cx="{at[0]:.1f}" cy="{height[0]:.1f}" r="3.5" fill="{colour}"/>')
-            told.append(
-                {"label": line.label, "colour": colour, "at": at.round(2).tolist(), "x": x.tolist(), "y": y.tolist()}
+                shapes.append(f'<circle cx="{positions[0]:.1f}" cy="{heights[0]:.1f}" r="3.5" fill="{colour}"/>')
+            records.append(
+                {
+                    "label": line.label,
+                    "colour": colour,
+                    "at": positions.round(2).tolist(),
+                    "x": x.tolist(),
+                    "y": y.tolist(),
+                }
             )
-        drawn.append(f'<line class="guide" x1="0" x2="0" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>')
+        shapes.append(f'<line class="guide" x1="0" x2="0" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>')
         legend = " ".join(
             f'<span><span class="key" style="background:{colour}"></span>{escape(label)}</span>'
             for label, colour in colours.items()
@@ -185,24 +194,24 @@ class Curves(Part):
         caption = f"{escape(self.caption)}<br>{legend}" if self.caption else legend
         return (
             f'<figure><div class="curves"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-            f'aria-label="{escape(self.caption or self.y_label)}">{"".join(drawn)}</svg><div class="tip"></div>'
-            f"{_data({'width': _WIDTH, 'lines': told})}</div><figcaption>{caption}</figcaption></figure>"
+            f'aria-label="{escape(self.caption or self.y_label)}">{"".join(shapes)}</svg><div class="tip"></div>'
+            f"{_data({'width': _WIDTH, 'lines': records})}</div><figcaption>{caption}</figcaption></figure>"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Chart(Part):
-    """The panels of `plot_lines` as curves that tell their values, all on one scale."""
+    """Panels of `plot_lines` as interactive curves, all on the same scale."""
 
     chart: LineChart
 
     def html(self) -> str:
-        """A drawing for each panel, beside each other where there is room."""
+        """Return a drawing for each panel, side by side where there is room."""
         chart = self.chart
-        kept = [_finite(line, chart.log_x, chart.log_y) for panel in chart.panels for line in panel.lines]
-        x_range, y_range = (_span([one[axis] for one in kept if one[0].size]) for axis in (0, 1))
+        curves = [_finite(line, chart.log_x, chart.log_y) for panel in chart.panels for line in panel.lines]
+        x_range, y_range = (_span([curve[axis] for curve in curves if curve[0].size]) for axis in (0, 1))
         colours = line_colours(chart.panels)
-        drawn = "".join(
+        plots = "".join(
             Curves(
                 [replace(line, colour=colours[line.label], label=" ".join(line.label.split())) for line in panel.lines],
                 chart.x_label, chart.y_label, panel.title, chart.log_x, chart.log_y, x_range, chart.y_range or y_range,
@@ -210,44 +219,47 @@ class Chart(Part):
             for panel in chart.panels
         )  # fmt: skip
         title = f"<h3>{escape(chart.title)}</h3>" if chart.title else ""
-        return f'{title}<div class="multiples">{drawn}</div>' if len(chart.panels) > 1 else title + drawn
+        return f'{title}<div class="multiples">{plots}</div>' if len(chart.panels) > 1 else title + plots
 
 
 def _span(values: Sequence[Any]) -> tuple[float, float] | None:
-    """The least and the largest of all; None of nothing."""
-    joined = np.concatenate(values) if values else np.zeros(0)
-    return (float(joined.min()), float(joined.max())) if joined.size else None
+    """Return the smallest and the largest of all values, or None if there are none."""
+    numbers = np.concatenate(values) if values else np.zeros(0)
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else None
 
 
-def _points(at: Any, height: Any) -> str:
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(at, height, strict=True))
+def _points(positions: Any, heights: Any) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(positions, heights, strict=True))
 
 
-def _band(line: Line, across: _Scale, up: _Scale, colour: str) -> list[str]:
-    """What lies between the ends that a line has."""
+def _band(line: Line, x_scale: _Scale, y_scale: _Scale, colour: str) -> list[str]:
+    """Return the polygon between the lower and the upper end of a line's band."""
     if line.low is None or line.high is None:
         return []
-    x, low, high = (np.asarray(one, dtype=float).ravel() for one in (line.x, line.low, line.high))
-    kept = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
-    if up.log:
-        kept &= low > 0
-    if across.log:
-        kept &= x > 0
-    at = across(x[kept])
-    points = f"{_points(at, up(low[kept]))} {_points(at[::-1], up(high[kept])[::-1])}"
+    x, low, high = (np.asarray(values, dtype=float).ravel() for values in (line.x, line.low, line.high))
+    valid = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    if y_scale.log:
+        valid &= low > 0
+    if x_scale.log:
+        valid &= x > 0
+    positions = x_scale(x[valid])
+    points = f"{_points(positions, y_scale(low[valid]))} {_points(positions[::-1], y_scale(high[valid])[::-1])}"
     return [f'<polygon points="{points}" fill="{colour}" fill-opacity="0.15"/>']
 
 
 def _finite(line: Line, log_x: bool, log_y: bool) -> tuple[Any, Any, Line]:
+    """Return the points of a line that are finite, and positive on logarithmic axes."""
     x, y = np.asarray(line.x, dtype=float).ravel(), np.asarray(line.y, dtype=float).ravel()
     if x.shape != y.shape:
-        raise InvalidInputError(f"Curves: {line.label} has {x.size} positions and {y.size} values.")
-    kept = np.isfinite(x) & np.isfinite(y) & ((x > 0) | (not log_x)) & ((y > 0) | (not log_y))
-    return x[kept], y[kept], line
+        raise InvalidInputError(
+            f"Curves: {line.label} has {x.size} x values and {y.size} y values. Pass arrays of equal length."
+        )
+    valid = np.isfinite(x) & np.isfinite(y) & ((x > 0) | (not log_x)) & ((y > 0) | (not log_y))
+    return x[valid], y[valid], line
 
 
 class _Scale:
-    """From values to places on the drawing, with a few round ticks."""
+    """Map from values to coordinates of the drawing, with round ticks."""
 
     def __init__(self, ends: Any, log: bool, first: float, last: float) -> None:
         self.log, self.first, self.last = log, first, last
@@ -256,8 +268,8 @@ class _Scale:
             self.low, self.high = self.low - 0.5, self.high + 0.5
 
     def __call__(self, values: Any) -> Any:
-        used = np.clip(np.log10(values) if self.log else np.asarray(values, dtype=float), self.low, self.high)
-        return self.first + (used - self.low) / (self.high - self.low) * (self.last - self.first)
+        clipped = np.clip(np.log10(values) if self.log else np.asarray(values, dtype=float), self.low, self.high)
+        return self.first + (clipped - self.low) / (self.high - self.low) * (self.last - self.first)
 
     @property
     def ticks(self) -> list[float]:
@@ -267,32 +279,35 @@ class _Scale:
         if self.log:
             step = max(1.0, round(step))
         start = math.ceil(self.low / step - 1e-9) * step
-        found = [start + k * step for k in range(int((self.high - start) / step + 1e-9) + 1)]
-        return [10.0**value for value in found] if self.log else found
+        positions = [start + k * step for k in range(int((self.high - start) / step + 1e-9) + 1)]
+        return [10.0**value for value in positions] if self.log else positions
 
 
-def _axes(across: _Scale, up: _Scale, x_label: str, y_label: str) -> list[str]:
+def _axes(x_scale: _Scale, y_scale: _Scale, x_label: str, y_label: str) -> list[str]:
+    """Return the SVG elements of both axes with ticks and labels."""
     floor = _HEIGHT - _BOTTOM
-    drawn = [f'<path class="axis" d="M{_LEFT} {_TOP}V{floor}H{_WIDTH - _RIGHT}" fill="none"/>']
-    for tick, at in zip(across.ticks, map(float, map(across, across.ticks)), strict=True):
-        anchor = "middle" if at < _WIDTH - 2 * _RIGHT else "end"  # or the last one would be cut off
-        drawn.append(f'<text x="{at:.1f}" y="{floor + 18}" text-anchor="{anchor}">{_tick(tick)}</text>')
-    for tick, at in zip(up.ticks, map(float, map(up, up.ticks)), strict=True):
-        drawn.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        drawn.append(f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_tick(tick)}</text>')
+    shapes = [f'<path class="axis" d="M{_LEFT} {_TOP}V{floor}H{_WIDTH - _RIGHT}" fill="none"/>']
+    for tick, position in zip(x_scale.ticks, map(float, map(x_scale, x_scale.ticks)), strict=True):
+        anchor = "middle" if position < _WIDTH - 2 * _RIGHT else "end"  # otherwise the last label would be cut off
+        shapes.append(f'<text x="{position:.1f}" y="{floor + 18}" text-anchor="{anchor}">{_tick_text(tick)}</text>')
+    for tick, position in zip(y_scale.ticks, map(float, map(y_scale, y_scale.ticks)), strict=True):
+        shapes.append(
+            f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{position:.1f}" y2="{position:.1f}"/>'
+        )
+        shapes.append(f'<text x="{_LEFT - 6}" y="{position + 4:.1f}" text-anchor="end">{_tick_text(tick)}</text>')
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(f'<text class="name" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
-    drawn.append(f'<text class="name" x="8" y="18">{escape(y_label)}</text>')
-    return drawn
+    shapes.append(f'<text class="name" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
+    shapes.append(f'<text class="name" x="8" y="18">{escape(y_label)}</text>')
+    return shapes
 
 
-def _tick(value: float) -> str:
+def _tick_text(value: float) -> str:
     return f"{value:.6g}" if value == 0 or 1e-4 <= abs(value) < 1e6 else f"{value:.0e}"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A slider: what it is called, and the values it can stand at."""
+    """Slider with a name and the values it can take."""
 
     name: str
     ticks: Sequence[float]
@@ -301,16 +316,16 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Explorer(Part):
-    """Two sliders over a grid of answers, computed beforehand; says which methods part from the first.
+    """Two sliders over a grid of precomputed answers; shows which methods differ from the first one.
 
     Attributes
     ----------
     axes : pair of Axis
-        The sliders.
+        The two sliders.
     answers : dict of str -> int array (n_first, n_second)
-        For each method, which of `words` it answers at each place.
+        For each method, the index into `words` of its answer at each grid point.
     words : list of str
-        The answers there are.
+        Texts of the possible answers.
     """
 
     axes: tuple[Axis, Axis]
@@ -319,14 +334,17 @@ class Explorer(Part):
     caption: str = ""
 
     def html(self) -> str:
-        """Sliders, a table of answers and a verdict."""
+        """Return the sliders, a table of answers and a verdict."""
         shape = tuple(len(axis.ticks) for axis in self.axes)
         methods = []
         for name, answers in self.answers.items():
-            found = np.asarray(answers)
-            if found.shape != shape or found.min() < 0 or found.max() >= len(self.words):
-                raise InvalidInputError(f"Explorer: answers of {name} must be places in words, of shape {shape}.")
-            methods.append({"name": name, "answers": found.ravel().tolist()})
+            indices = np.asarray(answers)
+            if indices.shape != shape or indices.min() < 0 or indices.max() >= len(self.words):
+                raise InvalidInputError(
+                    f"Explorer: answers of {name} must be indices into words (0 to {len(self.words) - 1}) of shape "
+                    f"{shape}."
+                )
+            methods.append({"name": name, "answers": indices.ravel().tolist()})
         sliders = "".join(
             f'<label><span>{escape(axis.name)}</span><input type="range" min="0" max="{len(axis.ticks) - 1}" '
             f'value="{axis.start}" aria-label="{escape(axis.name)}"><output></output></label>'
@@ -346,39 +364,39 @@ class Explorer(Part):
 
 
 def _data(document: Any) -> str:
-    """JSON that no text inside can end."""
+    """Return a JSON script element that no text inside can close."""
     text = json.dumps(document, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json">{text}</script>'
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One experiment: what was asked, what was found, and how to repeat it.
+    """Section of a page: a question, the results, and how to repeat them.
 
     Attributes
     ----------
     key : str
-        Its place in the page; letters, digits and `-`.
-    title, asked : str
-        What it is, and the question it answers.
+        Anchor of the section in the page: letters, digits and `-`.
+    title, question : str
+        Heading, and the question that the section answers.
     parts : list of Part
-        What was found.
+        Results.
     facts : dict of str -> str
         Settings, seed, versions, time.
     """
 
     key: str
     title: str
-    asked: str
+    question: str
     parts: Sequence[Part]
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def html(self) -> str:
-        """A section with a heading."""
+        """Return the section with its heading as HTML."""
         facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in self.facts.items())
-        listed = f'<dl class="facts">{facts}</dl>' if facts else ""
-        body = "".join(part.html() for part in self.parts)
+        facts_list = f'<dl class="facts">{facts}</dl>' if facts else ""
+        body = "".join(piece.html() for piece in self.parts)
         return (
-            f'<section id="{escape(self.key)}"><h2>{escape(self.title)}</h2><p class="asked">{escape(self.asked)}</p>'
-            f"{body}{listed}</section>"
+            f'<section id="{escape(self.key)}"><h2>{escape(self.title)}</h2>'
+            f'<p class="question">{escape(self.question)}</p>{body}{facts_list}</section>'
         )

@@ -1,4 +1,4 @@
-"""Marginals as pictures: an image where the variables are a grid, bars otherwise; no global plotting state."""
+"""Plots of marginals: an image if the variables form a grid, bars otherwise; no global plotting state is used."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from intarsia.inference.result import InferenceResult
 
 INK = "#2b2b2b"
 QUIET = "#8a8a8a"
-PROBABILITY = "cividis"  # readable in grey and with colour-blind eyes
+PROBABILITY = "cividis"  # readable in greyscale and with colour-blindness
 _MAX_BARS = 60
 _MAX_STATES = 12
 
 
 def detect_grid(graph: FactorGraph) -> tuple[int, int] | None:
-    """Height and width if the variables are the pixels of an image in row-major order, else None.
+    """Return height and width if the variables are the pixels of an image in row-major order, else None.
 
-    A file knows no shape, so it is read off the edges: every pixel joined to its right and lower neighbour. Edges
-    around the border (a torus) and diagonal ones are allowed besides; anything else is no grid.
+    A UAI file has no shape, so the shape is derived from the edges: every pixel is connected to its right and lower
+    neighbour. Edges around the border (a torus) and diagonal edges are also allowed; any other edge means no grid.
 
     Examples
     --------
@@ -51,48 +51,49 @@ def detect_grid(graph: FactorGraph) -> tuple[int, int] | None:
     starts = graph.scope_ptr[:-1][widths == 2]
     pairs = np.stack([graph.scope_idx[starts], graph.scope_idx[starts + 1]], axis=1)
     pairs.sort(axis=1)
-    found = np.unique(pairs[:, 0] * n + pairs[:, 1])
+    edge_codes = np.unique(pairs[:, 0] * n + pairs[:, 1])
     for width in pairs[pairs[:, 0] == 0, 1].tolist():
-        # Below the first pixel stands pixel number `width`.
-        if width >= 2 and n % width == 0 and n // width >= 2 and _is_grid(found, n // width, width):
+        # The pixel below the first one has the number `width`.
+        if width >= 2 and n % width == 0 and n // width >= 2 and _is_grid(edge_codes, n // width, width):
             return n // width, int(width)
     return None
 
 
-def _is_grid(found: IntArray, height: int, width: int) -> bool:
+def _is_grid(edge_codes: IntArray, height: int, width: int) -> bool:
+    """Return whether edges (coded as u * n + v) are those of a grid, diagonals and borders allowed."""
     n = height * width
     right_and_down, all_eight = (np.concatenate(grid_edges(height, width, k)) for k in (4, 8))
-    if not np.isin(right_and_down[:, 0] * n + right_and_down[:, 1], found).all():
+    if not np.isin(right_and_down[:, 0] * n + right_and_down[:, 1], edge_codes).all():
         return False
     pixel = np.arange(n).reshape(height, width)
-    around = np.concatenate(
+    border = np.concatenate(
         [np.stack([pixel[:, 0], pixel[:, -1]], axis=1), np.stack([pixel[0], pixel[-1]], axis=1)], axis=0
     )
-    # Both diagonals of each cell: down-left edges are stored upper pixel first, so the pair is already sorted.
-    allowed = np.concatenate([all_eight, around])
-    return bool(np.isin(found, allowed[:, 0] * n + allowed[:, 1]).all())
+    # Both diagonals of each cell: down-left edges are stored with the upper pixel first, so the pair is sorted.
+    allowed = np.concatenate([all_eight, border])
+    return bool(np.isin(edge_codes, allowed[:, 0] * n + allowed[:, 1]).all())
 
 
 def plot_marginals(result: InferenceResult, *, title: str | None = None, max_variables: int = _MAX_BARS) -> Figure:
-    """Figure of a result's marginals (or, for MAP, of its assignment).
+    """Plot the marginals of a result, or its assignment for the task "map".
 
-    On a grid with two labels the image shows P(state 1); with more labels each pixel has the colour of its most
-    probable label, paler where that label is less certain. A labelling has one plain colour per label. Other graphs
+    On a grid with two states the image shows P(state 1); with more states each pixel has the colour of its most
+    probable state, paler where that state is less certain. An assignment has one plain colour per state. Other graphs
     get one stacked bar per variable.
 
     Parameters
     ----------
     result : InferenceResult
-        A result with marginals or an assignment.
+        Result with marginals or an assignment.
     title : str, optional
-        By default the method, log Z with its direction, and the status.
+        Title; by default the method, log Z with its guarantee, and the status.
     max_variables : int
-        Bars shown at most, for graphs that are no grid.
+        Maximum number of bars, for graphs that are not grids.
 
     Raises
     ------
     NotSupportedError
-        If the result holds no marginals (an infeasible model).
+        If the result has no marginals (an infeasible model).
 
     Examples
     --------
@@ -103,7 +104,7 @@ def plot_marginals(result: InferenceResult, *, title: str | None = None, max_var
     2
     """
     if result.graph.n_variables:
-        result.marginals(0)  # raises when there are none
+        result.marginals(0)  # raises if the result has no marginals
     shape = detect_grid(result.graph)
     heading = _heading(result) if title is None else title
     if shape is not None and (result.graph.n_states == result.graph.n_states[0]).all():
@@ -119,6 +120,7 @@ def _heading(result: InferenceResult) -> str:
 
 
 def _image_figure(result: InferenceResult, shape: tuple[int, int], title: str) -> Figure:
+    """Draw the marginals or the assignment of a grid as an image."""
     height, width = shape
     scale = 5.2 / max(height, width)
     figure = Figure(figsize=(max(width * scale, 2.0) + 2.0, max(height * scale, 1.6) + 0.9), layout="constrained")
@@ -129,14 +131,14 @@ def _image_figure(result: InferenceResult, shape: tuple[int, int], title: str) -
         axes.imshow(_palette(block.shape[-1])[block.argmax(axis=-1)], interpolation="nearest")
         _label_legend(axes, block.shape[-1], None)
     elif block.shape[-1] == 2:
-        shown = axes.imshow(block[..., 1], vmin=0, vmax=1, cmap=PROBABILITY, interpolation="nearest")
-        bar = figure.colorbar(shown, ax=axes, shrink=0.9, ticks=[0, 0.5, 1])
+        image = axes.imshow(block[..., 1], vmin=0, vmax=1, cmap=PROBABILITY, interpolation="nearest")
+        bar = figure.colorbar(image, ax=axes, shrink=0.9, ticks=[0, 0.5, 1])
         bar.set_label("P(state 1)", color=INK)
         bar.outline.set_visible(False)
     else:
         axes.imshow(_label_colours(block), interpolation="nearest")
         _label_legend(axes, block.shape[-1], "paler:\nless certain")
-    _plain(axes, _wrapped(title, figure))
+    _remove_axes(axes, _wrapped(title, figure))
     return figure
 
 
@@ -147,7 +149,8 @@ def _pixel_marginals(result: InferenceResult, shape: tuple[int, int]) -> FloatAr
 
 
 def _palette(n_states: int) -> FloatArray:
-    if n_states == 2:  # dark and light, for pictures
+    """Return one RGB colour per state."""
+    if n_states == 2:  # dark and light, as in a black-and-white image
         return np.asarray(colormaps[PROBABILITY]([0.0, 1.0]))[:, :3]
     if n_states <= 10:
         return np.asarray(colormaps["tab10"](np.arange(n_states)))[:, :3]
@@ -155,25 +158,25 @@ def _palette(n_states: int) -> FloatArray:
 
 
 def _label_colours(block: FloatArray) -> FloatArray:
-    """Colour of the most probable label, mixed with white as far as the distribution is flat."""
+    """Return the colour of the most probable state of each pixel, mixed with white where the distribution is flat."""
     k = block.shape[-1]
     confidence = (block.max(axis=-1, keepdims=True) - 1 / k) / (1 - 1 / k)
-    strength = 0.12 + 0.88 * np.clip(confidence, 0, 1)
+    saturation = 0.12 + 0.88 * np.clip(confidence, 0, 1)
     colours = _palette(k)[block.argmax(axis=-1)]
-    return strength * colours + (1 - strength)
+    return saturation * colours + (1 - saturation)
 
 
 def _label_legend(axes: Any, n_states: int, title: str | None) -> None:
     from matplotlib.patches import Patch
 
     colours = _palette(n_states)
-    shown = range(n_states) if n_states <= _MAX_STATES else np.linspace(0, n_states - 1, _MAX_STATES).astype(int)
-    handles = [Patch(color=tuple(colours[k]), label=f"state {k}") for k in shown]
+    states = range(n_states) if n_states <= _MAX_STATES else np.linspace(0, n_states - 1, _MAX_STATES).astype(int)
+    handles = [Patch(color=tuple(colours[k]), label=f"state {k}") for k in states]
     _legend_beside(axes, handles, title)
 
 
 def _legend_beside(axes: Any, handles: Sequence[Any], title: str | None = None) -> None:
-    """Legend right of the axes and not of the figure, so that a long title has the whole width above both."""
+    """Add a legend to the right of the axes, so that a long title has the whole width of the figure."""
     axes.legend(
         handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, frameon=False, fontsize=9,
         title=title, title_fontsize=9,
@@ -181,35 +184,38 @@ def _legend_beside(axes: Any, handles: Sequence[Any], title: str | None = None) 
 
 
 def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figure:
+    """Draw the marginals of the first variables as stacked bars."""
     graph = result.graph
-    shown = min(graph.n_variables, max_variables)
-    n_states = int(graph.n_states[:shown].max(initial=1))
-    figure = Figure(figsize=(min(max(4.5, 0.24 * shown + 2.2), 16.0), 3.4), layout="constrained")
+    n_shown = min(graph.n_variables, max_variables)
+    n_states = int(graph.n_states[:n_shown].max(initial=1))
+    figure = Figure(figsize=(min(max(4.5, 0.24 * n_shown + 2.2), 16.0), 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    blocks = np.zeros((shown, n_states))
-    for v in range(shown):
+    blocks = np.zeros((n_shown, n_states))
+    for v in range(n_shown):
         block = result.marginals(v)
         blocks[v, : block.size] = np.clip(block, 0.0, 1.0)
-    positions = np.arange(shown)
+    positions = np.arange(n_shown)
     colours = [QUIET, "#1f6fb4"] if n_states == 2 else list(_palette(n_states))
-    bottom = np.zeros(shown)
-    # State 0 on top: with two states the coloured part then is P(state 1), rising from the axis.
+    bottom = np.zeros(n_shown)
+    # State 0 is on top, so that with two states the coloured bar is P(state 1), rising from the axis.
     for k in range(n_states - 1, -1, -1):
         opacity = 0.35 if n_states == 2 and k == 0 else 1.0
         axes.bar(positions, blocks[:, k], bottom=bottom, width=0.82, color=colours[k], alpha=opacity)
         bottom += blocks[:, k]
     axes.set_ylim(0, 1)
-    axes.set_xlim(-0.7, shown - 0.3 if shown else 0.7)
+    axes.set_xlim(-0.7, n_shown - 0.3 if n_shown else 0.7)
     labelling = result.task == "map"
     axes.set_yticks([] if labelling else [0, 0.5, 1])
     axes.set_ylabel("" if labelling else "probability", color=INK)
-    left = graph.n_variables - shown
-    axes.set_xlabel("variable" + (f" (the first {shown}; {left} more are not shown)" if left else ""), color=INK)
-    step = max(1, math.ceil(shown / 20))
+    axes.set_xlabel(
+        f"variable (the first {n_shown} of {graph.n_variables})" if n_shown < graph.n_variables else "variable",
+        color=INK,
+    )
+    step = max(1, math.ceil(n_shown / 20))
     names = graph.names
     axes.set_xticks(positions[::step], [names[v] if names else str(v) for v in positions[::step]], fontsize=8)
-    if names and shown and max(len(names[v]) for v in positions[::step]) > 3:
+    if names and n_shown and max(len(names[v]) for v in positions[::step]) > 3:
         axes.tick_params(axis="x", rotation=60)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -222,16 +228,16 @@ def _bar_figure(result: InferenceResult, title: str, max_variables: int) -> Figu
 def _state_legend(axes: Any, n_states: int, colours: Sequence[Any]) -> None:
     from matplotlib.patches import Patch
 
-    shown = range(n_states) if n_states <= _MAX_STATES else [*range(_MAX_STATES - 1), n_states - 1]
+    states = range(n_states) if n_states <= _MAX_STATES else [*range(_MAX_STATES - 1), n_states - 1]
     handles = [
-        Patch(color=colours[k], alpha=0.35 if n_states == 2 and k == 0 else None, label=f"state {k}") for k in shown
+        Patch(color=colours[k], alpha=0.35 if n_states == 2 and k == 0 else None, label=f"state {k}") for k in states
     ]
     _legend_beside(axes, handles)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of a comparison: a title, a line below it, and an image of probabilities (or raw values)."""
+    """Image of a comparison with a title and a caption: probabilities, raw values or errors."""
 
     title: str
     caption: str
@@ -240,7 +246,7 @@ class Panel:
 
 
 def plot_comparison(panels: Sequence[Panel], *, title: str = "", n_columns: int = 4) -> Figure:
-    """Figure with the images side by side, all probabilities on one colour scale.
+    """Draw images side by side, with all probabilities on one colour scale.
 
     Examples
     --------
@@ -251,7 +257,7 @@ def plot_comparison(panels: Sequence[Panel], *, title: str = "", n_columns: int 
     3
     """
     if not panels:
-        raise InvalidInputError("plot_comparison: no panels were given. Give at least one.")
+        raise InvalidInputError("plot_comparison: panels is empty. Pass at least one panel.")
     n_columns = min(n_columns, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
     height, width = panels[0].image.shape
@@ -268,17 +274,17 @@ def plot_comparison(panels: Sequence[Panel], *, title: str = "", n_columns: int 
         "input": {"cmap": "gray"},
         "error": {"cmap": "RdBu_r", "vmin": -0.5, "vmax": 0.5},
     }
-    shown = None
+    probability_image = None
     for axes, panel in zip(grid, panels, strict=False):
         image = axes.imshow(panel.image, interpolation="nearest", **scale[panel.kind])
         if panel.kind == "probability":
-            shown = image
-        _plain(axes, panel.title)
+            probability_image = image
+        _remove_axes(axes, panel.title)
         axes.set_xlabel(panel.caption, fontsize=8.5, color=QUIET, loc="left")
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    if shown is not None:
-        bar = figure.colorbar(shown, ax=list(grid), shrink=0.6, aspect=30, ticks=[0, 0.5, 1])
+    if probability_image is not None:
+        bar = figure.colorbar(probability_image, ax=list(grid), shrink=0.6, aspect=30, ticks=[0, 0.5, 1])
         bar.set_label("P(state 1)", color=INK)
         bar.outline.set_visible(False)
     if title:
@@ -287,12 +293,12 @@ def plot_comparison(panels: Sequence[Panel], *, title: str = "", n_columns: int 
 
 
 def _wrapped(title: str, figure: Figure) -> str:
-    """Title in as many lines as the figure's width needs; the layout engine does not look at it."""
-    per_inch = 12.0  # letters at 10 points
+    """Wrap a title to the width of the figure; the layout engine does not."""
+    per_inch = 12.0  # characters at 10 points
     return textwrap.fill(title, max(int((figure.get_figwidth() - 0.8) * per_inch), 12))
 
 
-def _plain(axes: Any, title: str) -> None:
+def _remove_axes(axes: Any, title: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
@@ -301,7 +307,7 @@ def _plain(axes: Any, title: str) -> None:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
-    """Write a figure; the ending of the name says the format (png, pdf, svg), png without one.
+    """Save a figure; the suffix of the file name determines the format (png, pdf, svg), png without suffix.
 
     Examples
     --------
@@ -309,10 +315,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_figure(Figure(), pathlib.Path(folder) / "empty.png")
     """
-    ending = os.path.splitext(os.fspath(path))[1].lower().lstrip(".") or "png"
-    known = figure.canvas.get_supported_filetypes()
-    if ending not in known:
+    suffix = os.path.splitext(os.fspath(path))[1].lower().lstrip(".") or "png"
+    formats = figure.canvas.get_supported_filetypes()
+    if suffix not in formats:
         raise InvalidInputError(
-            f"{os.fspath(path)}: pictures are written as {', '.join(sorted(known))}; got {ending!r}."
+            f"{os.fspath(path)}: unknown image format {suffix!r}. Use one of {', '.join(sorted(formats))}."
         )
-    figure.savefig(path, dpi=dpi, format=ending)
+    figure.savefig(path, dpi=dpi, format=suffix)

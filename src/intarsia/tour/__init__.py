@@ -1,1 +1,1 @@
-"""What `intarsia tour` runs: five systems on data that come with the package."""
+"""Tour of the library: five systems on data that come with the package, run by `intarsia tour`."""

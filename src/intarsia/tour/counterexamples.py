@@ -1,4 +1,4 @@
-"""Tour, learning that fails: the diamond and the triangle, what `diagnose` reports, and sliders to explore them."""
+"""Tour stop on learning that fails: the diamond and the triangle, the verdicts of `diagnose`, and sliders."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _METHODS: dict[str, InferenceMethod] = {
     "parallel max-product": BeliefPropagation(schedule="parallel", rounding="beliefs", max_iter=2_000, tol=1e-10),
 }
 WORDS = ("all +1", "all -1", "mixed", "a tie")
-_STRONG = 5000.0  # log lambda, as in `reproduce separability`
+_COUPLING = 5000.0  # log lambda, as in `reproduce separability`
 
 
 def diamond_explorer(n_alpha: int = 11, n_beta: int = 51) -> Explorer:
-    """Sliders for alpha and beta from -1 to 1 over answers that the library computes.
+    """Return sliders for alpha and beta from -1 to 1 over precomputed answers of three methods.
 
     Examples
     --------
@@ -39,37 +39,38 @@ def diamond_explorer(n_alpha: int = 11, n_beta: int = 51) -> Explorer:
     alphas, betas = np.linspace(-1.0, 1.0, n_alpha), np.linspace(-1.0, 1.0, n_beta)
     answers = {name: np.empty((n_alpha, n_beta), dtype=np.int64) for name in _METHODS}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # an answer all the same
+        warnings.simplefilter("ignore", ConvergenceWarning)  # parallel max-product need not converge to give an answer
         for i, alpha in enumerate(alphas):
             for j, beta in enumerate(betas):
-                theta = diamond_theta(float(alpha), float(beta), _STRONG)
+                theta = diamond_theta(float(alpha), float(beta), _COUPLING)
                 for name, method in _METHODS.items():
                     labels = infer(diamond_graph(), theta, method, task="map").assignment
-                    answers[name][i, j] = 3 if abs(alpha + beta) < 1e-9 else _word(labels)
-    # The slope of the paper's example: exact inference says +1, parallel max-product the opposite.
+                    answers[name][i, j] = 3 if abs(alpha + beta) < 1e-9 else _answer_index(labels)
+    # Inputs of the paper's example: exact inference returns +1, parallel max-product the opposite.
     start = n_alpha - 1, int(np.abs(betas + 0.95).argmin())
     axes = (Axis("alpha (A nodes)", alphas.tolist(), start[0]), Axis("beta (B nodes)", betas.tolist(), start[1]))
     caption = (
-        "Four nodes, neighbours tied strongly to equal labels. Alpha speaks for +1 at the two nodes A, beta at the two "
-        "nodes B."
+        "Four nodes with strong couplings that favour equal labels. Alpha is the score of label +1 at the two nodes A, "
+        "beta at the two nodes B."
     )
     return Explorer(axes, answers, WORDS, caption)
 
 
 def diamond_section() -> Section:
-    """The section of the report with the sliders."""
+    """Return the section of the report with the sliders."""
     start = time.perf_counter()
     explorer = diamond_explorer()
     facts = {
-        "Coupling of neighbours": f"log lambda {_STRONG:g}",
-        "Seed": "none, nothing is random",
+        "Coupling of neighbours": f"log lambda {_COUPLING:g}",
+        "Seed": "none (nothing is random)",
         "Seconds": f"{time.perf_counter() - start:.1f}",
     }
-    asked = "Three ways to the best labelling of the same four nodes: where do they part?"
-    return Section("diamond", "The diamond", asked, [explorer], facts)
+    question = "Three methods search for the best labelling of the same four nodes: where do they differ?"
+    return Section("diamond", "The diamond", question, [explorer], facts)
 
 
-def _word(labels: IntArray | None) -> int:
+def _answer_index(labels: IntArray | None) -> int:
+    """Return the index into WORDS of a labelling."""
     return 2 if labels is None or len(set(labels.tolist())) > 1 else int(labels[0])
 
 
@@ -82,24 +83,25 @@ _PAIRS: list[tuple[str, str, InferenceMethod]] = [
 
 
 def counterexamples_stop(seed: int = 0) -> Stop:
-    """Verdicts for a perceptron with each inference, and the sliders."""
+    """Diagnose a perceptron with each inference method on both problems, and add the sliders."""
     start = time.perf_counter()
     data = {"diamond": diamond_examples(), "triangle": triangle_examples()}
     cells, rows = [], []
     for name, label, method in _PAIRS:
-        found = diagnose_examples(data[name], "structured_perceptron", method, random_state=seed)
-        cells.append([name, label, found.verdict, found.reasons[0] if found.reasons else ""])
-        rows.append(Row(f"perceptron on the {name}, {label}", found.verdict))
+        diagnosis = diagnose_examples(data[name], "structured_perceptron", method, random_state=seed)
+        cells.append([name, label, diagnosis.verdict, diagnosis.reasons[0] if diagnosis.reasons else ""])
+        rows.append(Row(f"perceptron on the {name}, {label}", diagnosis.verdict))
     explorer = diamond_explorer()
     seconds = time.perf_counter() - start
     section = Section(
         "counterexamples",
-        "When learning cannot work",
-        "Two tiny problems, each learnable by a perceptron with the right inference and never with the wrong one. "
-        "intarsia diagnose finds out on the data themselves.",
+        "When learning fails",
+        "Two tiny problems. A perceptron learns each of them with one inference method and never with another. "
+        "intarsia "
+        "diagnose detects this from the data.",
         [
             Table(["problem", "inference", "verdict", "reason"], cells),
-            Words("The diamond at every alpha and beta: parallel max-product counts the B nodes too much."),
+            Words("The diamond at every alpha and beta: parallel max-product overcounts the B nodes."),
             explorer,
         ],
         {

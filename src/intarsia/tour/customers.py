@@ -1,4 +1,4 @@
-"""Tour, records: customers written down several times with slips, put together again."""
+"""Tour stop on entity resolution: records of customers with typos are clustered into people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intarsia.metrics.clusterings import clustering_scores
 from intarsia.report.page_parts import Section, Table
 from intarsia.tour.tour import Row, Stop
 
-# Many records of each person, so that a chain of wrong links has where to begin.
+# Many records of each person, so that connected components can chain wrong links.
 _N_PERSONS, _COPIES, _SLIPS, _MISSING = 300, 8, 3.0, 0.3
 _COMPARED = {
     "first_name": "jaro_winkler",
@@ -25,36 +25,37 @@ _COMPARED = {
 
 
 def customers_stop(seed: int = 0) -> Stop:
-    """Learn on some customers, put others together, beside connected components of the same pairs."""
+    """Train on some customers and resolve others; compare with connected components of the same pairs."""
     start = time.perf_counter()
-    learn, test = (
+    train, test = (
         make_customers(_N_PERSONS, _COPIES, slips=_SLIPS, missing=_MISSING, random_state=seed + k) for k in (0, 1)
     )
-    found: dict[str, IntArray] = {}
+    predictions: dict[str, IntArray] = {}
     for label, clusterer in (
         ("connected components, best threshold", ThresholdClusterer(_COMPARED)),
         ("EntityClusterer", EntityClusterer(_COMPARED, random_state=seed)),
     ):
-        found[label] = clusterer.fit(learn.columns, learn.entity).predict(test.columns)
+        predictions[label] = clusterer.fit(train.columns, train.entity).predict(test.columns)
     cells, rows = [], []
-    for label, entities in found.items():
+    for label, entities in predictions.items():
         scores = clustering_scores(test.entity, entities)
         cells.append([label, scores.pairwise.f1, scores.b_cubed.f1, int(np.unique(entities).size)])
         rows.append(Row(f"B-cubed F1, {label}", float(scores.b_cubed.f1)))
     seconds = time.perf_counter() - start
     section = Section(
         "customers",
-        "Who is who among customers",
-        f"{len(test)} records of {test.n_entities} people, with slips and gaps: which are of the same person?",
+        "Entity resolution of customer records",
+        f"{len(test)} records of {test.n_entities} people, with typos and missing values: which records belong to the "
+        "same person?",
         [
-            Table(["method", "pairwise F1", "B-cubed F1", "people found"], cells),
+            Table(["method", "pairwise F1", "B-cubed F1", "predicted people"], cells),
             Table(
-                ["entity", *_COMPARED], _largest(test, found["EntityClusterer"]), "The largest entity that was found."
+                ["entity", *_COMPARED], _largest(test, predictions["EntityClusterer"]), "The largest predicted entity."
             ),
         ],
         {
-            "Data": f"made up, mean of {_SLIPS:g} slips in a copy",
-            "Learned": "log odds of pairs by logistic regression, their weights in a cluster by SampleRank",
+            "Data": f"generated, {_SLIPS:g} typos per copy on average",
+            "Learned": "log odds of pairs by logistic regression, weights of clusters by SampleRank",
             "Seed": str(seed),
             "Seconds": f"{seconds:.1f}",
         },
@@ -63,5 +64,6 @@ def customers_stop(seed: int = 0) -> Stop:
 
 
 def _largest(records: EntityRecords, entities: IntArray) -> list[list[str]]:
-    chosen = np.flatnonzero(entities == np.bincount(entities).argmax())
-    return [[f"person {records.entity[k]}", *(records.columns[name][k] or "" for name in _COMPARED)] for k in chosen]
+    """Return the rows of the largest predicted entity."""
+    rows = np.flatnonzero(entities == np.bincount(entities).argmax())
+    return [[f"person {records.entity[k]}", *(records.columns[name][k] or "" for name in _COMPARED)] for k in rows]

@@ -1,4 +1,4 @@
-"""Tour, rules: the two halves of a karate club, found as latent groups by paired-dual learning."""
+"""Tour stop on soft logic: the two factions of a karate club as latent groups, found by paired-dual learning."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _RULES = (
 
 
 def make_program(club: KarateClub) -> Program:
-    """Who is tied to a leader is labelled, friendships of the others are observed, groups are latent."""
+    """Build the program: friendship with a leader is labelled, other friendships are observed, groups are latent."""
     members = [k for k in range(34) if k not in _LEADERS]
-    tied = {(int(a), int(b)) for a, b in club.edges} | {(int(b), int(a)) for a, b in club.edges}
+    friends = {(int(a), int(b)) for a, b in club.edges} | {(int(b), int(a)) for a, b in club.edges}
     follows = [(k, name) for k in members for name in _LEADERS.values()]
-    truth = [(k, name, float((k, leader) in tied)) for k in members for leader, name in _LEADERS.items()]
+    truth = [(k, name, float((k, leader) in friends)) for k in members for leader, name in _LEADERS.items()]
     program = (
         Program()
         .predicate("Friends", 2)
@@ -45,7 +45,7 @@ def make_program(club: KarateClub) -> Program:
         .predicate("Member", 1)
         .predicate("Red", 1)
         .predicate("Follows", 2)
-        .observe("Friends", [pair for pair in sorted(tied) if not _LEADERS.keys() & set(pair)])
+        .observe("Friends", [pair for pair in sorted(friends) if not _LEADERS.keys() & set(pair)])
         .observe("Leader", [(name,) for name in _LEADERS.values()])
         .observe("Member", [(k,) for k in members])
         .latent("Red", [(k,) for k in members])
@@ -58,7 +58,7 @@ def make_program(club: KarateClub) -> Program:
 
 
 def groups_stop(seed: int = 0) -> Stop:
-    """Learn weights and groups together; compare with the halves into which the club fell apart."""
+    """Learn weights and groups together, and compare the groups with the factions into which the club split."""
     start = time.perf_counter()
     club = load_karate_club()
     program = make_program(club)
@@ -70,17 +70,18 @@ def groups_stop(seed: int = 0) -> Stop:
     )
     model = SoftLogic(program, learner=learner).fit()
     red = _values(program, model)
-    right = float(np.mean([(value > 0.5) == (club.faction[k] == 0) for k, value in red.items()]))
-    right = max(right, 1.0 - right)  # which group is called red is an accident
+    accuracy = float(np.mean([(value > 0.5) == (club.faction[k] == 0) for k, value in red.items()]))
+    accuracy = max(accuracy, 1.0 - accuracy)  # which of the groups is called red is arbitrary
     seconds = time.perf_counter() - start
     section = Section(
         "groups",
-        "Two groups that nobody labelled",
-        "Friendships in a karate club, and who is tied to one of its two leaders. Do rules with latent groups find the "
-        "halves into which the club later fell apart?",
+        "Latent groups",
+        "Friendships in a karate club, and who is a friend of one of its two leaders. Do rules with latent groups "
+        "recover "
+        "the two factions into which the club later split?",
         [
             Table(["rule", "learned weight"], list(zip(_RULES, model.weights_.tolist(), strict=True))),
-            Picture(_picture(club, red), "Members by learned group; the shape is the half each went to"),
+            Picture(_picture(club, red), "Members by learned group; the marker shows the faction of each member"),
         ],
         {
             "Data": "karate club of Zachary (1977), comes with the package",
@@ -89,32 +90,35 @@ def groups_stop(seed: int = 0) -> Stop:
             "Seconds": f"{seconds:.1f}",
         },
     )
-    return Stop("groups", section.title, [Row("members in the right half", 100.0 * right, "%")], section, seconds)
+    return Stop(
+        "groups", section.title, [Row("members in the correct faction", 100.0 * accuracy, "%")], section, seconds
+    )
 
 
 def _values(program: Program, model: SoftLogic) -> dict[int, float]:
-    """Learned degree to which each member is red."""
+    """Return the learned score in [0, 1] of Red for each member."""
     atoms = ground(program).atoms
-    order = np.flatnonzero(np.isnan(np.where(atoms.is_latent, np.nan, atoms.truth)))
-    position = {int(variable): k for k, variable in enumerate(order)}
+    latent_variables = np.flatnonzero(np.isnan(np.where(atoms.is_latent, np.nan, atoms.truth)))
+    position = {int(variable): k for k, variable in enumerate(latent_variables)}
     members = [k for k in range(34) if k not in _LEADERS]
     return {k: float(model.learned_.latent[position[atoms.find("Red", str(k))]]) for k in members}
 
 
 def _picture(club: KarateClub, red: dict[int, float]) -> Any:
+    """Draw the friendship network with the learned groups and the true factions."""
     from matplotlib.figure import Figure
 
-    place = _layout(club)
+    positions = _layout(club)
     figure = Figure(figsize=(6, 4.2), layout="constrained")
     axes = figure.subplots()
     for a, b in club.edges:
-        axes.plot(*place[[a, b]].T, color="#bbb", linewidth=0.8, zorder=1)
+        axes.plot(*positions[[a, b]].T, color="#bbb", linewidth=0.8, zorder=1)
     for faction, marker, name in ((0, "o", "stayed with the instructor"), (1, "s", "went with the president")):
-        chosen = [k for k in red if club.faction[k] == faction]
-        drawn = axes.scatter(
-            place[chosen, 0],
-            place[chosen, 1],
-            c=[red[k] for k in chosen],
+        members = [k for k in red if club.faction[k] == faction]
+        points = axes.scatter(
+            positions[members, 0],
+            positions[members, 1],
+            c=[red[k] for k in members],
             marker=marker,
             vmin=0.25,
             vmax=0.75,
@@ -125,20 +129,20 @@ def _picture(club: KarateClub, red: dict[int, float]) -> Any:
             zorder=2,
         )
     for leader, name in _LEADERS.items():
-        axes.scatter(place[leader, 0], place[leader, 1], marker="*", s=240, color="#333", zorder=3)
-        axes.annotate(name, place[leader], textcoords="offset points", xytext=(8, 6), fontsize=9)
-    figure.colorbar(drawn, ax=axes, shrink=0.7, label="Red")
+        axes.scatter(positions[leader, 0], positions[leader, 1], marker="*", s=240, color="#333", zorder=3)
+        axes.annotate(name, positions[leader], textcoords="offset points", xytext=(8, 6), fontsize=9)
+    figure.colorbar(points, ax=axes, shrink=0.7, label="Red")
     axes.legend(fontsize=8, frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))
     axes.set_axis_off()
     return figure
 
 
 def _layout(club: KarateClub) -> FloatArray:
-    """Places by the second and third eigenvector of the graph's Laplacian, spread out by their ranks."""
-    joined = np.zeros((34, 34))
-    joined[club.edges[:, 0], club.edges[:, 1]] = joined[club.edges[:, 1], club.edges[:, 0]] = 1.0
-    degree = joined.sum(axis=1)
-    scaled = np.eye(34) - joined / np.sqrt(np.outer(degree, degree))
-    vectors = np.linalg.eigh(scaled)[1][:, 1:3]
+    """Return positions from the second and third eigenvector of the graph's Laplacian, spread out by their ranks."""
+    adjacency = np.zeros((34, 34))
+    adjacency[club.edges[:, 0], club.edges[:, 1]] = adjacency[club.edges[:, 1], club.edges[:, 0]] = 1.0
+    degree = adjacency.sum(axis=1)
+    laplacian = np.eye(34) - adjacency / np.sqrt(np.outer(degree, degree))
+    vectors = np.linalg.eigh(laplacian)[1][:, 1:3]
     ranks = vectors.argsort(axis=0).argsort(axis=0) / 33.0
     return np.asarray(0.6 * ranks + 0.4 * (vectors - vectors.min(axis=0)) / np.ptp(vectors, axis=0))

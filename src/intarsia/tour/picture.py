@@ -1,4 +1,4 @@
-"""Tour, pictures: a noisy photograph restored by four ways of fitting the same model."""
+"""Tour stop on images: a noisy photograph restored by four fits of the same grid CRF."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FITS: dict[str, dict[str, Any]] = {
 
 
 def make_pictures(seed: int = 0) -> tuple[list[IntArray], list[FloatArray]]:
-    """The two photographs of scikit-learn in black and white, and their noisy features (constant, grey, grey squared).
+    """Return the two photographs of scikit-learn in black and white, and noisy features (constant, grey, grey squared).
 
     Examples
     --------
     >>> truth, features = make_pictures()
-    >>> [one.shape for one in features], float(truth[0].mean())
+    >>> [image.shape for image in features], float(truth[0].mean())
     ([(60, 90, 3), (60, 90, 3)], 0.5)
     """
     from sklearn.datasets import load_sample_image
@@ -49,17 +49,17 @@ def make_pictures(seed: int = 0) -> tuple[list[IntArray], list[FloatArray]]:
         )
         clean = (blocks > np.median(blocks)).astype(np.int64)
         noise = rng.random(_SIZE) ** _EXPONENT
-        seen = clean * (1.0 - noise) + (1 - clean) * noise
+        observed = clean * (1.0 - noise) + (1 - clean) * noise
         truth.append(clean)
-        features.append(np.stack([np.ones(_SIZE), seen, seen**2], axis=-1))
+        features.append(np.stack([np.ones(_SIZE), observed, observed**2], axis=-1))
     return truth, features
 
 
 def picture_stop(seed: int = 0) -> Stop:
-    """Fit on one photograph, restore the other."""
+    """Fit on one photograph and restore the other."""
     start = time.perf_counter()
     truth, features = make_pictures(seed)
-    found: dict[str, FloatArray] = {}
+    marginals: dict[str, FloatArray] = {}
     for label, settings in _FITS.items():
         crf = GridCRF(
             inference=_INFERENCE,
@@ -67,26 +67,26 @@ def picture_stop(seed: int = 0) -> Stop:
             classes=[0, 1],
         )
         crf.fit(features[:1], truth[:1])
-        if not found:
+        if not marginals:
             independent = GridCRF(learner=RiskMinimizer(gradient=TruncatedGradient(n_iter=_SWEEPS)), classes=[0, 1])
-            found["independent"] = _independent(independent, crf, features[1:])
-        found[label] = crf.predict_marginals(features[1:])[0]
-    errors = {label: error_rate([one], truth[1:]) for label, one in found.items()}
-    given = [
-        Panel("photograph", "what should be found", truth[1].astype(float)),
+            marginals["independent"] = _independent(independent, crf, features[1:])
+        marginals[label] = crf.predict_marginals(features[1:])[0]
+    errors = {label: error_rate([beliefs], truth[1:]) for label, beliefs in marginals.items()}
+    inputs = [
+        Panel("photograph", "the truth", truth[1].astype(float)),
         Panel("observed", f"noise of exponent {_EXPONENT:g}", features[1][..., 1], kind="input"),
     ]
-    beside = [Panel(label, f"error {errors[label]:.3f}", one[..., 1]) for label, one in found.items()]
+    fits = [Panel(label, f"error {errors[label]:.3f}", beliefs[..., 1]) for label, beliefs in marginals.items()]
     seconds = time.perf_counter() - start
     section = Section(
         "picture",
         "A noisy photograph",
-        "The same grid model fitted in four ways on one photograph and used on another: what does it matter that a fit "
-        "knows the inference it will be used with?",
+        "The same grid model, fitted in four ways to one photograph and used on another. How much does it help to fit "
+        "through the inference method that is used later?",
         [
-            Table(["fit", "pixels wrong, share"], list(errors.items())),
-            Picture(plot_comparison(given), "What should be found, and what was given"),
-            Picture(plot_comparison(beside), "Probability of white under each fit"),
+            Table(["fit", "fraction of wrong pixels"], list(errors.items())),
+            Picture(plot_comparison(inputs), "Truth and noisy input"),
+            Picture(plot_comparison(fits), "Probability of white under each fit"),
         ],
         {
             "Data": "flower.jpg (fitted) and china.jpg (restored) of scikit-learn, averaged over blocks",
@@ -95,11 +95,11 @@ def picture_stop(seed: int = 0) -> Stop:
             "Seconds": f"{seconds:.1f}",
         },
     )
-    rows = [Row(f"pixels wrong, {label}", value, "share") for label, value in errors.items()]
+    rows = [Row(f"wrong pixels, {label}", value, "fraction") for label, value in errors.items()]
     return Stop("picture", section.title, rows, section, seconds)
 
 
 def _independent(empty: GridCRF, fitted: GridCRF, features: list[FloatArray]) -> FloatArray:
-    """Marginals of the model from which the fits begin: single pixels."""
+    """Return the marginals of the initial model of the fits, in which pixels are independent."""
     empty.classes_, empty.templates_, empty.weights_ = fitted.classes_, fitted.templates_, fitted.initial_weights_
     return empty.predict_marginals(features)[0]

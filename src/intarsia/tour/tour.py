@@ -1,4 +1,4 @@
-"""The tour: the five systems, each on data that come with the package."""
+"""Tour of five systems, each on data that come with the package."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from intarsia.report.page_parts import Section, Table
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of a stop.
+    """Result of a stop: a number or a verdict with its label.
 
     Attributes
     ----------
     label, unit : str
-        What it is.
+        Name and unit of the result.
     value : float or str
-        A number, or a verdict.
+        Number or verdict.
     """
 
     label: str
@@ -29,7 +29,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """What one of the five systems did on data that come with the package."""
+    """Results of one of the five systems, with its section of the report page."""
 
     key: str
     title: str
@@ -38,37 +38,40 @@ class Stop:
     seconds: float
 
 
-# Each is a function `KEY_stop(seed)` of the module `tour_KEY`.
+# The stop KEY is made by the function `KEY_stop(seed)` of the module `intarsia.tour.KEY`.
 STOPS = {
     "strings": "sequences that spell known codes",
     "picture": "a noisy photograph",
-    "counterexamples": "learning that cannot work",
-    "groups": "groups that nobody labelled, by rules",
-    "customers": "records into entities",
+    "counterexamples": "learning that fails",
+    "groups": "latent groups by soft logic",
+    "customers": "entity resolution of records",
 }
 
 
 def run_tour(seed: int = 0, report: Callable[[str], None] | None = None) -> Iterator[Stop]:
-    """Make the stops one after the other; each is there as soon as it is done.
+    """Run the stops one after another and yield each as soon as it is finished.
 
     Parameters
     ----------
     seed : int
-        Of everything random.
+        Random seed.
     report : callable, optional
-        Is told in a line what comes next.
+        Function that is called with one line about the next stop.
     """
-    for number, (key, about) in enumerate(STOPS.items(), start=1):
+    for number, (key, description) in enumerate(STOPS.items(), start=1):
         if report is not None:
-            report(f"{number} of {len(STOPS)}: {about} ...")
+            report(f"{number} of {len(STOPS)}: {description} ...")
         make: Callable[[int], Stop] = getattr(import_module(f"intarsia.tour.{key}"), f"{key}_stop")
         yield make(seed)
 
 
 def tour_sections(stops: list[Stop]) -> list[Section]:
-    """What the page shows: the stops, and all their figures in one table."""
+    """Return the sections of the page: one per stop, and a table of all results.
+
+    The last section also lists the versions of the libraries.
+    """
     rows = [[stop.title, row.label, row.value, row.unit] for stop in stops for row in stop.rows]
-    table = Table(["stop", "what", "found", "unit"], rows)
-    facts = {"Seconds in all": f"{sum(stop.seconds for stop in stops):.1f}", "Versions": versions()}
-    asked = "Every figure of this page, computed on this machine."
-    return [*(stop.section for stop in stops), Section("all", "All figures", asked, [table], facts)]
+    table = Table(["system", "quantity", "result", "unit"], rows)
+    facts = {"Total seconds": f"{sum(stop.seconds for stop in stops):.1f}", "Versions": versions()}
+    question = "All results of this page, computed on this machine."
+    return [*(stop.section for stop in stops), Section("all", "All results", question, [table], facts)]

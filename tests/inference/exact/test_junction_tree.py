@@ -167,7 +167,7 @@ def test_max_memory_is_respected():
     [
         ("ordering", "min_fil", "Did you mean 'min_fill'"),
         ("max_memory", 0, "max_memory must be a number"),
-        ("n_restarts", -1, "n_restarts must be an? "),
+        ("n_restarts", -1, "n_restarts must be an integer"),
     ],
 )
 def test_bad_settings(setting, value, message):

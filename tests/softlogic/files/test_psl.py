@@ -102,8 +102,8 @@ def test_unknown_keys_are_noted(model):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"rules": [}', "model.json, line 1, column 12: no JSON"),
-        ('{\n// x\n"rules": ["a",,]}', "model.json, line 3, column 15: no JSON"),
+        ('{"rules": [}', "model.json, line 1, column 12: invalid JSON"),
+        ('{\n// x\n"rules": ["a",,]}', "model.json, line 3, column 15: invalid JSON"),
         ("[]", "model.json: expected an object, got list"),
         ('{"rules": "A"}', "model.json: rules: the rule file .*A does not exist"),
         ('{"rules": 3}', "model.json: rules: expected a list, got int"),
@@ -130,7 +130,7 @@ def test_unknown_keys_are_noted(model):
         ('{"predicates": {"P/1": {"evaluations": [{}]}}}', "evaluator: expected a string, got NoneType"),
         ('{"rules": ["1: P(A"], "predicates": {"P/1": {}}}', "model.json: rules, number 1, line 1, column 7: expected"),
         ('{"rules": ["1: !Pp(A)"], "predicates": {"P/1": {}}}', "rules, number 1 .*'Pp' is not known"),
-        ("[" * 100_000, "too many brackets"),
+        ("[" * 100_000, "brackets are nested too deeply"),
     ],
 )
 def test_what_is_no_program(tmp_path, text, message):
@@ -284,7 +284,7 @@ def test_what_jackson_allows(text, document):
     ],
 )
 def test_errors_name_the_place_in_the_file(text, line, column):
-    with pytest.raises(FileFormatError, match=f"model.json, line {line}, column {column}: no JSON"):
+    with pytest.raises(FileFormatError, match=f"model.json, line {line}, column {column}: invalid JSON"):
         read_lenient_json(text, "model.json")
 
 

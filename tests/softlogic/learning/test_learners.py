@@ -278,7 +278,7 @@ def test_the_score_is_asked_at_every_row_kept():
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (PairedDual(n_inner_iter=0), "n_inner_iter must be a whole number"),
+        (PairedDual(n_inner_iter=0), "n_inner_iter must be an integer"),
         (PairedDual(warm_up=-1), "warm_up"),
         (PairedDual(gradient_at="copy"), "gradient_at='copy' is not known.*'copies'"),
         (PairedDual(surrogate="pair"), "surrogate='pair' is not known.*Did you mean 'entropy_pair'"),

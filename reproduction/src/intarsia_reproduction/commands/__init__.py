@@ -1,1 +1,1 @@
-"""The commands `intarsia reproduce`, `intarsia bench` and `intarsia data`."""
+"""Commands `intarsia reproduce`, `intarsia bench` and `intarsia data`."""

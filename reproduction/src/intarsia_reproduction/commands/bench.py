@@ -1,4 +1,4 @@
-"""`intarsia bench`: speed, memory and quality beside other libraries, in one run."""
+"""`intarsia bench`: compare speed, memory and quality with other libraries in one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from intarsia.cli.output import check_folder_of, console, note, number, save_json, write_json
 
-# Name -> function in the module of the same name in `benchmarks`; it takes (repeats, report=) and gives rows.
+# Name -> function in the module of the same name in `benchmarks`; it takes (repeats, report=, rows=) and adds rows.
 _BENCHMARKS = {
     "inference": "bench_inference",
     "learning": "bench_learning",
@@ -25,18 +25,18 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="What to measure: inference, learning, sequences, collective, map, softlogic or clusters.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic or clusters.",
             show_default=False,
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    repeats: Annotated[int, typer.Option(help="Timed runs of each program; the fastest counts.")] = 5,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file too.")] = None,
+    repeats: Annotated[int, typer.Option(help="Number of timed runs of each program; the fastest counts.")] = 5,
+    output: Annotated[Path | None, typer.Option(help="Also write the JSON document to this file.")] = None,
 ) -> None:
-    """Speed, memory and quality beside other libraries; takes a few minutes.
+    """Compare speed, memory and quality with other libraries; takes a few minutes.
 
-    Peers are found in the environments that `reproduction/setup_peers.py` makes; one that is missing leaves its columns
-    empty. Ctrl-C ends it; the rows measured by then are shown and written.
+    Peers run in the environments that `reproduction/setup_peers.py` creates; the columns of a missing peer stay empty.
+    Ctrl-C ends the benchmark; the rows measured so far are printed and written.
 
     Example: `intarsia bench inference --json --output docs/results/bench_inference.json`
     """
@@ -78,11 +78,11 @@ def _show(rows: list[dict[str, Any]]) -> None:
     table = Table("workload", show_lines=True)
     for heading in ("ours, s", "peer, s", "ratio"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("wanted", no_wrap=True)
+    table.add_column("required", no_wrap=True)
     for row in rows:
-        beside = f"\nbeside {row['peer']}" if row["peer"] else ""
+        peer = f"\nvs {row['peer']}" if row["peer"] else ""
         table.add_row(
-            f"{row['workload']}{beside}",
+            f"{row['workload']}{peer}",
             _figures(row["ours_seconds"], row["ours_quality"]),
             _figures(row["peer_seconds"], row["peer_quality"]),
             ratio_text(row),
@@ -95,5 +95,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _figures(seconds: float | None, quality: float | None) -> str:
-    """Seconds, and below them the quality that they bought."""
+    """Format the seconds, with the quality below in brackets."""
     return number(seconds, digits=3) + ("" if quality is None else f"\n({number(quality, digits=2)})")

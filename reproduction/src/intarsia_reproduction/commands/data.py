@@ -1,4 +1,4 @@
-"""`intarsia data`: the data sets of the experiments, where each was found and how to obtain it."""
+"""`intarsia data`: list the data sets of the experiments, their folders and how to obtain them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from intarsia.cli.output import console, write_json
 
 def data_command(
     data: Annotated[
-        Path | None, typer.Option(help="Folder to look in first; by default the one named by INTARSIA_DATA.")
+        Path | None, typer.Option(help="Folder to search first; by default the folder in INTARSIA_DATA.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """The data sets of the experiments: what each is, where it was found, how to obtain it.
+    """List the data sets of the experiments: what each contains, where it is on this machine, how to obtain it.
 
     Example: `intarsia data --data ~/data`
     """
@@ -31,21 +31,21 @@ def data_command(
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("set", "what", "found in"):
+    for title in ("set", "content", "folder"):
         table.add_column(title, no_wrap=title == "set", overflow="fold")
     for row in rows:
         table.add_row(row["name"], row["what"], escape(row["found"] or "not found"))
     console().print(table)
     typer.echo("\nHow to obtain them:")
-    # Not in the table: an address is of use only in one piece.
+    # The addresses are not in the table, since a wrapped address cannot be copied.
     for row in rows:
         typer.echo(f"  {row['name']}: {row['how_to_obtain']}")
-    looked = " and ".join(map(str, folders))
-    typer.echo(f"\n{sum(row['found'] is not None for row in rows)} of {len(rows)} sets found. Looked in {looked}.")
+    searched = " and ".join(map(str, folders))
+    typer.echo(f"\n{sum(row['found'] is not None for row in rows)} of {len(rows)} sets found. Searched {searched}.")
 
 
 def data_rows(data: Path | None = None) -> list[dict[str, Any]]:
-    """One row per set of the catalogue, with the folder in which all its files are."""
+    """Return one row per data set, with the folder that contains all its files or None."""
     from intarsia_reproduction.datasets import find_set, locate, set_names
 
     rows = []

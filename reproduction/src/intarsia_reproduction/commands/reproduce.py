@@ -1,4 +1,4 @@
-"""`intarsia reproduce`: the papers' tables and figures beside ours."""
+"""`intarsia reproduce`: rebuild the papers' tables and figures and compare them with ours."""
 
 from __future__ import annotations
 
@@ -19,99 +19,113 @@ if TYPE_CHECKING:
 
 
 def reproduce_command(
-    name: Annotated[str | None, typer.Argument(help="Which table or figure.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them; what has no data here is left out.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, within two minutes.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a table or figure, see above.", show_default=False)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run all of them, except those whose data are not on this machine.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small version that takes less than two minutes.")
+    ] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets; by default $INTARSIA_DATA.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps rows and pictures, to go on from; by default nothing is kept."),
+        typer.Option(help="Folder to save rows and plots; a second run resumes from it. By default nothing is saved."),
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Only tasks whose key or label contains this text.")] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="Run nothing; rows and figures of what is there.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Folder for a page with all rows and pictures.")] = None,
+    only: Annotated[str | None, typer.Option(help="Run only tasks whose key or label contains this text.")] = None,
+    draw: Annotated[
+        bool, typer.Option("--draw", help="Rebuild tables and figures from saved results without running anything.")
+    ] = False,
+    report: Annotated[Path | None, typer.Option(help="Folder for an HTML page with all rows and plots.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """A table or figure of a paper beside ours.
+    """Rebuild a table or figure of a paper and compare it with ours.
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
     separability, margin, chunking, citations, ocr, groups, trust, faces, entities, samplerank, wrong-cluster. With
-    `--output` each row is kept as soon as it is done, and the same command goes on from there; with `--all` each name
-    has a folder inside. Without it rows are only shown, and lie in a temporary folder while the command runs. Ctrl-C
-    ends the run with the rows and the page of what is done.
+    `--output` each row is saved as soon as it is finished, and the same command resumes from there; with `--all` each
+    name has its own folder. Without `--output` rows are only printed. Ctrl-C ends the run; finished rows are printed,
+    and the page shows them.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`
     """
     from intarsia_reproduction.experiment import EXPERIMENTS
 
     if everything == (name is not None):
-        raise InvalidInputError("reproduce: give the name of one table or figure, or --all.")
+        raise InvalidInputError("reproduce: expected one name or --all. Pass the name of a table or figure, or --all.")
     if everything and only is not None:
-        raise InvalidInputError("reproduce: --only chooses among the tasks of one name; leave out --all or --only.")
+        raise InvalidInputError("reproduce: --only selects tasks of one name. Drop --all or --only.")
     if draw and output is None:
-        raise InvalidInputError("reproduce: --draw shows what an earlier run kept. Name its folder with --output.")
+        raise InvalidInputError(
+            "reproduce: --draw needs the results of an earlier run. Pass their folder with --output."
+        )
     check_folder(report)
     check_folder(output)
     with TemporaryDirectory() as temporary:
-        place = Path(temporary) if output is None else output
-        done, left_out = _run_all(EXPERIMENTS if name is None else [name], place, everything, quick, data, only, draw)
-        page = None if report is None else _write_report(report, done, left_out, quick)
+        root = Path(temporary) if output is None else output
+        runs, skipped = _run_all(EXPERIMENTS if name is None else [name], root, everything, quick, data, only, draw)
+        page = None if report is None else _write_report(report, runs, skipped, quick)
     if json:
-        documents = [each.document for each in done]
-        write_json(documents[0] if not everything else {"name": "all", "experiments": documents, "left_out": left_out})
+        documents = [item.document for item in runs]
+        write_json(documents[0] if not everything else {"name": "all", "experiments": documents, "left_out": skipped})
     else:
-        for each in done:
-            _show(each.experiment.title, each.document["rows"], each.experiment.data)
-            for picture in each.pictures if output is not None else ():
-                typer.echo(f"Picture: {picture}")
-        kept = (
-            "not kept; --output FOLDER keeps them, and a second run goes on from there." if output is None else output
+        for item in runs:
+            _show(item.experiment.title, item.document["rows"], item.experiment.data)
+            for picture in item.pictures if output is not None else ():
+                typer.echo(f"Plot: {picture}")
+        rows_text = (
+            "not saved. Use --output FOLDER to save them; a second run resumes from there."
+            if output is None
+            else output
         )
-        typer.echo(f"Rows: {kept}")
+        typer.echo(f"Rows: {rows_text}")
         if page is not None:
             typer.echo(f"Report: {page}")
-    if done and done[-1].ended:
+    if runs and runs[-1].ended:
         raise typer.Exit(130)
 
 
 def _run_all(
     names: Sequence[str],
-    place: Path,
+    root: Path,
     everything: bool,
     quick: bool,
     data: Path | None,
     only: str | None,
     draw: bool,
-) -> tuple[list[_Done], dict[str, str]]:
-    """Run experiments until one is interrupted; with the reasons of those whose data are missing."""
-    done: list[_Done] = []
-    left_out: dict[str, str] = {}
-    for one in names:
-        folder = place / (one + ("-quick" if quick else "")) if everything else place
+) -> tuple[list[_Run], dict[str, str]]:
+    """Run experiments until one is interrupted; return the runs, and the reasons why others were skipped."""
+    runs: list[_Run] = []
+    skipped: dict[str, str] = {}
+    for name in names:
+        folder = root / (name + ("-quick" if quick else "")) if everything else root
         try:
-            done.append(_run(one, quick, data, folder, only, draw))
+            runs.append(_run(name, quick, data, folder, only, draw))
         except MissingDataError as missing:
             if not everything:
                 raise
-            note(f"{one} is left out: {missing}")
-            left_out[one] = str(missing)
-            with suppress(OSError):  # made before the data were asked for; one that holds anything stays
+            note(f"{name} is skipped: {missing}")
+            skipped[name] = str(missing)
+            with suppress(OSError):  # the folder was created before the data were needed; it stays if it is not empty
                 folder.rmdir()
-        if done and done[-1].ended:
+        if runs and runs[-1].ended:
             break
-    return done, left_out
+    return runs, skipped
 
 
 @dataclass(frozen=True)
-class _Done:
+class _Run:
+    """Results of one experiment."""
+
     experiment: Experiment
-    found: dict[str, Finding]
+    findings: dict[str, Finding]
     document: dict[str, Any]
     pictures: dict[Path, Any]
-    ended: bool  # by Ctrl-C, so that rows may be missing
+    ended: bool  # by Ctrl-C, so rows may be missing
 
 
-def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | None, draw: bool) -> _Done:
+def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | None, draw: bool) -> _Run:
     from intarsia_reproduction.experiment import choose_tasks, load_experiment, load_findings, run_tasks
 
     experiment = load_experiment(name, quick=quick, data=data)
@@ -124,46 +138,46 @@ def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | No
             run_tasks(tasks, folder, report=note)
         except KeyboardInterrupt:
             ended = True
-            note("interrupted; what is done is written ...")
-    found = load_findings(experiment.tasks, folder)
-    document = {"name": name, "rows": experiment.rows(found), "data": experiment.data}
+            note("interrupted; finished results are written ...")
+    findings = load_findings(experiment.tasks, folder)
+    document = {"name": name, "rows": experiment.rows(findings), "data": experiment.data}
     save_json(folder / f"{name}-rows.json", document)
-    return _Done(experiment, found, document, _draw(experiment.figures(found), folder), ended)
+    return _Run(experiment, findings, document, _draw(experiment.figures(findings), folder), ended)
 
 
-def _write_report(folder: Path, done: list[_Done], left_out: dict[str, str], quick: bool) -> Path:
+def _write_report(folder: Path, runs: list[_Run], skipped: dict[str, str], quick: bool) -> Path:
     from intarsia.report.page import write_page
     from intarsia.tour.counterexamples import diamond_section
     from intarsia_reproduction.result_pages import experiment_section, left_out_section
 
     sections = []
-    for one in done:
-        sections.append(experiment_section(one.experiment, one.found, one.pictures, quick))
-        if one.experiment.name == "separability":
+    for item in runs:
+        sections.append(experiment_section(item.experiment, item.findings, item.pictures, quick))
+        if item.experiment.name == "separability":
             sections.append(diamond_section())
-    if left_out:
-        sections.append(left_out_section(left_out))
+    if skipped:
+        sections.append(left_out_section(skipped))
     page = folder / "index.html"
-    lead = "Tables and figures of five papers, every row beside the paper's own; what was not run says so."
-    write_page(page, "Intarsia beside the papers", lead, sections)
+    lead = "Tables and figures of five papers, every row beside the paper's; rows that were not run say so."
+    write_page(page, "Intarsia compared with the papers", lead, sections)
     return page
 
 
 def _draw(figures: dict[str, Any], folder: Path) -> dict[Path, Any]:
     from intarsia.report.plots import save_figure
 
-    made = {}
+    pictures = {}
     for stem, figure in figures.items():
         path = folder / f"{stem}.png"
-        save_figure(figure, path, dpi=90)  # many pictures of noise: more would be megabytes
-        made[path] = figure
-    return made
+        save_figure(figure, path, dpi=90)  # plots of noisy images would take megabytes at a higher resolution
+        pictures[path] = figure
+    return pictures
 
 
 def _show(title: str, rows: Any, data: str) -> None:
     cells = [
         [
-            row["label"], *(number(row[whose], row["significant"] or 3) for whose in ("paper", "ours")), row["unit"],
+            row["label"], *(number(row[key], row["significant"] or 3) for key in ("paper", "ours")), row["unit"],
             "-" if row["n"] is None else str(row["n"]), "-" if row["seconds"] is None else f"{row['seconds']:.0f}",
             row["status"],
         ]

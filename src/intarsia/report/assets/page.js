@@ -1,28 +1,28 @@
 "use strict";
 
-// Tables: a click on a heading sorts by that column, a second one turns the order.
+// Tables: a click on a heading sorts by that column, a second click reverses the order.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   const order = [...body.rows];
   table.tHead.querySelectorAll("th").forEach((head, column) => {
     head.querySelector("button").addEventListener("click", () => {
-      const up = head.getAttribute("aria-sort") !== "ascending";
+      const ascending = head.getAttribute("aria-sort") !== "ascending";
       table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
       const key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
-      const compare = (one, other) => {
-        const a = key(one), b = key(other);
-        if (a === "" || b === "") return (a === "") - (b === ""); // what is missing comes last
+      const compare = (first, second) => {
+        const a = key(first), b = key(second);
+        if (a === "" || b === "") return (a === "") - (b === ""); // missing values come last
         const numbers = !Number.isNaN(Number(a)) && !Number.isNaN(Number(b));
-        const found = numbers ? Number(a) - Number(b) : a.localeCompare(b);
-        return up ? found : -found;
+        const difference = numbers ? Number(a) - Number(b) : a.localeCompare(b);
+        return ascending ? difference : -difference;
       };
       body.append(...[...order].sort(compare));
     });
   });
 }
 
-// Curves: the values of all of them nearest to the pointer.
+// Curves: show the values of all curves nearest to the pointer.
 const short = (value) => Number(value.toPrecision(4)).toString();
 for (const box of document.querySelectorAll(".curves")) {
   const data = JSON.parse(box.querySelector("script").textContent);
@@ -31,10 +31,10 @@ for (const box of document.querySelectorAll(".curves")) {
   svg.addEventListener("pointerleave", hide);
   svg.addEventListener("pointermove", (event) => {
     const frame = svg.getBoundingClientRect();
-    const at = (event.clientX - frame.left) * data.width / frame.width;
+    const position = (event.clientX - frame.left) * data.width / frame.width;
     let nearest = null;
     for (const line of data.lines) {
-      line.at.forEach((x) => { if (nearest === null || Math.abs(x - at) < Math.abs(nearest - at)) nearest = x; });
+      line.at.forEach((x) => { if (nearest === null || Math.abs(x - position) < Math.abs(nearest - position)) nearest = x; });
     }
     if (nearest === null) return hide();
     tip.replaceChildren();
@@ -57,20 +57,20 @@ for (const box of document.querySelectorAll(".curves")) {
   });
 }
 
-// Explorers: answers on a grid, looked up where the sliders stand.
+// Explorers: show the precomputed answers at the position of the sliders.
 for (const box of document.querySelectorAll(".explorer")) {
   const data = JSON.parse(box.querySelector("script").textContent);
   const sliders = [...box.querySelectorAll("input")], verdict = box.querySelector(".verdict");
   const show = () => {
-    const place = sliders.map((slider) => Number(slider.value));
-    place.forEach((k, axis) => { box.querySelectorAll("output")[axis].textContent = data.axes[axis].ticks[k].toFixed(2); });
-    const at = place[0] * data.axes[1].ticks.length + place[1];
-    const answers = data.methods.map((method) => data.words[method.answers[at]]);
+    const position = sliders.map((slider) => Number(slider.value));
+    position.forEach((k, axis) => { box.querySelectorAll("output")[axis].textContent = data.axes[axis].ticks[k].toFixed(2); });
+    const index = position[0] * data.axes[1].ticks.length + position[1];
+    const answers = data.methods.map((method) => data.words[method.answers[index]]);
     box.querySelectorAll("td.answer").forEach((cell, k) => { cell.textContent = answers[k]; });
-    const apart = data.methods.filter((_, k) => answers[k] !== answers[0]).map((method) => method.name);
-    verdict.className = `verdict ${apart.length ? "part" : "agree"}`;
-    verdict.textContent = apart.length
-      ? `${apart.join(" and ")} ${apart.length > 1 ? "part" : "parts"} from ${data.methods[0].name}`
+    const different = data.methods.filter((_, k) => answers[k] !== answers[0]).map((method) => method.name);
+    verdict.className = `verdict ${different.length ? "differ" : "agree"}`;
+    verdict.textContent = different.length
+      ? `${different.join(" and ")} ${different.length > 1 ? "differ" : "differs"} from ${data.methods[0].name}`
       : "All agree";
   };
   sliders.forEach((slider) => slider.addEventListener("input", show));

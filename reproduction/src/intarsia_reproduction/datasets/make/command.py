@@ -6,6 +6,7 @@ import argparse
 import gzip
 import re
 import sys
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,21 +81,46 @@ def write_text(path: Path, text: str) -> None:
     path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
 
+def find_original(path: Path) -> Path | None:
+    """Return the path of a published file, plain or compressed by gzip (with `.gz` after its name); None without it.
+
+    Examples
+    --------
+    >>> find_original(Path(__file__)).name
+    'command.py'
+    """
+    return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
+
+
+def read_original_bytes(path: Path) -> bytes:
+    """Read a published file, plain or compressed by gzip.
+
+    Examples
+    --------
+    >>> len(read_original_bytes(Path(__file__))) > 1000
+    True
+    """
+    file = find_original(path)
+    if file is None:
+        raise InvalidInputError(f"{path} is missing, plain and compressed by gzip. Unpack the published original.")
+    content = file.read_bytes()
+    try:
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    except (OSError, EOFError, zlib.error):
+        raise InvalidInputError(f"{file} is a damaged gzip file. Download it again.") from None
+
+
 def read_original(path: Path) -> str:
-    """Text of a published file, plain or compressed by gzip (with `.gz` after its name).
+    """Read the text of a published file, plain or compressed by gzip.
 
     Examples
     --------
     >>> read_original(Path(__file__)).splitlines()[-1].strip()
     'return tokens'
     """
-    packed = path.with_name(f"{path.name}.gz")
-    if not path.is_file() and not packed.is_file():
-        raise InvalidInputError(f"{path} is not there, plain or compressed by gzip. Unpack the published original.")
-    content = path.read_bytes() if path.is_file() else packed.read_bytes()
     try:
-        return (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content).decode("utf-8")
-    except (UnicodeDecodeError, OSError, EOFError):
+        return read_original_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
         raise InvalidInputError(f"{path} is not text in UTF-8. Download it again.") from None
 
 

@@ -11,7 +11,7 @@ import gzip
 from pathlib import Path
 
 from intarsia.exceptions import InvalidInputError
-from intarsia_reproduction.datasets.make.command import run
+from intarsia_reproduction.datasets.make.command import find_original, read_original_bytes, run
 
 # File of the original -> our file.
 COPIES = {
@@ -36,18 +36,19 @@ COPIES = {
 
 
 def make_copies(original: Path, output: Path) -> None:
-    """Put every file of a folder that is in the list, compressed or not, into its place."""
+    """Copy the files of a folder that are in the list, plain or compressed, to the paths of our files."""
     n_copied = 0
     for name, target in COPIES.items():
-        plain, packed = original / name, original / f"{name}.gz"
-        if not plain.is_file() and not packed.is_file():
+        if find_original(original / name) is None:
             continue
-        content = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
+        content = read_original_bytes(original / name)
         (output / target).parent.mkdir(parents=True, exist_ok=True)
         (output / target).write_bytes(gzip.compress(content, mtime=0) if target.endswith(".gz") else content)
         n_copied += 1
     if not n_copied:
-        raise InvalidInputError(f"{original} has none of {', '.join(COPIES)}, plain or compressed by gzip.")
+        raise InvalidInputError(
+            f"{original} has none of {', '.join(COPIES)}, plain or compressed by gzip. Pass the folder of an original."
+        )
 
 
 if __name__ == "__main__":
