@@ -135,20 +135,29 @@ CASES = {
     "no such name": (lambda: NAMED.variable_index("snow"), "There is no variable named 'snow' in this graph."),
     "fractional variable": (lambda: CHAIN.variable_index(1.5), "Variable 1.5 does not exist"),
     # evidence
-    "evidence too large": (lambda: reduce_graph(CHAIN, {0: 2}), "evidence[0] is 2, but variable 0 has states 0..1."),
+    "evidence too large": (
+        lambda: reduce_graph(CHAIN, {0: 2}),
+        "evidence[0] is 2, but the state of variable 0 must be an integer in 0..1.",
+    ),
     "evidence negative": (lambda: reduce_graph(CHAIN, {0: -1}), "evidence[0] is -1, but"),
     "evidence by name": (
         lambda: reduce_graph(NAMED, {"wet": 3}),
-        "evidence['wet'] is 3, but variable 'wet' has states 0..2.",
+        "evidence['wet'] is 3, but the state of variable 'wet' must be an integer in 0..2.",
     ),
     "evidence bool": (lambda: reduce_graph(CHAIN, {0: True}), "evidence[0] is True, but"),
     "evidence numpy bool": (lambda: reduce_graph(CHAIN, {0: np.bool_(True)}), "evidence[0] is np.True_, but"),
-    "evidence float": (lambda: reduce_graph(CHAIN, {0: 1.0}), "evidence[0] is 1.0, but variable 0 has states 0..1."),
+    "evidence float": (
+        lambda: reduce_graph(CHAIN, {0: 1.0}),
+        "evidence[0] is 1.0, but the state of variable 0 must be an integer in 0..1.",
+    ),
     "evidence NaN": (lambda: reduce_graph(CHAIN, {0: np.nan}), "evidence[0] is nan, but"),
     "evidence None": (lambda: reduce_graph(CHAIN, {0: None}), "evidence[0] is None, but"),
     "evidence text": (lambda: reduce_graph(CHAIN, {0: "x"}), "evidence[0] is 'x', but"),
     "evidence elsewhere": (lambda: reduce_graph(CHAIN, {5: 0}), "Variable 5 does not exist"),
-    "evidence twice": (lambda: reduce_graph(CHAIN, {0: 0, -3: 1}), "evidence gives variable 0 two states, 0 and 1."),
+    "evidence twice": (
+        lambda: reduce_graph(CHAIN, {0: 0, -3: 1}),
+        "evidence has two states for variable 0, 0 and 1. Remove one of them.",
+    ),
     "evidence as a list": (
         lambda: reduce_graph(CHAIN, [(0, 1)]),
         "evidence must be a dict from variable to state, got list.",

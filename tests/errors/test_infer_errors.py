@@ -96,13 +96,13 @@ def test_scope_names_a_variable_twice():
 
 @pytest.mark.parametrize("state", [2, -1, 10**12])
 def test_evidence_out_of_range(chain, state):
-    with refuses(f"evidence[1] is {state}, but variable 1 has states 0..1."):
+    with refuses(f"evidence[1] is {state}, but the state of variable 1 must be an integer in 0..1."):
         intarsia.infer(*chain, "brute_force", evidence={1: state})
 
 
 @pytest.mark.parametrize("state", [0.5, True])
 def test_evidence_that_is_no_state(chain, state):
-    with refuses(f"evidence[1] is {state}, but variable 1 has states 0..1."):
+    with refuses(f"evidence[1] is {state}, but the state of variable 1 must be an integer in 0..1."):
         intarsia.infer(*chain, "brute_force", evidence={1: state})
 
 
@@ -118,7 +118,7 @@ def test_evidence_on_a_missing_variable(chain):
 def test_evidence_that_contradicts_itself():
     builder = intarsia.GraphBuilder()
     builder.variable("rain", 2)
-    with refuses("evidence gives variable 0 two states, 0 and 1."):
+    with refuses("evidence has two states for variable 0, 0 and 1. Remove one of them."):
         intarsia.infer(*builder.build(), "brute_force", evidence={"rain": 0, 0: 1})
 
 

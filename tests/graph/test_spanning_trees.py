@@ -268,7 +268,7 @@ def test_degenerate_factors():
 
 def test_bad_values_are_refused():
     graph = chain_graph(4, 2)
-    with pytest.raises(InvalidInputError, match=r"^rho has shape \(2,\), but this graph has 3 factors\. Give one"):
+    with pytest.raises(InvalidInputError, match=r"^rho has shape \(2,\), but this graph has 3 factors\. Pass one"):
         check_appearance(graph, [0.5, 0.5])
     for bad, shown in ((0.0, "0.0"), (1.5, "1.5"), (-0.1, "-0.1"), (np.nan, "nan"), (np.inf, "inf")):
         with pytest.raises(InvalidInputError, match=rf"^rho\[1\] is {shown}, but an appearance .* \(0, 1\]\. Use"):
