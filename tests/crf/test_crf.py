@@ -285,7 +285,7 @@ def test_partial_fit_is_one_step_of_the_learner(problem, optimizer):
 
 def test_partial_fit_refuses_and_keeps(problem):
     crf, X, y = problem
-    with pytest.raises(InvalidInputError, match="the first call must name all classes"):
+    with pytest.raises(InvalidInputError, match="the first call needs all classes"):
         crf.set_params(learner=quick(optimizer="adam")).partial_fit(X, y)
     assert not hasattr(crf, "weights_")
     crf.partial_fit(X, y, classes=[0, 1])
@@ -294,7 +294,7 @@ def test_partial_fit_refuses_and_keeps(problem):
         crf.partial_fit(X, [labels * 2 for labels in y])
     with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], but the model has \[0, 1\]"):
         crf.partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(InvalidInputError, match="class_weight='balanced' is known only from all data"):
+    with pytest.raises(InvalidInputError, match="class_weight='balanced' needs the whole data set"):
         crf.set_params(class_weight="balanced").partial_fit(X, y)
     with pytest.raises(NotSupportedError, match="LBFGS"):
         crf.set_params(class_weight=None, learner=quick()).partial_fit(X, y)
@@ -363,7 +363,9 @@ def test_map_needs_a_method_that_finds_it(problem):
     crf.fit(X, y)
     crf.set_params(decode="map", inference=without)
     for call in (lambda: crf.predict(X), lambda: crf.fit(X, y)):
-        with pytest.raises(NotSupportedError, match=r"decode='map', but .* finds no best labelling.*junction_tree"):
+        with pytest.raises(
+            NotSupportedError, match=r"decode='map' needs MAP inference, which .* does not support.*junction_tree"
+        ):
             call()
     with pytest.raises(InvalidInputError, match="decode='mode' is not known"):
         crf.set_params(decode="mode").fit(X, y)

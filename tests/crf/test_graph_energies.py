@@ -273,7 +273,7 @@ def test_several_types_and_graphs_without_what_is_spoken_of():
         found[0]["word"], without[0]["word"]
     )  # of two words none is third; the topic has no "good"
     assert found[1]["word"][2, 1] < 0.05 < without[1]["word"][2, 1]
-    with pytest.raises(NotSupportedError, match=r"LinearPsi reads features of variables.*'word', 'topic'"):
+    with pytest.raises(NotSupportedError, match=r"LinearPsi depends on features of variables.*'word', 'topic'"):
         GraphCRF(
             inference="tree", learner=EXACT, classes=classes, energies=[third], energy_learner=None, psi="linear"
         ).fit(X, y)
@@ -283,7 +283,7 @@ BAD = [
     ({"energies": MeasuredEnergy(Count("tall"), Squared(1.0))}, InvalidInputError, r"label='tall' is not known"),
     ({"energies": [ONE_HIGH, 3]}, InvalidInputError, r"energies\[1\] is a int, not an energy"),
     ({"energies": ONE_HIGH, "inference": "mean_field"}, NotSupportedError, r"exact or convex.*MeanField"),
-    ({"energies": ONE_HIGH, "projection": "tree"}, NotSupportedError, r"projection=Tree takes no energies"),
+    ({"energies": ONE_HIGH, "projection": "tree"}, NotSupportedError, r"projection=Tree does not support energies"),
     ({"energies": MeasuredEnergy(Count("low"), Hinge(1.0))}, NotSupportedError, r"kinks.*energy_learner=None"),
     ({"energies": MeasuredEnergy(Count("low"), Absolute(1.0), psi=np.inf)}, InvalidInputError, r"psi\[0\] is inf"),
     ({"energies": ONE_HIGH, "psi": "quadratic"}, InvalidInputError, r"'quadratic' is not known"),
@@ -305,7 +305,7 @@ def test_refusals_of_fit():
         GraphCRF(**settings()).fit(X, y, freeze_weights=True)
     with pytest.raises(InvalidInputError, match="Drop freeze_weights=False"):
         GraphCRF(**settings(energies=ONE_HIGH)).fit(X, y, development=(X, y), freeze_weights=False)
-    with pytest.raises(NotSupportedError, match="energies are learned from all data"):
+    with pytest.raises(NotSupportedError, match="energies need the whole data set"):
         GraphCRF(**settings(energies=ONE_HIGH)).partial_fit(X, y)
 
 

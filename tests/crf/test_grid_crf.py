@@ -158,7 +158,7 @@ def test_edge_features_dense_and_sparse(connectivity):
     assert dense.edge_weights_.shape == (4, 3)
     assert dense.score(X, y, v) == thin.score(X, y, v)
     assert clone(crf).fit(X, y).edge_weights_.shape == (4, connectivity // 2)
-    with pytest.raises(InvalidInputError, match="leave edge_features out just where fit had none"):
+    with pytest.raises(InvalidInputError, match="pass edge_features if and only if fit had them"):
         dense.predict(X)
 
 
@@ -281,9 +281,9 @@ def test_bad_settings_are_told(fitted):
     X, y = noisy_images(3, (4, 5))
     with pytest.raises(InvalidInputError, match=r"but the classes are \[0, 2\]"):
         GridCRF(classes=[0, 2]).fit(X, y)
-    with pytest.raises(InvalidInputError, match="classes must be different"):
+    with pytest.raises(InvalidInputError, match="classes must be distinct"):
         GridCRF(classes=[0, 0]).fit(X, y)
-    with pytest.raises(InvalidInputError, match="connectivity is 4 or 8, got 6"):
+    with pytest.raises(InvalidInputError, match="connectivity must be 4 or 8, got 6"):
         GridCRF(connectivity=6).fit(X, y)
     with pytest.raises(InvalidInputError, match=r"GridCRF.fit: learner='risk' is not known. Known: 'risk_minimizer'"):
         GridCRF(learner="risk").fit(X, y)

@@ -106,7 +106,7 @@ def test_refusals():
     crf = GridCRF().fit(X, y)
     with pytest.raises(NotSupportedError, match=r"GridCRF.predict_kbest: inference=TreeReweighted .*'junction_tree'"):
         crf.predict_kbest(X, 2)
-    with pytest.raises(NotSupportedError, match=r"GridCRF.sample: inference=TreeReweighted draws .*'gibbs'"):
+    with pytest.raises(NotSupportedError, match=r"GridCRF.sample: inference=TreeReweighted cannot sample .*'gibbs'"):
         crf.sample(X)
     crf.set_params(inference="junction_tree", learner=EXACT)
     with pytest.raises(InvalidInputError, match=r"GridCRF.predict_kbest: k must be"):

@@ -18,7 +18,7 @@ from intarsia.models.labelling import (
     hidden_labels,
     read_labels,
     single_states,
-    tells_something,
+    has_observed_label,
     weigh_classes,
     weights_of_states,
 )
@@ -82,9 +82,9 @@ def test_hidden_everywhere_is_hidden_for_any_classes():
     for labels in (hidden_labels((3,), "y"), read_labels([None] * 3, (3,), "", "y")):
         states = as_states(labels, check_classes(["a", "b"]))
         assert states.tolist() == [-1, -1, -1]
-        assert not tells_something(states)
-    assert not tells_something(np.ones((2, 3), bool))
-    assert tells_something(np.array([-1, 0]))
+        assert not has_observed_label(states)
+    assert not has_observed_label(np.ones((2, 3), bool))
+    assert has_observed_label(np.array([-1, 0]))
 
 
 def test_single_states_and_weights():
@@ -112,11 +112,14 @@ BAD_FORMS = {
     "mixed objects": (np.array([["a", 1], [None, "b"]], object), "y[0, 1] is 1, an integer, but y[0, 0] is 'a', a str"),
     "mixed list": ([["a", "b"], [3, "b"]], "y[1, 0] is 3, an integer, but y[0, 0] is 'a', a string. Use one kind"),
     "mixed set": ([["a", None], [frozenset({3}), "b"]], "y[1, 0] has 3, an integer, but y[0, 0] is 'a', a string."),
-    "missing": (np.array([["a", np.nan], [None, "b"]], object), "y[0, 1] is NaN, which is no label. Use None"),
-    "missing in a list": ([["a", "b"], ["a", float("nan")]], "y[1, 1] is NaN, which is no label. Use None"),
-    "missing numbers": (np.array([[1, np.nan], [None, 0]], object), "y[0, 1] is NaN, which is no label. Use None"),
-    "missing floats": (np.array([[1.0, 0.0], [np.nan, 0.0]]), "y[1, 0] is NaN, which is no label. Use None"),
-    "no labels": (np.array([["a", ("b",)], [None, "b"]], object), "y[0, 1] is ('b',), of type tuple, but labels are"),
+    "missing": (np.array([["a", np.nan], [None, "b"]], object), "y[0, 1] is NaN, which is not a label. Use None"),
+    "missing in a list": ([["a", "b"], ["a", float("nan")]], "y[1, 1] is NaN, which is not a label. Use None"),
+    "missing numbers": (np.array([[1, np.nan], [None, 0]], object), "y[0, 1] is NaN, which is not a label. Use None"),
+    "missing floats": (np.array([[1.0, 0.0], [np.nan, 0.0]]), "y[1, 0] is NaN, which is not a label. Use None"),
+    "no labels": (
+        np.array([["a", ("b",)], [None, "b"]], object),
+        "y[0, 1] is ('b',), of type tuple, but labels must be",
+    ),
 }
 
 
@@ -128,10 +131,13 @@ def test_bad_forms(name):
 
 
 BAD_CLASSES = {
-    "minus one and one": ([-1, 1, 1, -1], "the labels are -1 and 1, and -1 means hidden. Use 0 and 1"),
+    "minus one and one": ([-1, 1, 1, -1], "the labels are -1 and 1, but -1 means hidden. Use 0 and 1"),
     "hidden": ([-1, -1, -1, -1], "all labels are hidden."),
     "nothing known": ([None] * 4, "all labels are hidden."),
-    "one class": ([3, 3, 3, 3], "the classes are [3]. Give labels of at least two, or name them with classes=."),
+    "one class": (
+        [3, 3, 3, 3],
+        "the classes are [3]. Pass labels of at least two classes, or list them with classes=.",
+    ),
     "minus one among strings": (["a", "-1", "b", "a"], "'-1' is among the strings. Use None"),
     "sets of another kind": ([0, 1, frozenset({"a"}), 1], "y[2] has 'a', a string, but y[0] is 0, an integer."),
 }
@@ -152,7 +158,7 @@ BAD_STATES = {
     "set outside": ([0, 1, frozenset({0, 7}), 0], "y[2] has 7, but the classes are [0, 1]."),
     "hidden in a set": ([0, 1, frozenset({0, -1}), 0], "y[2] has -1, but the classes are [0, 1]."),
     "no class": (np.zeros((4, 2), bool), "y[0] allows no class."),
-    "width": (np.ones((4, 3), bool), "y allows among 3 classes, but there are 2: [0, 1]."),
+    "width": (np.ones((4, 3), bool), "y is a mask over 3 classes, but there are 2: [0, 1]."),
 }
 
 
@@ -166,10 +172,10 @@ def test_labels_outside_the_classes(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([0, 0], "classes must be different strings, or different whole numbers from 0 on, got [0, 0]."),
-        ([-1, 1], "classes must be different strings, or different whole numbers from 0 on, got [-1, 1]."),
-        ([[0, 1]], "classes must be different strings"),
-        (["a"], "the classes are ['a']. Give labels of at least two"),
+        ([0, 0], "classes must be distinct strings, or distinct integers of at least 0, got [0, 0]."),
+        ([-1, 1], "classes must be distinct strings, or distinct integers of at least 0, got [-1, 1]."),
+        ([[0, 1]], "classes must be distinct strings"),
+        (["a"], "the classes are ['a']. Pass labels of at least two"),
         ([0.5, 1], "classes: expected whole numbers"),
         (np.array(["a", 1], object), "classes: expected whole numbers"),
     ],
@@ -182,27 +188,27 @@ def test_named_classes_that_cannot_be_meant(given, message):
 def test_class_weights_that_cannot_be_meant():
     states, classes = [np.array([0, 1])], np.array(["a", "b"])
     for weights, message in (
-        ("even", "class_weight must be None, 'balanced' or a dict of label -> weight, got 'even'."),
-        ({"c": 1.0}, "class_weight has a weight of 'c', but the classes are ['a', 'b']."),
-        ({"a": -1.0}, "class_weight of 'a' is -1.0. Weights are finite numbers of at least 0."),
-        ({"a": np.nan}, "class_weight of 'a' is nan."),
-        ({"a": "much"}, "class_weight of 'a' is 'much'."),
+        ("even", "class_weight must be None, 'balanced' or a dict label -> weight, got 'even'."),
+        ({"c": 1.0}, "class_weight has a weight for 'c', but the classes are ['a', 'b']. Use these as keys."),
+        ({"a": -1.0}, "class_weight of 'a' is -1.0, but weights must be finite numbers of at least 0."),
+        ({"a": np.nan}, "class_weight of 'a' is nan, but"),
+        ({"a": "much"}, "class_weight of 'a' is 'much', but"),
     ):
         with refuse(message):
             weigh_classes(states, classes, weights)
 
 
 def test_layout_takes_labels_by_type_only_where_there_are_types():
-    plain, named = Layout({"node": (2,)}, {}), Layout({"a": (2,), "b": (1,)}, {}, named=True)
-    assert plain.parts([0, 1], "y") == {"node": [0, 1]}
-    assert named.parts({"b": [1]}, "y") == {"b": [1]}
-    assert named.whole({"b": 1, "a": 2}) == {"a": 2, "b": 1}
-    with refuse("y is a dict of ['node'], but the variables have no named types."):
-        plain.parts({"node": [0, 1]}, "y")
-    with refuse("y is of type list, but there are several types of variables. Give a dict"):
-        named.parts([0, 1], "y")
+    plain, named = Layout({"node": (2,)}, {}), Layout({"a": (2,), "b": (1,)}, {}, has_types=True)
+    assert plain.split_by_type([0, 1], "y") == {"node": [0, 1]}
+    assert named.split_by_type({"b": [1]}, "y") == {"b": [1]}
+    assert named.join_types({"b": 1, "a": 2}) == {"a": 2, "b": 1}
+    with refuse("y is a dict with keys ['node'], but the variables have no types."):
+        plain.split_by_type({"node": [0, 1]}, "y")
+    with refuse("y is of type list, but there are several types of variables. Pass a dict"):
+        named.split_by_type([0, 1], "y")
     with refuse("y has labels of 'c', but the types are ['a', 'b']."):
-        named.parts({"c": [0]}, "y")
+        named.split_by_type({"c": [0]}, "y")
 
 
 LABEL = st.sampled_from(["sky", "tree", "road", "a"])

@@ -93,10 +93,10 @@ def test_bad_input_is_told():
             LinearScores(graph, given)
     with pytest.raises(InvalidInputError, match="expected numbers"):
         LinearScores(graph, [["a"], ["b"], ["c"]])
-    with pytest.raises(InvalidInputError, match="one F serves all"):
+    with pytest.raises(InvalidInputError, match="they share the weights F"):
         LinearScores(from_edges([2, 3, 2], [[0, 1]]), u)
     for other in (chain_graph(3, 2, shared=True), chain_graph(3, 2, kind="potts")):
-        with pytest.raises(InvalidInputError, match="table for each edge"):
+        with pytest.raises(InvalidInputError, match="one table per edge"):
             LinearScores(other, u)
     scores = LinearScores(graph, u)
     with pytest.raises(InvalidInputError, match="weights have shape"):

@@ -118,11 +118,11 @@ def test_types_may_be_missing():
 def test_bad_input_is_told():
     templates, node, factor = make()
     graph = template_graph(templates, N_VARIABLES, SCOPES)
-    with pytest.raises(InvalidInputError, match="symmetric names 'bab', but it joins"):
+    with pytest.raises(InvalidInputError, match="symmetric contains 'bab', but it joins"):
         make(symmetric=("bab",))
-    with pytest.raises(InvalidInputError, match="symmetric names 'c', but the factors are"):
+    with pytest.raises(InvalidInputError, match="symmetric contains 'c', but the factors are"):
         make(symmetric=("c",))
-    with pytest.raises(InvalidInputError, match="'a' has 1 features, but its weights are for 4"):
+    with pytest.raises(InvalidInputError, match="'a' has 1 features, but the templates need 4"):
         TemplateScores(templates, graph, node | {"a": np.ones((3, 1))}, factor)
     # 3 x 3 + 2 x 2 for variables, 2 x 9 + 12 + 2 x 2 for factors; three more of type a add 9.
     with pytest.raises(InvalidInputError, match="give 56 scores, but the graph has 47"):
