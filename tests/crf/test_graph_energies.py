@@ -43,7 +43,7 @@ ENERGIES = [
 
 
 def graphs(edges, n=6, seed=0):
-    """Graphs whose labels follow their features, not too closely; some are hidden or sets."""
+    """Make graphs whose labels depend on noisy features; some are hidden or sets."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -92,7 +92,7 @@ def test_marginals_under_fixed_energies_are_those_of_an_independent_solver(edges
 @pytest.mark.parametrize(
     "oracle", [JunctionTree(), TreeReweighted(tol=1e-12, max_iter=5000)], ids=["junction_tree", "tree_reweighted"]
 )
-def test_gradient_with_slopes_kept_equals_finite_differences(oracle, psi):
+def test_gradient_with_fixed_slopes_equals_finite_differences(oracle, psi):
     X, y = graphs(CYCLE, n=2)
     crf = GraphCRF(**settings())
     risk = made_risk(crf, X, y, ENERGIES, oracle, psi)
@@ -124,7 +124,7 @@ def test_the_risk_is_that_of_enumerated_tilted_models():
     assert half.mass == risk.examples[0].mass + risk.examples[2].mass
 
 
-def test_graphs_are_worked_by_threads_or_elsewhere_with_the_same_result(monkeypatch):
+def test_results_do_not_depend_on_threads_or_backend(monkeypatch):
     X, y = graphs(CYCLE, n=3)
     crf = GraphCRF(**settings())
     risk = made_risk(crf, X, y, ENERGIES, JunctionTree(), "linear")
@@ -148,7 +148,7 @@ def test_graphs_are_worked_by_threads_or_elsewhere_with_the_same_result(monkeypa
 
 
 def leaders(n, seed):
-    """Five people, one of whom leads; only two of them are joined, and single features say little."""
+    """Make graphs of five people with one leader; only two are joined, and single features are weak."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -186,7 +186,7 @@ def test_learned_strengths_make_predictions_better():
     again = crf.fit(X, y, freeze_weights=True, development=leaders(10, 2))
     np.testing.assert_array_equal(again.weights_, plain.weights_)
     assert (again.energies_.weights != learned).all()
-    assert crf.projection.oracle == "auto"  # settings stay as they were given
+    assert crf.projection.oracle == "auto"  # settings are not modified
 
 
 def test_weights_and_strengths_together():
@@ -207,7 +207,7 @@ def test_weights_and_strengths_together():
 
 @pytest.mark.parametrize("learner", [DoubleLoop(max_iter=2), DoublyStochastic(max_iter=2)], ids=lambda one: one.name)
 def test_weights_do_not_depend_on_the_number_of_threads(learner):
-    """Inference is cut short, which is told by a warning to those who ask for it: here nobody does, on any thread."""
+    """Inference does not converge, but no thread issues a warning during learning."""
     X, y = leaders(12, 3)
     one = MeasuredEnergy(Count("leader"), Squared(1.0), psi=2.0)
     alone, two = (
@@ -245,7 +245,7 @@ def test_a_saved_model_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(loaded.energy_history_["risk"], crf.energy_history_["risk"])
 
 
-def test_several_types_and_graphs_without_what_is_spoken_of():
+def test_several_types_and_energies_that_do_not_apply_to_a_graph():
     rng = np.random.default_rng(5)
 
     def instance(n_words):
@@ -291,7 +291,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("given", "error", "message"), BAD, ids=[str(i) for i in range(len(BAD))])
-def test_what_is_wrong_is_told_before_any_work(given, error, message):
+def test_invalid_settings_raise_before_any_work(given, error, message):
     X, y = graphs(TREE, n=2)
     crf = GraphCRF(**settings(**given))
     with pytest.raises(error, match=message):
@@ -299,7 +299,7 @@ def test_what_is_wrong_is_told_before_any_work(given, error, message):
     assert not hasattr(crf, "weights_")
 
 
-def test_refusals_of_fit():
+def test_invalid_arguments_of_fit():
     X, y = graphs(TREE, n=2)
     with pytest.raises(InvalidInputError, match="freeze_weights and development are for energies"):
         GraphCRF(**settings()).fit(X, y, freeze_weights=True)

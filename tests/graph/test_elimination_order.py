@@ -11,7 +11,7 @@ from intarsia.graph.elimination_order import _compiled_search, _python_search, f
 
 
 def simulate(graph, order):
-    """Sizes by plain elimination on Python sets: (sum of message sizes, log2 of the largest bucket)."""
+    """Eliminate variables with Python sets; return the sum of message sizes and log2 of the largest bucket."""
     around = {v: set() for v in range(graph.n_variables)}
     for c in range(graph.n_factors):
         for u, w in itertools.permutations(graph.scope(c).tolist(), 2):
@@ -63,7 +63,7 @@ def test_sizes_are_those_of_the_order(model):
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(random_models())
 def test_searches_in_python_and_compiled_agree(model):
-    """Two programs for one rule; without random tie-breaks they give the same order."""
+    """Both implement the same rule, so without random tie-breaks they return the same order."""
     graph, _ = model
     graph = factors([4] * graph.n_variables, [tuple(graph.scope(c).tolist()) for c in range(graph.n_factors)])
     for by_fill in (False, True):
@@ -79,7 +79,7 @@ def test_searches_in_python_and_compiled_agree(model):
         (complete_graph(7, 2), 7.0),
         (grid_graph(5, 20, 2), 6.0),
         (from_edges(2, [[i, (i + 1) % 30] for i in range(30)]), 3.0),
-        (from_edges([2, 8, 2, 8], [[0, 1], [1, 2], [2, 3], [3, 0]]), 5.0),  # keep the large variables apart
+        (from_edges([2, 8, 2, 8], [[0, 1], [1, 2], [2, 3], [3, 0]]), 5.0),  # eliminate the small variables first
     ],
 )
 def test_known_widths(graph, log2_width):

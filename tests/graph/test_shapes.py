@@ -95,7 +95,7 @@ def test_networkx():
     assert from_networkx(nx.MultiGraph([(0, 1), (0, 1)])).n_factors == 2
 
 
-def test_shapes_that_claim_normal_form_are_in_it():
+def test_shapes_declared_in_normal_form_are_in_normal_form():
     from intarsia.graph.reduction import _duplicate_scopes
 
     for graph in (chain_graph(5, 2), grid_graph(3, 4, 2), grid_graph(3, 4, 2, connectivity=8)):

@@ -88,7 +88,7 @@ def test_layout_of_white_space_does_not_matter(put, newline):
 
 
 @pytest.mark.parametrize("name", ["model.uai.gz", "model.uai"])
-def test_gzip_is_told_by_content(put, name):
+def test_gzip_is_detected_from_the_content(put, name):
     expected = intarsia.read_uai(put(CLINIC, "plain.uai.gz"))
     found = intarsia.read_uai(put(gzip.compress(CLINIC.encode()), name))
     np.testing.assert_array_equal(found[1], expected[1])
@@ -203,7 +203,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_models_are_refused_with_the_line_and_without_allocating(put, name):
+def test_malformed_models_raise_with_the_line_and_without_allocating(put, name):
     content, message = BAD[name]
     path = put(content)
     tracemalloc.start()
@@ -249,7 +249,7 @@ def test_a_trailer_after_no_factors(put):
 
 
 @pytest.mark.parametrize("position", [0, 7, 500, 998])
-def test_the_offender_is_found_in_any_piece(put, monkeypatch, position):
+def test_an_invalid_token_is_found_in_any_piece(put, monkeypatch, position):
     monkeypatch.setattr("intarsia.graph.uai_tokens._PIECE", 16)
     numbers = ["0.5"] * 999
     numbers[position] = "0.5.5"
@@ -264,12 +264,12 @@ def test_decompressed_size_is_limited(put):
         intarsia.read_uai(put(bomb), max_bytes=1e6)
 
 
-def test_missing_file_is_the_systems_own_error(tmp_path):
+def test_missing_file_raises_the_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         intarsia.read_uai(tmp_path / "none.uai")
 
 
-def test_write_refuses_what_cannot_be_meant(tmp_path):
+def test_write_raises_for_invalid_models(tmp_path):
     graph, theta = ZOO["chain"]()
     with pytest.raises(InvalidInputError, match="kind='LIMID' is not known"):
         intarsia.write_uai(tmp_path / "m.uai", graph, theta, kind="LIMID")
@@ -406,7 +406,7 @@ def test_solutions_from_results(tmp_path):
         intarsia.graph.write_uai_solution(path, best, "prr")
 
 
-# ---------------------------------------------------------------- anything at all
+# ---------------------------------------------------------------- arbitrary bytes
 
 
 def _read_anything(path):
@@ -416,7 +416,7 @@ def _read_anything(path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
+def test_a_byte_order_mark_is_ignored(tmp_path, pack):
     files = {"m.uai": CLINIC, "e.evid": "1 0 1", "s.MAP": "MAP\n2 0 1"}
     read = {"m.uai": intarsia.read_uai, "e.evid": intarsia.read_uai_evidence, "s.MAP": intarsia.graph.read_uai_solution}
     for name, text in files.items():
@@ -432,7 +432,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
 
 
 @pytest.mark.parametrize("evidence", [{"a": 1}, {0: "b"}, {0: None}, {0.5: 1}, {0: -1}, {-1: 0}, {0: 1.5}])
-def test_evidence_that_is_no_index_is_refused_and_nothing_written(tmp_path, evidence):
+def test_evidence_that_is_not_an_index_raises_and_writes_no_file(tmp_path, evidence):
     with pytest.raises(InvalidInputError, match="integers counted from 0"):
         intarsia.graph.write_uai_evidence(tmp_path / "e.evid", evidence)
     assert not (tmp_path / "e.evid").exists()

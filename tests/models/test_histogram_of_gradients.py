@@ -18,7 +18,7 @@ def picture(shape, seed=0):
 
 
 def by_definition(rgb, n, cell, clip, noise):
-    """Every pixel, every cell, every voter, one after the other."""
+    """Compute the histograms by loops over pixels, cells and voters."""
     height, width, _ = rgb.shape
     votes = np.zeros((height, width, n))
     for r in range(height):
@@ -66,7 +66,7 @@ def test_defaults_give_nine_directions_in_four_cells():
 
 @pytest.mark.parametrize("slope", [0.0, 20.0, 40.0, 90.0, 100.0, 160.0])
 def test_a_ramp_votes_for_its_direction(slope):
-    """A linear ramp rising at `slope` degrees lies on direction slope / 20 of nine, or between two."""
+    """A linear ramp at `slope` degrees has direction slope / 20 of nine, or lies between two directions."""
     row, column = np.mgrid[:21, :21] / 100
     ramp = 0.5 + column * math.cos(math.radians(slope)) + row * math.sin(math.radians(slope))
     found = histogram_of_gradients(ramp, cell=3, clip=1.0, noise=1e-9)[10, 10].reshape(4, 9)
@@ -102,7 +102,7 @@ def test_half_a_turn_keeps_the_directions():
     np.testing.assert_allclose(blocks(image[::-1, ::-1]), blocks(image)[::-1, ::-1, ::-1, ::-1], atol=1e-6)
 
 
-def test_negative_looks_the_same():
+def test_negative_image_has_the_same_features():
     image = picture((6, 9))
     np.testing.assert_allclose(blocks(1 - image), blocks(image), atol=1e-6)
 
@@ -126,7 +126,7 @@ def test_one_direction_takes_all_votes():
 
 
 def by_definition_one(rgb):
-    # Two directions, added up before the normalisation, is what one direction means: normalisation off, then on.
+    # One direction equals the sum of two directions before the normalisation.
     two = by_definition(rgb, 2, 2, np.inf, 1e12) * 1e24
     v = two.reshape(4, 4, 4, 2).sum(axis=3)
     v = np.minimum(v / np.sqrt((v**2).sum(axis=2, keepdims=True) + 1e-4), 0.2)
@@ -144,6 +144,6 @@ def by_definition_one(rgb):
         ({"noise": 0}, "noise"),
     ],
 )
-def test_bad_settings_are_named(settings, named):
+def test_invalid_settings_are_named(settings, named):
     with pytest.raises(InvalidInputError, match=f"histogram_of_gradients: {named}"):
         histogram_of_gradients(picture((3, 3)), **settings)

@@ -52,12 +52,12 @@ def test_sinusoidal_expansion_takes_rows_as_well():
         ([["a"]], "expected numbers"),
     ],
 )
-def test_sinusoidal_expansion_refuses(base, message):
+def test_sinusoidal_expansion_raises_for_invalid_features(base, message):
     with pytest.raises(InvalidInputError, match=message):
         sinusoidal_expansion(base)
 
 
-def test_sinusoidal_expansion_refuses_scale():
+def test_sinusoidal_expansion_raises_for_invalid_scale():
     with pytest.raises(InvalidInputError, match="scale"):
         sinusoidal_expansion([[0.0]], scale=0)
 
@@ -77,7 +77,7 @@ def test_pixel_features_are_colour_position_and_edges(shape):
 
 
 def edges_by_definition(rgb, colour, sobel):
-    """A row for each factor of the grid graph, the Sobel filter from SciPy."""
+    """Compute a row for each factor of the grid graph, with the Sobel filter of SciPy."""
     height, width, _ = rgb.shape
     responses = [
         np.hypot(*(ndimage.sobel(rgb[..., k], axis=axis, mode="nearest") / 4 for axis in (0, 1))) for k in range(3)
@@ -128,7 +128,7 @@ def test_transposition_swaps_horizontal_and_vertical():
     assert not turned[: 6 * 3, 21:].any()
 
 
-def test_a_step_is_seen_where_it_is():
+def test_edge_features_at_a_step():
     """Grey 0 | 0.5: the pair across it differs by 0.5 sqrt 3 = 0.87; Sobel is 0.5 on both sides, 0 further away."""
     step = np.repeat([[0.0, 0.0, 0.0, 0.5, 0.5, 0.5]], 3, axis=0)
     found = edge_features(step, colour_thresholds=[0.86, 0.88], sobel_thresholds=[0.49, 0.51])
@@ -165,13 +165,13 @@ def test_bytes_floats_and_grey_agree(function):
         (np.array([["a"]]), "dtype <U1"),
     ],
 )
-def test_images_that_cannot_be_meant(function, image, message):
+def test_invalid_images(function, image, message):
     with pytest.raises(InvalidInputError, match=f"{function.__name__}: .*{message}"):
         function(image)
 
 
 @pytest.mark.parametrize("thresholds", [[0.2, 0.1], [0.1, 0.1], [-0.1], [math.nan], [math.inf], [[0.1]], 0.1])
 @pytest.mark.parametrize("name", ["colour_thresholds", "sobel_thresholds"])
-def test_thresholds_that_cannot_be_meant(name, thresholds):
+def test_invalid_thresholds(name, thresholds):
     with pytest.raises(InvalidInputError, match=f"edge_features: {name}"):
         edge_features(picture((2, 2)), **{name: thresholds})

@@ -79,7 +79,7 @@ def test_split_undoes_join():
     np.testing.assert_array_equal(again[1], G)
 
 
-def test_bad_input_is_told():
+def test_invalid_input():
     graph = chain_graph(3, 2)
     u = np.ones((3, 2))
     with pytest.raises(InvalidInputError, match=r"node_features has shape \(4, 2\), but the graph has 3 variables"):
@@ -108,7 +108,7 @@ def test_bad_input_is_told():
 
 
 def test_many_rows_are_multiplied_in_parts():
-    """Enough rows for several parts, the last of them short."""
+    """There are enough rows for several slices, the last of which is shorter."""
     graph = grid_graph(70, 90, 5)
     rng = np.random.default_rng(0)
     u, v = rng.normal(size=(graph.n_variables, 7)), rng.normal(size=(graph.n_factors, 3))
