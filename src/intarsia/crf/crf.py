@@ -111,27 +111,18 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         templates = self._templates(data, truth, fitted_templates)
         return make_examples(data, truth, templates, None, self.class_weight)
 
-    def _prepare(
-        self, X: Any, y: Any, edge_features: Any, sample_weight: Any, fitted_templates: Templates | None
-    ) -> Prepared:
+    def _prepare(self, X: Any, y: Any, edge_features: Any, sample_weight: Any, fitted: Templates | None) -> Prepared:
         """Read data and labels, with the templates of a fitted model if its weights are reused."""
-        data = self._read(X, edge_features, fitted_templates)
-        truth = self._truth(data, y, self.classes, fitted_templates)
-        templates = self._templates(data, truth, fitted_templates)
-        return Prepared(
-            data,
-            truth,
-            templates,
-            make_examples(data, truth, templates, sample_weight, self.class_weight),
-            fitted_templates,
-        )
+        data = self._read(X, edge_features, fitted)
+        truth = self._truth(data, y, self.classes, fitted)
+        templates = self._templates(data, truth, fitted)
+        examples = make_examples(data, truth, templates, sample_weight, self.class_weight)
+        return Prepared(data, truth, templates, examples, fitted)
 
     def _fit(self: Self, X: Any, y: Any, edge_features: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
         self._check_decode()
-        previous_templates = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
-        return self._fit_prepared(
-            self._prepare(X, y, edge_features, sample_weight, previous_templates), validation, start
-        )
+        previous = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
+        return self._fit_prepared(self._prepare(X, y, edge_features, sample_weight, previous), validation, start)
 
     def _fit_prepared(self: Self, training_data: Prepared, validation: Any, start: Any) -> Self:
         learner = self._resolve_learner().with_seed()
@@ -143,24 +134,22 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         learner.check_validation(examples, self.inference, held_out)
         status: Status | None = None
         if start is not None:
-            start_weights = _check_start(start, templates)
+            initial = _check_start(start, templates)
         elif previous_templates is not None:
-            start_weights = self.weights_
+            initial = self.weights_
         elif learner.resumes():
-            start_weights = np.zeros(templates.n_weights)
+            initial = np.zeros(templates.n_weights)
         elif not learner.starts_independent:
-            start_weights = self._initial_weights(truth, templates)
+            initial = self._initial_weights(truth, templates)
         else:
-            start_weights, status = self._independent_start(examples, truth, templates, learner)
+            initial, status = self._independent_start(examples, truth, templates, learner)
         # After Ctrl-C before the main fit has computed anything, the independent model is the result.
-        empty_history: dict[str, FloatArray] = {name: np.empty(0) for name in COLUMNS}
-        minimum = Minimum(
-            start_weights, np.nan, np.nan, Status.INTERRUPTED, 0, start=start_weights, history=empty_history
-        )
+        history: dict[str, FloatArray] = {name: np.empty(0) for name in COLUMNS}
+        minimum = Minimum(initial, np.nan, np.nan, Status.INTERRUPTED, 0, start=initial, history=history)
         if status is not Status.INTERRUPTED:
             try:
                 minimum = learner.minimize(
-                    examples, self.inference, start_weights, validation=held_out, title=type(self).__name__
+                    examples, self.inference, initial, validation=held_out, title=type(self).__name__
                 )
             except KeyboardInterrupt:
                 if status is None:
@@ -240,16 +229,14 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     def _independent_start(
         self, examples: list[Example], truth: Truth, templates: Templates, learner: Learner
     ) -> tuple[FloatArray, Status]:
-        independent_examples = []
+        without_factors = []
         for labelled in examples:
             scores: Any = labelled.scores
+            labels = labelled.labels
             # Without factors, the variables have the same order and states, so the labels remain valid.
-            independent_examples.append(
-                example(scores.without_factors(), labelled.labels.allowed, labelled.weight, labelled.labels.weights)
-            )
-        node_weights, status = independent_weights(
-            independent_examples, learner, f"{type(self).__name__}, single variables"
-        )
+            without_factors.append(example(scores.without_factors(), labels.allowed, labelled.weight, labels.weights))
+        title = f"{type(self).__name__}, single variables"
+        node_weights, status = independent_weights(without_factors, learner, title)
         weights = self._initial_weights(truth, templates)
         weights[: node_weights.size] += node_weights
         return weights, status
@@ -273,15 +260,11 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
 
     def _predict_marginals(self, X: Any, edge_features: Any) -> list[Any]:
         data, maps = self._read_for_prediction(X, edge_features)
-        return [
-            layout.join_types(
-                {
-                    kind: marginals.reshape(*layout.shapes[kind], marginals.shape[1])
-                    for kind, marginals in marginals_by_type.items()
-                }
-            )
-            for layout, marginals_by_type in zip(data.layouts, self._marginals(maps, data.layouts), strict=True)
-        ]
+        predictions = []
+        for layout, marginals in zip(data.layouts, self._marginals(maps, data.layouts), strict=True):
+            arrays = {kind: mu.reshape(*layout.shapes[kind], mu.shape[1]) for kind, mu in marginals.items()}
+            predictions.append(layout.join_types(arrays))
+        return predictions
 
     def _predict(self, X: Any, edge_features: Any) -> list[Any]:
         data, maps = self._read_for_prediction(X, edge_features)
@@ -327,12 +310,10 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     def _to_labels(self, states_by_type: dict[str, NDArray[Any]], layout: Layout) -> Any:
         """Convert states by type to user labels in the shape of the input; states may have leading axes."""
         classes = self._class_table()
-        return layout.join_types(
-            {
-                kind: classes[kind][states].reshape(*states.shape[:-1], *layout.shapes[kind])
-                for kind, states in states_by_type.items()
-            }
-        )
+        labels = {}
+        for kind, states in states_by_type.items():
+            labels[kind] = classes[kind][states].reshape(*states.shape[:-1], *layout.shapes[kind])
+        return layout.join_types(labels)
 
     def _score(self, X: Any, y: Any, edge_features: Any, sample_weight: Any) -> float:
         data, maps = self._read_for_prediction(X, edge_features)
@@ -353,13 +334,9 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         """Return the predicted states by type: largest marginals (Domke2013 Eq. 2), or the best joint labelling."""
         if self._decoding() == "marginals":
             marginals = self._marginals(maps, layouts)
-            return [
-                {kind: values.argmax(axis=1) for kind, values in values_by_type.items()} for values_by_type in marginals
-            ]
+            return [{kind: mu.argmax(axis=1) for kind, mu in mu_by_type.items()} for mu_by_type in marginals]
         assignments = self._parallel(_best_labelling, maps)
-        return [
-            self._split_by_type(assignment, layout, {}) for assignment, layout in zip(assignments, layouts, strict=True)
-        ]
+        return [self._split_by_type(states, layout, {}) for states, layout in zip(assignments, layouts, strict=True)]
 
     def _marginals(self, maps: list[TemplateScores], layouts: list[Layout]) -> list[dict[str, FloatArray]]:
         widths = dict(self.templates_.n_states)

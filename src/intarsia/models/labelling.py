@@ -206,21 +206,17 @@ def check_classes(classes: Any) -> NDArray[Any]:
     >>> check_classes(["sky", "grass"]).tolist()
     ['sky', 'grass']
     """
-    class_array = np.asarray(classes)
-    if class_array.dtype.kind == "O" and all(isinstance(label, str) for label in class_array.reshape(-1)):
-        class_array = class_array.astype(str)
-    if class_array.dtype.kind not in "bU":
-        class_array = as_int_array(class_array, "classes")
-    if (
-        class_array.ndim != 1
-        or np.unique(class_array).size != class_array.size
-        or (class_array.dtype.kind == "i" and (class_array < 0).any())
-    ):
+    labels = np.asarray(classes)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.reshape(-1)):
+        labels = labels.astype(str)
+    if labels.dtype.kind not in "bU":
+        labels = as_int_array(labels, "classes")
+    if labels.ndim != 1 or np.unique(labels).size != labels.size or (labels.dtype.kind == "i" and (labels < 0).any()):
         raise InvalidInputError(
-            f"classes must be distinct strings, or distinct integers of at least 0, got {_format_classes(class_array)}."
+            f"classes must be distinct strings, or distinct integers of at least 0, got {_format_classes(labels)}."
         )
-    _check_at_least_two(class_array)
-    return class_array
+    _check_at_least_two(labels)
+    return labels
 
 
 def find_classes(labels: list[Labels]) -> NDArray[Any]:
@@ -228,11 +224,8 @@ def find_classes(labels: list[Labels]) -> NDArray[Any]:
     occurring: list[NDArray[Any]] = []
     _check_same_kind(labels)
     for example in labels:
-        single = (
-            example.values
-            if example.allowed is None and not example.sets and not example.hidden.any()
-            else _single_values(example)
-        )
+        is_complete = example.allowed is None and not example.sets and not example.hidden.any()
+        single = example.values if is_complete else _single_values(example)
         occurring += [np.unique(single)] if single.size else []
         occurring += [np.array(sorted(members, key=str)) for members in example.sets.values() if members]
     widths = [example.allowed.shape[1] for example in labels if example.allowed is not None]
