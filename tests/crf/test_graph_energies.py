@@ -12,7 +12,7 @@ from tests.oracles.global_energy import solve_smooth
 from intarsia import BetheMirrorDescent, JunctionTree, Tree, TreeReweighted
 from intarsia.crf import Factors, GraphCRF, GraphInstance
 from intarsia.crf import graph_crf as graph_crf_module
-from intarsia.crf.graph_energies import names_of, psi_features
+from intarsia.crf.graph_energies import labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk
 from intarsia.energies import (
     Absolute,
@@ -65,7 +65,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     crf.fit(X, y)
     examples = crf.examples(X, y)
     maps = [one.scores for one in examples]
-    bound = [sum(energies[1:], energies[0]).bind(m.graph, names_of(m, {"node": crf.classes_})) for m in maps]
+    bound = [sum(energies[1:], energies[0]).bind(m.graph, labels_of_variables(m, {"node": crf.classes_})) for m in maps]
     psi = LinearPsi() if psi == "linear" else ConstantPsi()
     features = psi_features(psi, maps)
     return GraphSurrogateRisk(

@@ -90,7 +90,11 @@ def test_best_labellings_and_samples_with_energies_match_the_marginals():
     y = [rng.permutation(["one", "none", "none"]) for _ in X]
     energy = MeasuredEnergy(Count("one"), Squared(1.0), psi=2.0)
     crf = GraphCRF(
-        inference="tree", learner=EXACT, energies=energy, energy_learner=None, projection=BetheMirrorDescent(max_iter=300)
+        inference="tree",
+        learner=EXACT,
+        energies=energy,
+        energy_learner=None,
+        projection=BetheMirrorDescent(max_iter=300),
     ).fit(X, y)
     best = crf.predict_kbest(X[:1], 8)[0]
     marginals = sum(np.exp(value) * (labels[:, None] == crf.classes_) for labels, value in best)

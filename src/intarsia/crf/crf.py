@@ -28,7 +28,7 @@ from intarsia._core.validation import (
 )
 from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
-from intarsia.crf.crf_data import Data, Prepared, Truth, as_truth, find_truth, make_examples, observed_truth
+from intarsia.crf.crf_data import Data, TrainingData, Truth, as_truth, find_truth, make_examples, observed_truth
 from intarsia.crf.crf_file import crf_from_file, crf_to_file
 from intarsia.crf.graph_data import TypeTable
 from intarsia.crf.independent import independent_weights, remove_start_checkpoint
@@ -111,20 +111,22 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
         templates = self._templates(data, truth, fitted_templates)
         return make_examples(data, truth, templates, None, self.class_weight)
 
-    def _prepare(self, X: Any, y: Any, edge_features: Any, sample_weight: Any, fitted: Templates | None) -> Prepared:
+    def _read_all(
+        self, X: Any, y: Any, edge_features: Any, sample_weight: Any, fitted: Templates | None
+    ) -> TrainingData:
         """Read data and labels, with the templates of a fitted model if its weights are reused."""
         data = self._read(X, edge_features, fitted)
         truth = self._truth(data, y, self.classes, fitted)
         templates = self._templates(data, truth, fitted)
         examples = make_examples(data, truth, templates, sample_weight, self.class_weight)
-        return Prepared(data, truth, templates, examples, fitted)
+        return TrainingData(data, truth, templates, examples, fitted)
 
     def _fit(self: Self, X: Any, y: Any, edge_features: Any, sample_weight: Any, validation: Any, start: Any) -> Self:
         self._check_decode()
         previous = self.templates_ if self.warm_start and hasattr(self, "weights_") else None
-        return self._fit_prepared(self._prepare(X, y, edge_features, sample_weight, previous), validation, start)
+        return self._fit_training_data(self._read_all(X, y, edge_features, sample_weight, previous), validation, start)
 
-    def _fit_prepared(self: Self, training_data: Prepared, validation: Any, start: Any) -> Self:
+    def _fit_training_data(self: Self, training_data: TrainingData, validation: Any, start: Any) -> Self:
         learner = self._resolve_learner().with_seed()
         data, truth, templates, examples, previous_templates = training_data
         learner.check_examples(examples, self.inference)  # raise for incompatible settings before any work

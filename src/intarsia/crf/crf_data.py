@@ -70,7 +70,7 @@ class Truth:
         return any(has_observed_label(states[kind]) for states in self.states if kind in states)
 
 
-class Prepared(NamedTuple):
+class TrainingData(NamedTuple):
     """Training data of a fit: data and labels after all checks, and the examples built from them."""
 
     data: Data

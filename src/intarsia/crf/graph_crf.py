@@ -17,7 +17,7 @@ from intarsia._files.saved_model import Arrays, Content
 from intarsia.crf.crf import CRF
 from intarsia.crf.crf_data import Data
 from intarsia.crf.graph_data import TypedGraph, TypeTable, find_types, read_graphs
-from intarsia.crf.graph_energies import FittedGraphEnergies, names_of, project_scores
+from intarsia.crf.graph_energies import FittedGraphEnergies, labels_of_variables, project_scores
 from intarsia.crf.graph_energy_fit import (
     bind_graph_energies,
     fit_graph_energies,
@@ -226,14 +226,14 @@ class GraphCRF(CRF):
         )
         previous_energies = self.energies_ if self.warm_start and previous_templates is not None else None
         # Read and check all data before fitting the weights.
-        training_data = self._prepare(X, y, None, sample_weight, previous_templates)
+        training_data = self._read_all(X, y, None, sample_weight, previous_templates)
         examples, classes = training_data.examples, training_data.truth.classes
         maps: list[Any] = [labelled.scores for labelled in examples]
         energies = bind_graph_energies(self, resolved, maps, classes)
         if development is not None:
             examples = self._held_out(development, training_data.templates, training_data.truth, "development")
         if previous_templates is None or not freeze_weights:
-            self._fit_prepared(training_data, validation, start)
+            self._fit_training_data(training_data, validation, start)
         settings = self._resolve_learner().get_params(deep=False)
         frozen = freeze_weights is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
@@ -328,7 +328,7 @@ class GraphCRF(CRF):
             resolved = resolve_graph_energies(self)
             fitted = fitted if resolved is None else replace(fitted, method=resolved.method)
         classes = self._class_table()
-        tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
+        tilted: Any = fitted.add_energies(maps, [labels_of_variables(scores, classes) for scores in maps])
         results = super()._parallel(project_scores, tilted)
         warn_unless_all_converged([report for _, report in results], "graphs", fitted.method, "projection")
         return super()._parallel(function, [scores for scores, _ in results], seeds)

@@ -32,7 +32,7 @@ def project_graph(
     return run_inference(graph, theta, clone(method).set_params(energy=energy))
 
 
-def names_of(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Names:
+def labels_of_variables(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Names:
     """Return the labels of the variables of a graph: one list for all, or a list per variable if there are types."""
     labels_by_type = {kind: classes[kind].tolist() for kind in scores.templates.n_states}
     if len(labels_by_type) == 1:
@@ -95,17 +95,17 @@ class FittedGraphEnergies:
         """Return the strengths (n_graphs, n_psi) of all energies, at least 0."""
         return np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
 
-    def tilted(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[TiltedScores]:
+    def add_energies(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[ScoresWithEnergy]:
         """Return feature maps whose scores include the gradient of the energies."""
         strengths = self.strengths(maps)
         return [
-            TiltedScores(scores, self.energies.bound(scores.graph, labels).with_psi(psi), self.method)
+            ScoresWithEnergy(scores, self.energies.bound(scores.graph, labels).with_psi(psi), self.method)
             for scores, labels, psi in zip(maps, names, strengths, strict=True)
         ]
 
 
 @dataclass(frozen=True, eq=False)
-class TiltedScores:
+class ScoresWithEnergy:
     """Feature map from weights to scores minus the gradient of an energy (Vilnis2015, Proposition 1)."""
 
     scores: TemplateScores
@@ -141,7 +141,9 @@ class FixedScores:
         return self.values
 
 
-def project_scores(weights: FloatArray, inference: Any, tilted: TiltedScores) -> tuple[FixedScores, ProjectionReport]:
+def project_scores(
+    weights: FloatArray, inference: Any, tilted: ScoresWithEnergy
+) -> tuple[FixedScores, ProjectionReport]:
     """Return the constant scores of one example under its energy, and a report on convergence."""
     values, report = tilted.project(weights)
     return FixedScores(tilted.graph, values), report

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from intarsia._core.progress import fit_progress
 from intarsia._core.validation import FloatArray, check_n_jobs
 from intarsia._files.saved_model import Arrays, finite_array
-from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, names_of, psi_features
+from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import GraphEnergies
@@ -82,7 +82,7 @@ def bind_graph_energies(
     """Return the energies that apply to some of these graphs, after checking them and psi."""
     for scores in maps[:1]:
         check_psi_types(parts.psi, scores.templates)
-    graphs = [(scores.graph, names_of(scores, classes)) for scores in maps]
+    graphs = [(scores.graph, labels_of_variables(scores, classes)) for scores in maps]
     energies = GraphEnergies.known(crf.energies or [], graphs)
     for graph, names in graphs:
         bound = energies.bound(graph, names).with_psi(energies.psi)
@@ -117,7 +117,7 @@ def fit_graph_energies(
     if parts.learner is not None:
         check_n_jobs(settings.get("n_jobs"), "n_jobs")
         mass = sum(labelled.mass for labelled in examples) or 1.0
-        bound = [energies.bound(scores.graph, names_of(scores, classes)) for scores in maps]
+        bound = [energies.bound(scores.graph, labels_of_variables(scores, classes)) for scores in maps]
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
             fixed=weights if freeze_weights else None,

@@ -110,7 +110,10 @@ class GraphSurrogateRisk(EnergyRisk):
         psi_of_reading = energy.psi_of_reading
         tilted = np.empty(theta.size)
         energy.subtract_rows((psi[psi_of_reading] * slope)[None], theta[None], tilted[None])
-        free, clamped = self._expect(labelled, tilted), self._expect(labelled, _clamp_labels(labelled, tilted))
+        free, clamped = (
+            self._log_partition_and_marginals(labelled, tilted),
+            self._log_partition_and_marginals(labelled, _clamp_labels(labelled, tilted)),
+        )
         if free is None or clamped is None:  # the labels are impossible for all weights
             return 0.0, np.zeros(psi.size)
         (log_free, mu_free), (log_clamped, mu_clamped) = free, clamped
@@ -132,7 +135,7 @@ class GraphSurrogateRisk(EnergyRisk):
         mu = np.zeros(theta.size) if result.mu is None else result.mu
         return energy.judge_rows(energy.read(mu)[None], psi[None])[1][0]
 
-    def _expect(self, labelled: Example, theta: FloatArray) -> tuple[float, FloatArray] | None:
+    def _log_partition_and_marginals(self, labelled: Example, theta: FloatArray) -> tuple[float, FloatArray] | None:
         result = run_inference(labelled.scores.graph, theta, self.oracle)
         if result.mu is None or result.log_partition is None or not np.isfinite(result.log_partition):
             return None

@@ -346,18 +346,18 @@ class FactorGraph:
 
         labels = self.check_labelling(y)
         values = read_only(self.check_theta(theta))
-        scores: FloatArray = score_labellings(self._rows(labels), values, *self.statistics_arguments)
+        scores: FloatArray = score_labellings(self._as_rows(labels), values, *self.statistics_arguments)
         return float(scores[0]) if labels.ndim == 1 else scores.reshape(labels.shape[:-1])
 
     def statistics(self, y: ArrayLike) -> FloatArray:
         """Return the sufficient statistics of a labelling, summed over rows if there are several, like theta."""
         from intarsia._kernels.statistics import count_statistics
 
-        labels = self._rows(self.check_labelling(y))
+        labels = self._as_rows(self.check_labelling(y))
         counts: FloatArray = count_statistics(labels, self.n_theta, *self.statistics_arguments)
         return counts
 
-    def _rows(self, labels: IntArray) -> IntArray:
+    def _as_rows(self, labels: IntArray) -> IntArray:
         return labels.reshape(math.prod(labels.shape[:-1]), self.n_variables)
 
     @property

@@ -67,13 +67,13 @@ class LearningForm:
         return self.reduction.factor_of
 
     @property
-    def _unshares(self) -> bool:
+    def _has_expanded_tables(self) -> bool:
         return self.graph is not self.reduction.graph
 
     def lower(self, theta: FloatArray) -> FloatArray:
         """Return the theta of the learning form from a theta of the original graph."""
         reduced_theta = self.reduction.lower(theta)
-        if not self._unshares:
+        if not self._has_expanded_tables:
             return reduced_theta
         split = int(self.graph.variable_ptr[-1])
         lowered = self.graph.zeros()
@@ -91,7 +91,7 @@ class LearningForm:
         return self.reduction.pull_back(self._gather(gradient))
 
     def _gather(self, values: FloatArray) -> FloatArray:
-        if not self._unshares:
+        if not self._has_expanded_tables:
             return values
         split = int(self.graph.variable_ptr[-1])
         gathered: FloatArray = np.bincount(

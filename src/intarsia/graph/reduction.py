@@ -216,13 +216,13 @@ class _Reducer:
 
     def __init__(self, graph: FactorGraph, states: IntArray, keep_constraints: bool) -> None:
         self.graph = graph
-        self.counted = is_constraint(graph.table_kind[graph.table_of_factor])
-        self.keep = self.counted & keep_constraints
+        self.is_constraint = is_constraint(graph.table_kind[graph.table_of_factor])
+        self.keeps_constraint = self.is_constraint & keep_constraints
         self.states = states
-        self.kept = np.flatnonzero(states < 0)
+        self.free_variables = np.flatnonzero(states < 0)
         self.new_index = np.full(graph.n_variables, -1)
-        self.new_index[self.kept] = np.arange(self.kept.size)
-        self.n_states = graph.n_states[self.kept]
+        self.new_index[self.free_variables] = np.arange(self.free_variables.size)
+        self.n_states = graph.n_states[self.free_variables]
         self.variable_ptr = np.concatenate([[0], np.cumsum(self.n_states)])
         self.fixed = np.zeros(graph.n_theta)
         self.entries: list[tuple[IntArray, IntArray, FloatArray]] = []
@@ -230,22 +230,25 @@ class _Reducer:
 
     def run(self) -> Reduction:
         graph = self.graph
-        self._take_variables()
+        self._add_variables()
         free = self.states[graph.scope_idx] < 0
         n_free = np.bincount(graph.factor_of_pair, weights=free, minlength=graph.n_factors).astype(np.int64)
         has_pair = n_free >= 2
         for c in np.flatnonzero(~has_pair).tolist():
             self._fold_factor(c)
-        is_changed = ((n_free < np.diff(graph.scope_ptr)) | (self.counted & ~self.keep)) & has_pair
-        conditioned = np.flatnonzero(is_changed & self.keep).tolist()
+        is_changed = ((n_free < np.diff(graph.scope_ptr)) | (self.is_constraint & ~self.keeps_constraint)) & has_pair
+        conditioned = np.flatnonzero(is_changed & self.keeps_constraint).tolist()
         if is_changed.any() or not in_normal_form(graph):  # otherwise no two scopes are equal
-            is_mergeable = has_pair & ~self.keep
+            is_mergeable = has_pair & ~self.keeps_constraint
             pairs = free & is_mergeable[graph.factor_of_pair]
             mergeable = np.flatnonzero(is_mergeable)
             scope_ptr = np.concatenate([[0], np.cumsum(n_free[mergeable])])
             scope_idx = self.new_index[graph.scope_idx[pairs]]
             is_changed[mergeable[_duplicate_scopes(scope_ptr, scope_idx)]] = True
-        unchanged, rewritten = np.flatnonzero(has_pair & ~is_changed), np.flatnonzero(is_changed & ~self.keep).tolist()
+        unchanged, rewritten = (
+            np.flatnonzero(has_pair & ~is_changed),
+            np.flatnonzero(is_changed & ~self.keeps_constraint).tolist(),
+        )
         self._check_size(rewritten, n_free)
         reduced_graph = self._assemble(unchanged, rewritten, conditioned)
         rows, columns, coef = (
@@ -254,22 +257,22 @@ class _Reducer:
             else (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         )
         return Reduction(
-            graph, declare_normal_form(reduced_graph), self.kept, self.states, rows, columns, coef, self.fixed,
-            self.factor_of,
+            graph, declare_normal_form(reduced_graph), self.free_variables, self.states, rows, columns, coef,
+            self.fixed, self.factor_of,
         )  # fmt: skip
 
-    def _add(self, rows: IntArray, columns: IntArray, coef: FloatArray | None = None) -> None:
+    def _add_entries(self, rows: IntArray, columns: IntArray, coef: FloatArray | None = None) -> None:
         coef = np.ones(rows.size) if coef is None else coef
         self.entries.append((rows, columns, coef))
 
-    def _take_variables(self) -> None:
+    def _add_variables(self) -> None:
         graph = self.graph
-        positions = _ranges(graph.variable_ptr[self.kept], self.n_states)
-        self._add(np.arange(positions.size), positions)
+        positions = _ranges(graph.variable_ptr[self.free_variables], self.n_states)
+        self._add_entries(np.arange(positions.size), positions)
         fixed_variables = np.flatnonzero(self.states >= 0)
         self.fixed[graph.variable_ptr[fixed_variables] + self.states[fixed_variables]] = 1.0
 
-    def _slice(self, c: int) -> tuple[IntArray, IntArray, FloatArray]:
+    def _free_table(self, c: int) -> tuple[IntArray, IntArray, FloatArray]:
         """Return the free variables of factor c, and theta position and coefficient of each of their joint states."""
         graph = self.graph
         scope, shape = graph.scope(c), graph.factor_shape(c)
@@ -280,8 +283,8 @@ class _Reducer:
             positions = np.asarray(start + np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)[index])
             coef = np.ones(positions.shape)
         else:
-            if self.counted[c]:
-                kind, number = self._conditioned(c)
+            if self.is_constraint[c]:
+                kind, number = self._conditioned_constraint(c)
                 coef = statistic_table(kind, number, tuple(2 for v in scope if self.states[v] < 0))
             else:
                 kind, number = int(graph.table_kind[table]), float(graph.table_truncation[table])
@@ -289,7 +292,7 @@ class _Reducer:
             positions = np.full(coef.shape, start)
         return scope[self.states[scope] < 0], positions, coef
 
-    def _conditioned(self, c: int) -> tuple[int, float]:
+    def _conditioned_constraint(self, c: int) -> tuple[int, float]:
         """Return kind and number of a constraint after conditioning on the observed states."""
         graph, scope = self.graph, self.graph.scope(c)
         table = int(graph.table_of_factor[c])
@@ -303,7 +306,7 @@ class _Reducer:
         )
 
     def _check_size(self, rewritten: list[int], n_free: IntArray) -> None:
-        too_wide = [c for c in rewritten if self.counted[c] and n_free[c] > MAX_WRITTEN]
+        too_wide = [c for c in rewritten if self.is_constraint[c] and n_free[c] > MAX_WRITTEN]
         if too_wide:
             raise TooLargeError(
                 f"Factor {too_wide[0]} is a constraint on {n_free[too_wide[0]]} variables and would need a table of "
@@ -312,14 +315,14 @@ class _Reducer:
 
     def _fold_factor(self, c: int) -> None:
         """Add a factor with at most one free variable to that variable, or to the constant."""
-        free, positions, coef = self._slice(c)
+        free, positions, coef = self._free_table(c)
         flat, weights = positions.reshape(-1), coef.reshape(-1)
         if free.size == 0:
             self.fixed[flat[0]] += weights[0]
             return
         rows = self.variable_ptr[self.new_index[free[0]]] + np.arange(flat.size)
         is_nonzero = weights != 0
-        self._add(rows[is_nonzero], flat[is_nonzero], weights[is_nonzero])
+        self._add_entries(rows[is_nonzero], flat[is_nonzero], weights[is_nonzero])
 
     def _assemble(self, unchanged: IntArray, rewritten: list[int], conditioned: list[int]) -> FactorGraph:
         """Build the reduced graph.
@@ -345,7 +348,7 @@ class _Reducer:
         free_scopes = [graph.scope(c)[self.states[graph.scope(c)] < 0] for c in conditioned]
         scope_idx += [self.new_index[free] for free in free_scopes]
         self.factor_of[conditioned] = unchanged.size + len(groups) + np.arange(len(conditioned))
-        kind_and_number = np.array([self._conditioned(c) for c in conditioned]).reshape(-1, 2)
+        kind_and_number = np.array([self._conditioned_constraint(c) for c in conditioned]).reshape(-1, 2)
         new_widths = [*(len(key) for key in groups), *(free.size for free in free_scopes)]
         scope_ptr = np.concatenate([[0], np.cumsum(np.concatenate([widths, new_widths]))])
         reduced_graph = FactorGraph(
@@ -357,20 +360,22 @@ class _Reducer:
                 [graph.table_kind[tables], np.zeros(len(groups), np.int64), kind_and_number[:, 0].astype(np.int64)]
             ),
             np.concatenate([graph.table_truncation[tables], np.full(len(groups), np.inf), kind_and_number[:, 1]]),
-            names=tuple(graph.names[v] for v in self.kept) if graph.names else None,
+            names=tuple(graph.names[v] for v in self.free_variables) if graph.names else None,
         )
         sizes = np.diff(graph.table_ptr)[tables]
-        self._add(_ranges(reduced_graph.table_ptr[: tables.size], sizes), _ranges(graph.table_ptr[tables], sizes))
+        self._add_entries(
+            _ranges(reduced_graph.table_ptr[: tables.size], sizes), _ranges(graph.table_ptr[tables], sizes)
+        )
         for k, (key, members) in enumerate(groups.items()):
             start = int(reduced_graph.table_ptr[tables.size + k])
             for c in members:
-                free, positions, coef = self._slice(c)
+                free, positions, coef = self._free_table(c)
                 axes = [free.tolist().index(v) for v in key]
                 positions, coef = positions.transpose(axes).reshape(-1), coef.transpose(axes).reshape(-1)
                 is_nonzero = coef != 0
-                self._add(start + np.flatnonzero(is_nonzero), positions[is_nonzero], coef[is_nonzero])
+                self._add_entries(start + np.flatnonzero(is_nonzero), positions[is_nonzero], coef[is_nonzero])
         starts = reduced_graph.table_ptr[tables.size + len(groups) : -1]
-        self._add(starts, graph.table_ptr[graph.table_of_factor[conditioned]])
+        self._add_entries(starts, graph.table_ptr[graph.table_of_factor[conditioned]])
         return reduced_graph
 
 

@@ -179,7 +179,7 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         """
         vectorizer = cls(**settings)
         names = list(vocabulary)
-        vectorizer._keep(names)
+        vectorizer._set_vocabulary(names)
         if len(vectorizer._column) != len(names):
             repeated = Counter(names).most_common(1)[0][0]
             raise InvalidInputError(f"SequenceVectorizer: the vocabulary has {repeated!r} twice. Pass each name once.")
@@ -211,7 +211,7 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         numeric, sequences = _check_kinds(X)
         if numeric:
             matrix, ptr = _stack(sequences, None)
-            self._keep([])
+            self._set_vocabulary([])
             self.vocabulary_, self.n_features_ = None, matrix.shape[1]
             return matrix, ptr
         column_of: defaultdict[str, int] = defaultdict()
@@ -222,12 +222,12 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order), dtype=np.int32)
         names.sort()
-        matrix = self._matrix(rank[columns], values, row_ptr, len(names))
+        matrix = self._build_matrix(rank[columns], values, row_ptr, len(names))
         if self.min_count > 1:
             frequent = np.flatnonzero(np.bincount(matrix.indices, minlength=len(names)) >= self.min_count)
             matrix = sparse.csr_array(matrix[:, frequent])
             names = [names[k] for k in frequent]
-        self._keep(names)
+        self._set_vocabulary(names)
         self.string_tokens_ = n_strings > 0 or not len(columns)  # accept strings if there was no token to decide
         return matrix, ptr
 
@@ -255,15 +255,15 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         if numeric:
             return _stack(sequences, self.n_features_)
         columns, values, row_ptr, ptr, _ = _read_rows(sequences, self._column.get, self.string_tokens_)
-        return self._matrix(columns, values, row_ptr, self.n_features_), ptr
+        return self._build_matrix(columns, values, row_ptr, self.n_features_), ptr
 
-    def _keep(self, names: list[str]) -> None:
+    def _set_vocabulary(self, names: list[str]) -> None:
         self.vocabulary_ = names
         self.n_features_ = len(names)
         self.string_tokens_ = True
         self._column = {name: k for k, name in enumerate(names)}
 
-    def _matrix(self, columns: Any, values: Any, row_ptr: IntArray, n_columns: int) -> Any:
+    def _build_matrix(self, columns: Any, values: Any, row_ptr: IntArray, n_columns: int) -> Any:
         # SciPy needs both index arrays to have the same type.
         index = np.int32 if len(columns) <= _MAX_INT32_ENTRIES else np.int64
         matrix = sparse.csr_array(
