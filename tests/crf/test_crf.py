@@ -42,11 +42,11 @@ def pictures(n=4, sizes=((4, 5),), seed=0):
 
 
 def as_graphs(X):
-    found = []
+    result = []
     for image in X:
         graph = intarsia.grid_graph(*image.shape[:2], 2)
-        found.append((image.reshape(-1, 1), graph.scope_idx.reshape(-1, 2)))
-    return found
+        result.append((image.reshape(-1, 1), graph.scope_idx.reshape(-1, 2)))
+    return result
 
 
 @pytest.fixture(params=["grid", "graph"])
@@ -95,12 +95,12 @@ def test_settings_of_the_estimator_override_those_of_the_learner(problem):
     crf, _, _ = problem
     learner = quick(n_jobs=1, random_state=5, verbose=True)
     crf.set_params(learner=learner, n_jobs=2, random_state=7, verbose=False)
-    found = crf._resolve_learner()
-    assert (found.n_jobs, found.random_state, found.verbose) == (2, 7, False)
+    result = crf._resolve_learner()
+    assert (result.n_jobs, result.random_state, result.verbose) == (2, 7, False)
     assert (learner.n_jobs, learner.random_state, learner.verbose) == (1, 5, True)
     crf.set_params(n_jobs=None, random_state=None, verbose=None)
-    found = crf._resolve_learner()
-    assert (found.n_jobs, found.random_state, found.verbose) == (1, 5, True)
+    result = crf._resolve_learner()
+    assert (result.n_jobs, result.random_state, result.verbose) == (1, 5, True)
 
 
 def test_invalid_numbers_of_workers(problem):
@@ -168,9 +168,9 @@ def test_predictions_are_labels_of_the_user(problem, names, hidden):
     plain = clone(crf).fit(X, y)
     named = clone(crf).fit(X, [names[labels] for labels in y])
     np.testing.assert_array_equal(named.weights_, plain.weights_)
-    found = named.predict(X)
-    assert found[0].dtype == names.dtype
-    np.testing.assert_array_equal(found[1], names[plain.predict(X)[1]])
+    result = named.predict(X)
+    assert result[0].dtype == names.dtype
+    np.testing.assert_array_equal(result[1], names[plain.predict(X)[1]])
     if names.dtype.kind == "b":
         return
     partly, objects = [labels.copy() for labels in y], [names[labels].astype(object) for labels in y]
@@ -198,8 +198,8 @@ def test_sets_in_lists_are_boolean_arrays(problem):
     fitted = crf.fit(X, lists)
     single = [[label if isinstance(label, str) else None for label in np.ravel(np.array(one, object))] for one in lists]
     right = total = 0
-    for found, truth in zip(fitted.predict(X), single, strict=True):
-        right += sum(p == t for p, t in zip(found.ravel(), truth, strict=True) if t is not None)
+    for result, truth in zip(fitted.predict(X), single, strict=True):
+        right += sum(p == t for p, t in zip(result.ravel(), truth, strict=True) if t is not None)
         total += sum(t is not None for t in truth)
     assert fitted.score(X, lists) == right / total
 
@@ -348,10 +348,10 @@ def test_map_is_the_best_labelling():
     X, y = pictures(n=2, sizes=((2, 3),))
     crf = GridCRF(inference="junction_tree", learner=RiskMinimizer(loss="likelihood", l2=0.6), decode="map").fit(X, y)
     graph = intarsia.grid_graph(2, 3, 2)
-    for image, found in zip(X, crf.predict(X), strict=True):
+    for image, result in zip(X, crf.predict(X), strict=True):
         theta = LinearScores(graph, image.reshape(-1, 1), np.repeat(np.eye(2), [4, 3], axis=0)).theta(crf.weights_)
         best = max(np.ndindex(*[2] * 6), key=lambda states: graph.score(theta, states))
-        assert tuple(found.ravel()) == best
+        assert tuple(result.ravel()) == best
     assert crf.score(X, y) == np.mean([p == t for p, t in zip(crf.predict(X), y, strict=True)])
 
 

@@ -82,7 +82,7 @@ def test_marginals_and_best_labelling_are_those_of_all_labellings():
     X, y = chains(n=2, length=3, k=2)
     crf = GraphCRF(inference="junction_tree", learner=exact()).fit(X, y)
     F, G = crf.node_weights_["node"], crf.factor_weights_["edge"]
-    for (u, edges, v), found, best in zip(
+    for (u, edges, v), result, best in zip(
         X, crf.predict_marginals(X), crf.set_params(decode="map").predict(X), strict=True
     ):
         p = np.zeros((2, 2, 2))
@@ -91,7 +91,7 @@ def test_marginals_and_best_labelling_are_those_of_all_labellings():
             p[states] = np.exp(score + sum(G[states[a] * 2 + states[b]] @ v[e] for e, (a, b) in enumerate(edges)))
         p /= p.sum()
         expected = [p.sum(axis=tuple({0, 1, 2} - {i})) for i in range(3)]
-        np.testing.assert_allclose(found, expected, atol=1e-10)
+        np.testing.assert_allclose(result, expected, atol=1e-10)
         assert tuple(best) == np.unravel_index(p.argmax(), p.shape)
 
 

@@ -79,8 +79,8 @@ def test_marginals_under_fixed_energies_are_those_of_an_independent_solver(edges
     crf = GraphCRF(**settings(energies=ENERGIES, energy_learner=None, projection=CLOSE)).fit(X, y)
     plain = GraphCRF(**settings()).fit(X, y)
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
-    found, without = crf.predict_marginals(X[:2]), plain.predict_marginals(X[:2])
-    for one, marginals, other in zip(crf.examples(X, y)[:2], found, without, strict=True):
+    result, without = crf.predict_marginals(X[:2]), plain.predict_marginals(X[:2])
+    for one, marginals, other in zip(crf.examples(X, y)[:2], result, without, strict=True):
         graph, theta = one.scores.graph, one.scores.theta(crf.weights_)
         bound = sum(ENERGIES[1:], ENERGIES[0]).bind(graph, crf.classes_.tolist())
         _, mu = solve_smooth(graph, theta, bound.value, bound.gradient)
@@ -136,8 +136,8 @@ def test_results_do_not_depend_on_threads_or_backend(monkeypatch):
     def check():
         again = made_risk(crf, X, y, ENERGIES, JunctionTree(), "linear")
         again.n_jobs = 2
-        found = [again(moved), again.with_slopes(point)(moved), again.subset([2, 0])(moved)]
-        for (value, gradient), (told, slope) in zip(found, expected, strict=True):
+        result = [again(moved), again.with_slopes(point)(moved), again.subset([2, 0])(moved)]
+        for (value, gradient), (told, slope) in zip(result, expected, strict=True):
             assert value == told
             np.testing.assert_array_equal(gradient, slope)
 
@@ -268,11 +268,11 @@ def test_several_types_and_energies_that_do_not_apply_to_a_graph():
         projection="bethe_mirror_descent",
     ).fit(X, y)
     plain = GraphCRF(inference="tree", learner=EXACT, classes=classes).fit(X, y)
-    found, without = crf.predict_marginals(X), plain.predict_marginals(X)
+    result, without = crf.predict_marginals(X), plain.predict_marginals(X)
     np.testing.assert_allclose(
-        found[0]["word"], without[0]["word"]
+        result[0]["word"], without[0]["word"]
     )  # of two words none is third; the topic has no "good"
-    assert found[1]["word"][2, 1] < 0.05 < without[1]["word"][2, 1]
+    assert result[1]["word"][2, 1] < 0.05 < without[1]["word"][2, 1]
     with pytest.raises(NotSupportedError, match=r"LinearPsi depends on features of variables.*'word', 'topic'"):
         GraphCRF(
             inference="tree", learner=EXACT, classes=classes, energies=[third], energy_learner=None, psi="linear"
@@ -311,19 +311,19 @@ def test_invalid_arguments_of_fit():
 
 def test_kinks_and_distances_of_fixed_strength():
     X, y = graphs(TREE, n=3)
-    wanted = [
+    expected = [
         MeasuredEnergy(Count("high"), Hinge(0.5), psi=5.0),
         DistanceToSet([["low", "mid", "low", "mid"]], psi=0.5),
     ]
-    crf = GraphCRF(**settings(energies=wanted, energy_learner=None)).fit(X, y)
+    crf = GraphCRF(**settings(energies=expected, energy_learner=None)).fit(X, y)
     plain = GraphCRF(**settings()).fit(X, y)
     high = crf.classes_.tolist().index("high")
     with pytest.warns(
         ConvergenceWarning, match=r"did not converge for 3 of 3 graphs.*projection=BetheRDA\(max_iter=400"
     ):
         tilted = crf.predict_marginals(X)
-    for found, without in zip(tilted, plain.predict_marginals(X), strict=True):
-        assert found[:, high].sum() < without[:, high].sum()
+    for result, without in zip(tilted, plain.predict_marginals(X), strict=True):
+        assert result[:, high].sum() < without[:, high].sum()
 
 
 @pytest.mark.parametrize("freeze_weights", [None, True, False])

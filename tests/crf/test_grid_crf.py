@@ -93,8 +93,8 @@ def test_predictions_use_the_sweeps_of_training(inference):
     scores = LinearScores(graph, X[0].reshape(-1, 2), np.repeat(np.eye(2), [16, 15], axis=0))
     one = example(scores, y[0].ravel())
     risk = quick().risk([one], inference)
-    found = risk.rule.value_and_gradient(graph, scores.theta(crf.weights_), one.labels, risk.loss, risk.inference)
-    np.testing.assert_allclose(crf.predict_marginals(X)[0].ravel(), found.mu[:40], atol=1e-12)
+    result = risk.rule.value_and_gradient(graph, scores.theta(crf.weights_), one.labels, risk.loss, risk.inference)
+    np.testing.assert_allclose(crf.predict_marginals(X)[0].ravel(), result.mu[:40], atol=1e-12)
 
 
 def test_without_truncation_it_predicts_with_the_inference_itself():
@@ -115,10 +115,10 @@ def test_sizes_may_differ_and_labels_be_hidden():
     rng = np.random.default_rng(0)
     partly = [np.where(rng.random(labels.shape) < 0.2, -1, labels) for labels in y]
     crf = GridCRF(learner=quick()).fit(X, partly)
-    found = crf.predict(X)
-    assert [p.shape for p in found] == [labels.shape for labels in y]
+    result = crf.predict(X)
+    assert [p.shape for p in result] == [labels.shape for labels in y]
     shown = [labels != -1 for labels in partly]
-    right = sum(int((p == labels)[s].sum()) for p, labels, s in zip(found, y, shown, strict=True))
+    right = sum(int((p == labels)[s].sum()) for p, labels, s in zip(result, y, shown, strict=True))
     assert crf.score(X, partly) == pytest.approx(right / sum(int(s.sum()) for s in shown))
     for marginals in crf.predict_marginals(X):
         np.testing.assert_allclose(marginals.sum(axis=2), 1.0)

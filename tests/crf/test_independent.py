@@ -32,9 +32,9 @@ def test_an_interrupted_independent_fit_resumes(phase, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["fit" if phase == "proper" else "fit.start"]
     with monkeypatch.context() as patch:
         again = interrupt(patch, None)
-        found = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
-    np.testing.assert_array_equal(found.weights_, whole.weights_)
-    np.testing.assert_array_equal(found.initial_weights_, whole.initial_weights_)
+        result = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
+    np.testing.assert_array_equal(result.weights_, whole.weights_)
+    np.testing.assert_array_equal(result.initial_weights_, whole.initial_weights_)
     # Only the interrupted iteration is evaluated again.
     assert len(calls) - (stop - 1) <= len(again) <= len(calls) - (stop - 1) + 2
     assert [p.name for p in tmp_path.iterdir()] == ["fit"]

@@ -37,11 +37,11 @@ def enumerated(crf, image):
 def test_the_best_labellings_are_those_of_enumeration(inference):
     X, y = pictures()
     crf = GridCRF(inference=inference, learner=EXACT).fit(X, y)
-    for image, found in zip(X, crf.predict_kbest(X, 7), strict=True):
+    for image, result in zip(X, crf.predict_kbest(X, 7), strict=True):
         labellings, values = enumerated(crf, image)
         order = np.argsort(-values)[:7]
-        np.testing.assert_allclose([value for _, value in found], values[order], atol=1e-9)
-        for (labels, _), i in zip(found, order, strict=True):
+        np.testing.assert_allclose([value for _, value in result], values[order], atol=1e-9)
+        for (labels, _), i in zip(result, order, strict=True):
             np.testing.assert_array_equal(labels, labellings[i])
     assert len(crf.predict_kbest(X[:1], 1000)[0]) == 64
     assert np.exp([value for _, value in crf.predict_kbest(X[:1], 64)[0]]).sum() == pytest.approx(1.0)

@@ -33,4 +33,4 @@ def data(tmp_path_factory):
 
 def _files_of(reader):
     """Return the files of the data set to which the file of a reader belongs."""
-    return next(found for found in map(find_set, set_names()) if reader.name in found.files).files
+    return next(result for result in map(find_set, set_names()) if reader.name in result.files).files

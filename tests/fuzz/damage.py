@@ -49,9 +49,9 @@ def _changed(data: bytes, kind: str, a: float, b: float, piece: bytes) -> bytes:
         at = min(first, len(data) - 1)
         return data[:at] + bytes([data[at] ^ (1 << int(b * 7))]) + data[at + 1 :]
     if kind in ("number", "word"):
-        found = list((_NUMBER if kind == "number" else _WORD).finditer(data))
-        if found:
-            one = found[min(int(a * len(found)), len(found) - 1)]
+        result = list((_NUMBER if kind == "number" else _WORD).finditer(data))
+        if result:
+            one = result[min(int(a * len(result)), len(result) - 1)]
             return data[: one.start()] + piece + data[one.end() :]
     if kind == "lines":
         lines = data.split(b"\n")

@@ -61,11 +61,11 @@ def models():
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    found = []
+    result = []
     for k, model in enumerate(models()):
         model.save(folder / f"{k}.npz")
-        found.append((folder / f"{k}.npz").read_bytes())
-    return found
+        result.append((folder / f"{k}.npz").read_bytes())
+    return result
 
 
 def test_models_are_loaded(saved, tmp_path):

@@ -52,12 +52,12 @@ def test_cycle_has_no_forest_order():
 def test_sizes_are_those_of_the_order(model):
     graph, _ = model
     for ordering in ("best", "min_fill", "min_degree"):
-        found = search_order(graph, ordering)
-        assert found.complete
-        assert sorted(found.order.tolist()) == list(range(graph.n_variables))
-        cells, width = simulate(graph, found.order)
-        assert found.n_cells == pytest.approx(cells)
-        assert found.log2_width == pytest.approx(width)
+        result = search_order(graph, ordering)
+        assert result.complete
+        assert sorted(result.order.tolist()) == list(range(graph.n_variables))
+        cells, width = simulate(graph, result.order)
+        assert result.n_cells == pytest.approx(cells)
+        assert result.log2_width == pytest.approx(width)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -95,12 +95,12 @@ def test_larger_grid_matches_simulation():
 
 
 def test_limits_end_the_search():
-    found = search_order(grid_graph(100, 100, 2), max_cells=1e6)
-    assert not found.complete
-    assert found.n_cells > 1e6
+    result = search_order(grid_graph(100, 100, 2), max_cells=1e6)
+    assert not result.complete
+    assert result.n_cells > 1e6
 
 
 def test_hub_with_a_hundred_thousand_leaves():
-    found = search_order(star_graph(100_000, 2))
-    assert found.complete
-    assert found.n_cells == pytest.approx(200_001)
+    result = search_order(star_graph(100_000, 2))
+    assert result.complete
+    assert result.n_cells == pytest.approx(200_001)

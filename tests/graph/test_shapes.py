@@ -48,16 +48,16 @@ def test_star_and_complete():
 def test_grid_edges_are_the_neighbours(height, width, connectivity):
     graph = grid_graph(height, width, 2, connectivity=connectivity)
     at = {(i, j): i * width + j for i in range(height) for j in range(width)}
-    wanted = set()
+    expected = set()
     for a in at:
         for b in at:
             down, right = abs(a[0] - b[0]), abs(a[1] - b[1])
             if (down + right if connectivity == 4 else max(down, right)) == 1:
-                wanted.add(frozenset((at[a], at[b])))
-    found = edges(graph)
-    assert {frozenset(edge) for edge in found} == wanted
-    assert len(found) == len(wanted)
-    assert all(a < b for a, b in found)
+                expected.add(frozenset((at[a], at[b])))
+    result = edges(graph)
+    assert {frozenset(edge) for edge in result} == expected
+    assert len(result) == len(expected)
+    assert all(a < b for a, b in result)
     assert graph.grid_shape == (height, width)
 
 

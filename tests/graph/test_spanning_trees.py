@@ -17,12 +17,12 @@ BOUNDED = settings(max_examples=50, deadline=None, derandomize=True)
 
 def distinct(graph, rho):
     """Return the distinct scopes of at least two variables, with their largest weight."""
-    found = {}
+    result = {}
     for c in range(graph.n_factors):
         scope = frozenset(graph.scope(c).tolist())
         if len(scope) > 1:
-            found[scope] = max(found.get(scope, 0.0), float(rho[c]))
-    return found
+            result[scope] = max(result.get(scope, 0.0), float(rho[c]))
+    return result
 
 
 def worst_excess(graph, rho):

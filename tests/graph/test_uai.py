@@ -83,15 +83,15 @@ def test_no_variables(put, text):
 @pytest.mark.parametrize("newline", ["\n", "\r\n", " ", "\t\n\n "])
 def test_layout_of_white_space_does_not_matter(put, newline):
     expected = intarsia.read_uai(put(CLINIC))
-    found = intarsia.read_uai(put(CLINIC.replace("\n", newline)))
-    np.testing.assert_array_equal(found[1], expected[1])
+    result = intarsia.read_uai(put(CLINIC.replace("\n", newline)))
+    np.testing.assert_array_equal(result[1], expected[1])
 
 
 @pytest.mark.parametrize("name", ["model.uai.gz", "model.uai"])
 def test_gzip_is_detected_from_the_content(put, name):
     expected = intarsia.read_uai(put(CLINIC, "plain.uai.gz"))
-    found = intarsia.read_uai(put(gzip.compress(CLINIC.encode()), name))
-    np.testing.assert_array_equal(found[1], expected[1])
+    result = intarsia.read_uai(put(gzip.compress(CLINIC.encode()), name))
+    np.testing.assert_array_equal(result[1], expected[1])
 
 
 @pytest.mark.parametrize("suffix", ["uai", "uai.gz"])
@@ -103,9 +103,9 @@ def test_written_and_read_is_the_same_model(tmp_path, name, suffix):
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == (suffix == "uai.gz")
     again, theta_again = intarsia.read_uai(path)
     np.testing.assert_array_equal(again.n_states, graph.n_states)
-    truth, found = enumerate_model(graph, theta), enumerate_model(again, theta_again)
-    np.testing.assert_array_equal(found.labellings, truth.labellings)
-    np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-12, atol=1e-12)
+    truth, result = enumerate_model(graph, theta), enumerate_model(again, theta_again)
+    np.testing.assert_array_equal(result.labellings, truth.labellings)
+    np.testing.assert_allclose(result.scores, truth.scores, rtol=1e-12, atol=1e-12)
     intarsia.write_uai(path, again, theta_again)
     third, theta_third = intarsia.read_uai(path)
     np.testing.assert_array_equal(third.scope_idx, again.scope_idx)
@@ -362,8 +362,8 @@ def test_map_files(put, text, expected):
 
 @pytest.mark.parametrize("lead", ["", "1\n"])
 def test_mar_files(put, lead):
-    found = intarsia.graph.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
-    assert [block.tolist() for block in found] == [[0.25, 0.75], [0.5, 0.5, 0.0]]
+    result = intarsia.graph.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
+    assert [block.tolist() for block in result] == [[0.25, 0.75], [0.5, 0.5, 0.0]]
 
 
 @pytest.mark.parametrize(

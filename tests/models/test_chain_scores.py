@@ -37,10 +37,10 @@ def test_scores_and_gradient_are_products_with_the_full_matrix(given, n_labels, 
     rng = np.random.default_rng(1)
     vector = rng.standard_normal(layout.n_weights)
     states, table = layout.unpack(vector).states, features.spread(layout.unpack(vector).states)
-    wanted = full @ layout.state_matrix(vector)
+    expected = full @ layout.state_matrix(vector)
     for first, last in ((0, 40), (5, 23), (7, 7)):
-        np.testing.assert_allclose(features.scores(states, first, last), wanted[first:last], atol=1e-13)
-        np.testing.assert_allclose(features.scores(states, first, last, table), wanted[first:last], atol=1e-13)
+        np.testing.assert_allclose(features.scores(states, first, last), expected[first:last], atol=1e-13)
+        np.testing.assert_allclose(features.scores(states, first, last, table), expected[first:last], atol=1e-13)
         residual = rng.standard_normal((last - first, n_labels))
         whole = full[first:last].T @ residual
         pair_ptr, pair_label = layout.pairs()
@@ -70,13 +70,13 @@ def test_weights_of_minus_infinity_forbid_labels():
     slots = layout.pair_ptr[one]  # of a wide feature and of another feature
     vector[slots] = -np.inf
     features_of = np.repeat(np.arange(30), np.diff(layout.pair_ptr))[slots]
-    found = features.scores(layout.unpack(vector).states, 0, 40)
+    result = features.scores(layout.unpack(vector).states, 0, 40)
     expected = np.zeros((40, 40), dtype=bool)
     for f, p in zip(features_of, slots, strict=True):
         expected[:, layout.pair_label[p]] |= full[:, f] != 0
     assert expected.any()
-    np.testing.assert_array_equal(~np.isfinite(found), expected)
-    assert not np.isnan(found).any()
+    np.testing.assert_array_equal(~np.isfinite(result), expected)
+    assert not np.isnan(result).any()
 
 
 def test_wide_features_are_computed_once_per_layout():

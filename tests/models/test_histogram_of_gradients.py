@@ -55,9 +55,9 @@ def by_definition(rgb, n, cell, clip, noise):
 @pytest.mark.parametrize("cell", [1, 2, 2.5, 3, 8])
 def test_equals_the_definition(shape, cell):
     rgb = picture(shape)
-    found = histogram_of_gradients(rgb, n_orientations=5, cell=cell, clip=0.3, noise=0.02)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, by_definition(rgb, 5, cell, 0.3, 0.02), atol=2e-6)
+    result = histogram_of_gradients(rgb, n_orientations=5, cell=cell, clip=0.3, noise=0.02)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, by_definition(rgb, 5, cell, 0.3, 0.02), atol=2e-6)
 
 
 def test_defaults_give_nine_directions_in_four_cells():
@@ -69,17 +69,17 @@ def test_a_ramp_votes_for_its_direction(slope):
     """A linear ramp at `slope` degrees has direction slope / 20 of nine, or lies between two directions."""
     row, column = np.mgrid[:21, :21] / 100
     ramp = 0.5 + column * math.cos(math.radians(slope)) + row * math.sin(math.radians(slope))
-    found = histogram_of_gradients(ramp, cell=3, clip=1.0, noise=1e-9)[10, 10].reshape(4, 9)
+    result = histogram_of_gradients(ramp, cell=3, clip=1.0, noise=1e-9)[10, 10].reshape(4, 9)
     place = slope / 20
     votes = np.zeros(9)
     votes[int(place) % 9] += 1 - place % 1
     votes[(int(place) + 1) % 9] += place % 1
-    np.testing.assert_allclose(found, np.tile(votes / np.linalg.norm(votes) / 2, (4, 1)), atol=1e-5)
+    np.testing.assert_allclose(result, np.tile(votes / np.linalg.norm(votes) / 2, (4, 1)), atol=1e-5)
 
 
 def blocks(image, **settings):
-    found = histogram_of_gradients(image, n_orientations=8, cell=3, **settings)
-    return found.reshape(*found.shape[:2], 2, 2, 8)
+    result = histogram_of_gradients(image, n_orientations=8, cell=3, **settings)
+    return result.reshape(*result.shape[:2], 2, 2, 8)
 
 
 BACKWARDS = (-np.arange(8)) % 8
@@ -121,8 +121,8 @@ def test_constant_image_is_zero(shape):
 
 
 def test_one_direction_takes_all_votes():
-    found = histogram_of_gradients(picture((4, 4)), n_orientations=1, cell=2, noise=0.01)
-    np.testing.assert_allclose(found, by_definition_one(picture((4, 4))), atol=2e-6)
+    result = histogram_of_gradients(picture((4, 4)), n_orientations=1, cell=2, noise=0.01)
+    np.testing.assert_allclose(result, by_definition_one(picture((4, 4))), atol=2e-6)
 
 
 def by_definition_one(rgb):

@@ -54,9 +54,9 @@ def test_forms_of_labels(name, shape):
         else:
             given = [given[:2], given[2:]]
     labels = read_labels(given, shape, "", "y")
-    found = find_classes([labels])
-    assert found.tolist() == classes
-    np.testing.assert_array_equal(as_states(labels, found), states)
+    result = find_classes([labels])
+    assert result.tolist() == classes
+    np.testing.assert_array_equal(as_states(labels, result), states)
     # States follow the order of the user's classes.
     turned = check_classes(classes[::-1])
     expected = np.asarray(states)
@@ -95,8 +95,8 @@ def test_single_states_and_weights():
     assert weights_of_states(np.array([2, -1, 0]), weights).tolist() == [5.0, 1.0, 1.0]
     classes = np.array([0, 1, 2])
     # 4 labels in all, 3 and 1 of two classes that occur: 4 / (2 * 3) and 4 / (2 * 1).
-    found = weigh_classes([np.array([0, 0, 2]), np.array([-1, 0])], classes, "balanced")
-    assert found.tolist() == [pytest.approx(2 / 3), 1.0, 2.0]
+    result = weigh_classes([np.array([0, 0, 2]), np.array([-1, 0])], classes, "balanced")
+    assert result.tolist() == [pytest.approx(2 / 3), 1.0, 2.0]
     assert weigh_classes([], classes, {1: 4}).tolist() == [1.0, 4.0, 1.0]
     assert weigh_classes([], classes, None) is None
 

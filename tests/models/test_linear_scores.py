@@ -53,8 +53,8 @@ def test_pull_back_is_the_derivative(name):
     weights = scores.join(F, G)
     # Not linear, so that the gradient in theta matters.
     expected = central_differences(lambda w: float(np.sin(scores.theta(w)) @ direction), weights)
-    found = scores.pull_back(np.cos(scores.theta(weights)) * direction)
-    assert relative_error(found, expected) < 1e-8
+    result = scores.pull_back(np.cos(scores.theta(weights)) * direction)
+    assert relative_error(result, expected) < 1e-8
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])

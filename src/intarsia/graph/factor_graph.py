@@ -300,7 +300,7 @@ class FactorGraph:
                 if flat.size != block.size:
                     raise InvalidInputError(
                         f"FactorGraph.pack: {name} holds {flat.size} scores, but the graph needs {block.size}. "
-                        f"Pass one score per state."
+                        f"Pass one score per state, or per joint state of a table."
                     )
                 check_axes(self, np.shape(values), name)
                 block[:] = flat
