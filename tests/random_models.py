@@ -20,7 +20,7 @@ def random_models(
     forest: bool = False,
     zeros: bool = True,
 ):
-    """Strategy for (graph, theta) within reach of enumeration.
+    """Strategy for (graph, theta), small enough for enumeration.
 
     Scopes have 1 to `max_scope` variables, scores are ties, hard zeros (unless `zeros=False`) and plain numbers of
     several magnitudes, and tables may be shared or parametric. Variables without a factor and graphs in several pieces
@@ -72,13 +72,13 @@ def random_models(
     }[style]()
     if zeros and draw(st.booleans()):
         allowed = np.ones(graph.n_theta, dtype=bool)
-        allowed[graph.table_ptr[:-1][graph.table_kind >= 2]] = False  # truncated weights stay finite
+        allowed[graph.table_ptr[:-1][graph.table_kind >= 2]] = False  # weights of truncated factors must be finite
         theta[allowed & (rng.random(graph.n_theta) < draw(st.sampled_from([0.05, 0.3])))] = -np.inf
     return graph, theta
 
 
 def stress_model(seed: int, *, max_variables: int = 8, max_assignments: int = 600):
-    """Model (graph, theta) of one seed with the scores that break methods.
+    """Make a model (graph, theta) from a seed, with scores that are difficult for methods.
 
     20 to 50 % of the entries are hard zeros, in tables and sometimes at variables; the finite scores reach +-1000, are
     tied, or both; scopes have up to 3 variables, state counts are ragged or equal (which the fast paths need). About a

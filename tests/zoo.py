@@ -1,4 +1,4 @@
-"""Small named models on which every method is tried; all are within reach of enumeration.
+"""Small named models on which every method is tested; all are small enough for enumeration.
 
 `ZOO` maps a name to a function that returns (graph, theta). Everything is seeded.
 """
@@ -232,7 +232,7 @@ def hard_implications():
 
 @model
 def constraints():
-    """One of four is on, at most two of three, an implication that may be bought off, and an output of two inputs."""
+    """Exactly one of four, at most two of three, a soft implication, and an output of two inputs."""
     graph = factors(
         [2] * 6, [(0, 1, 2, 3), (3, 4, 5), (4, 1, 5), (0, 4, 2), (0, 5)],
         table_kind=[6, 4, 7, 9, 0], table_truncation=[1.0, 2.0, 2.0, 1.0, np.inf],
@@ -244,7 +244,7 @@ def constraints():
 
 @model
 def huge_potentials():
-    """Feasible, with scores of +-1000: underflow must not look like a hard zero."""
+    """A feasible model with scores of +-1000: underflow must not be mistaken for a hard zero."""
     graph = grid_graph(2, 3, 2)
     rng = np.random.default_rng(26)
     return graph, graph.pack(rng.choice([-1000.0, 1000.0], (6, 2)), rng.choice([-1000.0, 1000.0], (7, 2, 2)))
@@ -273,7 +273,7 @@ def no_variables():
 
 INFEASIBLE = {"infeasible", "infeasible_variable"}
 HARD_ZEROS = {"hard_zeros", "hard_zeros_three_way", "hard_implications", "constraints"}
-# Binary, pairwise, and attractive, perhaps after the states of some variables change names.
+# Binary, pairwise, and attractive, possibly after the states of some variables are exchanged.
 ATTRACTIVE = {
     "star", "grid", "ties", "attractive", "hard_implications", "huge_potentials", "infeasible_variable", "no_variables",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What grid and graph model share: scikit-learn's ways, labels as given, going on from earlier weights."""
+"""Behaviour common to GridCRF and GraphCRF: scikit-learn conventions, labels of the user, warm starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quick(**settings):
 
 
 def pictures(n=4, sizes=((4, 5),), seed=0):
-    """Left and right halves, seen through noise."""
+    """Make noisy images whose left and right halves have different labels."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for i in range(n):
@@ -42,16 +42,16 @@ def pictures(n=4, sizes=((4, 5),), seed=0):
 
 
 def as_graphs(X):
-    found = []
+    result = []
     for image in X:
         graph = intarsia.grid_graph(*image.shape[:2], 2)
-        found.append((image.reshape(-1, 1), graph.scope_idx.reshape(-1, 2)))
-    return found
+        result.append((image.reshape(-1, 1), graph.scope_idx.reshape(-1, 2)))
+    return result
 
 
 @pytest.fixture(params=["grid", "graph"])
 def problem(request):
-    """Estimator, X and y of either kind."""
+    """Estimator, X and y, for grids and for graphs."""
     X, y = pictures(sizes=((4, 5), (3, 6)))
     if request.param == "grid":
         return GridCRF(learner=quick()), X, y
@@ -75,7 +75,7 @@ def test_clone_repr_and_nested_settings(problem):
     assert crf.fit(X, y) is crf
 
 
-def test_fitted_models_go_through_pickle(problem):
+def test_fitted_models_can_be_pickled(problem):
     crf, X, y = problem
     again = pickle.loads(pickle.dumps(crf.fit(X, y)))
     np.testing.assert_array_equal(again.predict(X)[0], crf.predict(X)[0])
@@ -91,21 +91,21 @@ def test_names_stand_for_objects_with_their_defaults(problem):
         kind().set_params(learner__l3=0.5)
 
 
-def test_settings_of_the_estimator_come_first(problem):
+def test_settings_of_the_estimator_override_those_of_the_learner(problem):
     crf, _, _ = problem
     learner = quick(n_jobs=1, random_state=5, verbose=True)
     crf.set_params(learner=learner, n_jobs=2, random_state=7, verbose=False)
-    found = crf._resolve_learner()
-    assert (found.n_jobs, found.random_state, found.verbose) == (2, 7, False)
+    result = crf._resolve_learner()
+    assert (result.n_jobs, result.random_state, result.verbose) == (2, 7, False)
     assert (learner.n_jobs, learner.random_state, learner.verbose) == (1, 5, True)
     crf.set_params(n_jobs=None, random_state=None, verbose=None)
-    found = crf._resolve_learner()
-    assert (found.n_jobs, found.random_state, found.verbose) == (1, 5, True)
+    result = crf._resolve_learner()
+    assert (result.n_jobs, result.random_state, result.verbose) == (1, 5, True)
 
 
-def test_no_workers_are_refused(problem):
+def test_invalid_numbers_of_workers(problem):
     crf, X, y = problem
-    for n_jobs, message in ((0, "n_jobs is 0, but work needs a worker"), (1.5, "n_jobs must be an integer")):
+    for n_jobs, message in ((0, "n_jobs is 0, but work needs a worker"), (1.5, "n_jobs must be ")):
         with pytest.raises(InvalidInputError, match=message):
             clone(crf).set_params(n_jobs=n_jobs).fit(X, y)
     crf.fit(X, y).set_params(n_jobs=0)
@@ -163,14 +163,14 @@ def test_pairs_of_images_and_edge_features_are_edge_features():
     [(np.array([3, 8]), -1), (np.array(["left", "right"]), None), (np.array([False, True]), None)],
     ids=["integers", "strings", "booleans"],
 )
-def test_answers_are_in_the_users_labels(problem, names, hidden):
+def test_predictions_are_labels_of_the_user(problem, names, hidden):
     crf, X, y = problem
     plain = clone(crf).fit(X, y)
     named = clone(crf).fit(X, [names[labels] for labels in y])
     np.testing.assert_array_equal(named.weights_, plain.weights_)
-    found = named.predict(X)
-    assert found[0].dtype == names.dtype
-    np.testing.assert_array_equal(found[1], names[plain.predict(X)[1]])
+    result = named.predict(X)
+    assert result[0].dtype == names.dtype
+    np.testing.assert_array_equal(result[1], names[plain.predict(X)[1]])
     if names.dtype.kind == "b":
         return
     partly, objects = [labels.copy() for labels in y], [names[labels].astype(object) for labels in y]
@@ -198,8 +198,8 @@ def test_sets_in_lists_are_boolean_arrays(problem):
     fitted = crf.fit(X, lists)
     single = [[label if isinstance(label, str) else None for label in np.ravel(np.array(one, object))] for one in lists]
     right = total = 0
-    for found, truth in zip(fitted.predict(X), single, strict=True):
-        right += sum(p == t for p, t in zip(found.ravel(), truth, strict=True) if t is not None)
+    for result, truth in zip(fitted.predict(X), single, strict=True):
+        right += sum(p == t for p, t in zip(result.ravel(), truth, strict=True) if t is not None)
         total += sum(t is not None for t in truth)
     assert fitted.score(X, lists) == right / total
 
@@ -216,7 +216,7 @@ def test_class_weight_is_a_weight_of_variables(problem):
         crf.set_params(class_weight="balanced", learner=quick(loss=Likelihood(inference="junction_tree"))).fit(X, y)
 
 
-def test_single_precision_features_stay_so():
+def test_single_precision_features_remain_so():
     X, y = pictures()
     small = [image.astype(np.float32) for image in X]
     large = [image.astype(np.float64) for image in small]
@@ -226,10 +226,10 @@ def test_single_precision_features_stay_so():
     assert all(np.shares_memory(scores.blocks[0].features, image) for scores, image in zip(maps, small, strict=True))
 
 
-# -------------------------------------------------------------------- going on
+# -------------------------------------------------------------------- warm start and partial_fit
 
 
-def test_warm_start_goes_on(problem):
+def test_warm_start_continues_from_the_weights(problem):
     crf, X, y = problem
     crf.set_params(warm_start=True).fit(X, y)
     first, n_iter = crf.weights_, crf.n_iter_
@@ -237,7 +237,7 @@ def test_warm_start_goes_on(problem):
     crf.fit(X, y)
     assert crf.n_iter_ <= 1
     np.testing.assert_array_equal(crf.initial_weights_, first)
-    crf.fit(X[:1], [y[0] * 0])  # the classes stay, although only one occurs here
+    crf.fit(X[:1], [y[0] * 0])  # the classes remain, although only one occurs here
     assert crf.classes_.tolist() == [0, 1]
     before = crf.weights_
     with pytest.raises(InvalidInputError, match=r"is 2, but the classes are \[0, 1\]"):
@@ -283,9 +283,9 @@ def test_partial_fit_is_one_step_of_the_learner(problem, optimizer):
     assert fresh.partial_fit(X[:2], y[:2]).classes_.tolist() == [0, 1]
 
 
-def test_partial_fit_refuses_and_keeps(problem):
+def test_invalid_partial_fit_raises_and_changes_nothing(problem):
     crf, X, y = problem
-    with pytest.raises(InvalidInputError, match="the first call must name all classes"):
+    with pytest.raises(InvalidInputError, match="the first call needs all classes"):
         crf.set_params(learner=quick(optimizer="adam")).partial_fit(X, y)
     assert not hasattr(crf, "weights_")
     crf.partial_fit(X, y, classes=[0, 1])
@@ -294,18 +294,18 @@ def test_partial_fit_refuses_and_keeps(problem):
         crf.partial_fit(X, [labels * 2 for labels in y])
     with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], but the model has \[0, 1\]"):
         crf.partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(InvalidInputError, match="class_weight='balanced' is known only from all data"):
+    with pytest.raises(InvalidInputError, match="class_weight='balanced' needs the whole data set"):
         crf.set_params(class_weight="balanced").partial_fit(X, y)
     with pytest.raises(NotSupportedError, match="LBFGS"):
         crf.set_params(class_weight=None, learner=quick()).partial_fit(X, y)
     np.testing.assert_array_equal(crf.weights_, before)
     assert crf.n_iter_ == 1
-    with pytest.raises(InvalidInputError, match="random_state must be an integer"):
+    with pytest.raises(InvalidInputError, match="random_state must be "):
         clone(crf).set_params(random_state="a", learner=quick(optimizer="adam")).partial_fit(X, y, classes=[0, 1])
 
 
 def test_one_fit_builds_one_risk_per_stage(problem, monkeypatch):
-    """Checks need no risk: one of the independent model, one of the model, and one of what is held out."""
+    """Checks build no risk: there is one of the independent model, one of the model, one of the validation set."""
     crf, X, y = problem
     built, whole = [], Risk.__init__
 
@@ -324,7 +324,7 @@ def test_one_fit_builds_one_risk_per_stage(problem, monkeypatch):
     assert len(built) == 3
 
 
-def test_validation_is_judged(problem):
+def test_validation_risk_is_recorded(problem):
     crf, X, y = problem
     fitted = clone(crf).fit(X[:2], y[:2], validation=(X[2:], y[2:]))
     assert fitted.history_["validation_risk"].size == fitted.history_["risk"].size
@@ -348,14 +348,14 @@ def test_map_is_the_best_labelling():
     X, y = pictures(n=2, sizes=((2, 3),))
     crf = GridCRF(inference="junction_tree", learner=RiskMinimizer(loss="likelihood", l2=0.6), decode="map").fit(X, y)
     graph = intarsia.grid_graph(2, 3, 2)
-    for image, found in zip(X, crf.predict(X), strict=True):
+    for image, result in zip(X, crf.predict(X), strict=True):
         theta = LinearScores(graph, image.reshape(-1, 1), np.repeat(np.eye(2), [4, 3], axis=0)).theta(crf.weights_)
         best = max(np.ndindex(*[2] * 6), key=lambda states: graph.score(theta, states))
-        assert tuple(found.ravel()) == best
+        assert tuple(result.ravel()) == best
     assert crf.score(X, y) == np.mean([p == t for p, t in zip(crf.predict(X), y, strict=True)])
 
 
-def test_map_needs_a_method_that_finds_it(problem):
+def test_map_needs_a_method_for_map_inference(problem):
     crf, X, y = problem
     without = next(
         name for name in intarsia.inference.method_names() if not intarsia.inference.method_class(name).gives_map
@@ -363,14 +363,16 @@ def test_map_needs_a_method_that_finds_it(problem):
     crf.fit(X, y)
     crf.set_params(decode="map", inference=without)
     for call in (lambda: crf.predict(X), lambda: crf.fit(X, y)):
-        with pytest.raises(NotSupportedError, match=r"decode='map', but .* finds no best labelling.*junction_tree"):
+        with pytest.raises(
+            NotSupportedError, match=r"decode='map' needs MAP inference, which .* does not support.*junction_tree"
+        ):
             call()
     with pytest.raises(InvalidInputError, match="decode='mode' is not known"):
         crf.set_params(decode="mode").fit(X, y)
 
 
 def interrupt(monkeypatch, call, owner=Risk, name="__call__"):
-    """Ctrl-C in the given call of a method; gives the list of the calls that were made."""
+    """Raise KeyboardInterrupt in the given call of a method; return the list of calls."""
     whole, calls = getattr(owner, name), []
 
     def broken_off(*given):
@@ -392,7 +394,7 @@ def test_interrupt_keeps_the_best(problem, monkeypatch):
 
 
 def test_interrupt_at_any_time_keeps_weights(monkeypatch):
-    """In the independent model, at the first look at a new stage, and when the best of all stages is weighed."""
+    """In the independent model, at the start of a new stage, and when the best of all stages is selected."""
     X, y = pictures(n=3)
     learner = quick(schedule=Incremental(n_start=1, max_iter=2), validation_fraction=0.3, precondition=False)
     status, scores = Status.INTERRUPTED, []
@@ -405,15 +407,15 @@ def test_interrupt_at_any_time_keeps_weights(monkeypatch):
         scores.append(crf.score(X, y))
     assert status is Status.MAX_ITER
     assert len(scores) > 10
-    assert min(scores[4:]) > 0.9  # at first there are only weights of 0
+    assert min(scores[4:]) > 0.9  # before that there are only weights of 0
 
 
 @pytest.mark.filterwarnings("ignore:.*TreeReweighted interrupted")
 @pytest.mark.parametrize(("decode", "messages"), [("marginals", PairwiseMessages), ("map", PairwiseMaxMessages)])
-def test_an_interrupted_prediction_is_none(decode, messages, monkeypatch):
+def test_an_interrupted_prediction_raises(decode, messages, monkeypatch):
     X, y = pictures()
     crf = GridCRF(learner=quick(loss="likelihood", gradient="auto"), decode=decode).fit(X, y)
     calls = interrupt(monkeypatch, 2, messages, "sweep")
     with pytest.raises(KeyboardInterrupt):
         crf.predict(X)
-    assert len(calls) == 2  # the other images were not begun
+    assert len(calls) == 2  # the other images were not processed

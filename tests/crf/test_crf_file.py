@@ -1,4 +1,4 @@
-"""Saved models of images, graphs and walkers: the same answers after loading, and a refusal of every other file."""
+"""Saved models of images, graphs and collective chains: equal predictions after loading, errors for other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABELS = [(image[..., 0] > 0).astype(int) for image in IMAGES]
 
 
 def make(kind):
-    """A fitted model of a kind, and what to predict."""
+    """Return a fitted model of a kind, and data for predictions."""
     if kind == "grid":
         return GridCRF(learner=QUICK, classes=[0, 1], class_weight={0: 2.0}).fit(IMAGES, LABELS), IMAGES
     if kind == "perceptron":
@@ -47,7 +47,7 @@ KINDS = ("grid", "perceptron", "nested", "types", "walkers")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.CompatibilityWarning")
-def test_the_same_model_comes_back(kind, tmp_path):
+def test_a_loaded_model_equals_the_saved_model(kind, tmp_path):
     model, X = make(kind)
     path = tmp_path / "model.npz"
     model.save(path, notes={"made": "here"})
@@ -69,7 +69,7 @@ def flat(answers):
     return [part for one in answers for part in (one.values() if isinstance(one, dict) else [one])]
 
 
-def test_flows_of_the_fit_come_back(tmp_path):
+def test_flows_of_the_fit_are_restored(tmp_path):
     model, _ = make("walkers")
     model.save(tmp_path / "w.npz")
     back = intarsia.load(tmp_path / "w.npz")
@@ -78,11 +78,11 @@ def test_flows_of_the_fit_come_back(tmp_path):
     np.testing.assert_allclose(back.infer(COUNTS).walkers, model.infer(COUNTS).walkers, rtol=1e-6)
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
 def edit(path, **entries):
-    """Change entries of the JSON member, wherever they stand."""
+    """Change entries of the JSON member at any depth."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     head = json.loads(members["model.json"])
@@ -104,7 +104,7 @@ def edit(path, **entries):
         {"settings": {"dict": [["no", 1]]}}, {"arrays": ["weights"]},
     ],
 )  # fmt: skip
-def test_damage_is_told(entries, tmp_path):
+def test_damaged_files_raise(entries, tmp_path):
     path = tmp_path / "model.npz"
     make("grid")[0].save(path)
     edit(path, **entries)
@@ -119,7 +119,7 @@ def test_damage_is_told(entries, tmp_path):
         {"settings": {"dict": [["noise", {"object": "thunder", "settings": {}}]]}},
     ],
 )  # fmt: skip
-def test_damaged_walkers_are_told(change, tmp_path):
+def test_damaged_files_of_collective_chains_raise(change, tmp_path):
     path = tmp_path / "walkers.npz"
     make("walkers")[0].save(path)
     edit(path, **change)
@@ -127,7 +127,7 @@ def test_damaged_walkers_are_told(change, tmp_path):
         intarsia.load(path)
 
 
-def test_a_kind_of_another_time_or_class(tmp_path):
+def test_files_of_another_version_or_class_raise(tmp_path):
     path = tmp_path / "model.npz"
     make("grid")[0].save(path)
     with pytest.raises(FileFormatError, match=r"holds a GridCRF, not a ChainCRF"):

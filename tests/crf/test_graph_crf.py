@@ -38,7 +38,7 @@ def chains(n=4, length=4, k=3, seed=0):
 
 
 def dense_risk(F, G, X, y, k, l2, weights):
-    """-log p(y | x) and the penalty, per variable, by summing over all labellings; y of -1 are summed out."""
+    """Return -log p(y | x) and the regularization, per variable, by summing over all labellings; -1 is summed out."""
     total = 0.0
     for (u, edges, v), labels in zip(X, y, strict=True):
         everything, agreeing = [], []
@@ -82,7 +82,7 @@ def test_marginals_and_best_labelling_are_those_of_all_labellings():
     X, y = chains(n=2, length=3, k=2)
     crf = GraphCRF(inference="junction_tree", learner=exact()).fit(X, y)
     F, G = crf.node_weights_["node"], crf.factor_weights_["edge"]
-    for (u, edges, v), found, best in zip(
+    for (u, edges, v), result, best in zip(
         X, crf.predict_marginals(X), crf.set_params(decode="map").predict(X), strict=True
     ):
         p = np.zeros((2, 2, 2))
@@ -91,16 +91,16 @@ def test_marginals_and_best_labelling_are_those_of_all_labellings():
             p[states] = np.exp(score + sum(G[states[a] * 2 + states[b]] @ v[e] for e, (a, b) in enumerate(edges)))
         p /= p.sum()
         expected = [p.sum(axis=tuple({0, 1, 2} - {i})) for i in range(3)]
-        np.testing.assert_allclose(found, expected, atol=1e-10)
+        np.testing.assert_allclose(result, expected, atol=1e-10)
         assert tuple(best) == np.unravel_index(p.argmax(), p.shape)
 
 
 def paragraphs(n=3, seed=0):
-    """Words of 2 states, topics of 3, words in pairs, and two words with their topic."""
+    """Make graphs of words with 2 states and topics with 3, factors of two words and of two words with a topic."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for i in range(n):
-        n_topics = 0 if i == 1 else 1  # one paragraph has no topic
+        n_topics = 0 if i == 1 else 1  # one paragraph without a topic
         factors = {"follows": Factors([[0, 1], [2, 1]], types="word")}
         if n_topics:
             factors["about"] = Factors([[0, 0, 2]], rng.normal(size=(1, 2)), types=("word", "topic", "word"))
@@ -113,7 +113,7 @@ def paragraphs(n=3, seed=0):
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_types_of_variables_and_a_factor_of_three(hidden):
-    """Scores summed by hand; hidden topics are never seen, and summed out."""
+    """Scores are summed by hand; hidden topics have no labels and are summed out."""
     X, y = paragraphs()
     if hidden:
         y = [{"word": labels["word"]} for labels in y]
@@ -153,7 +153,7 @@ def test_types_of_variables_and_a_factor_of_three(hidden):
     assert answers[1]["topic"].shape == (0, 3)
     assert answers[0]["word"].shape == (3, 2)
     assert fitted.predict(X)[1]["topic"].shape == (0,)
-    if hidden:  # states of a hidden type must not stay alike
+    if hidden:  # states of a hidden type must not remain identical
         assert np.ptp(fitted.initial_weights_[4:7]) > 0.01
         assert fitted.score(X, y) == np.mean(
             np.concatenate([p["word"] == t["word"] for p, t in zip(fitted.predict(X), y, strict=True)])
@@ -212,7 +212,7 @@ def test_weights_of_examples_repeat_them():
     assert weighted.score(X, y, sample_weight=[2.0, 0.0, 1.0]) == pytest.approx((2 * right[0] + right[2]) / 12)
 
 
-def test_symmetric_weights_do_not_see_the_order():
+def test_symmetric_weights_ignore_the_order():
     X, y = chains(n=3)
     X = [(u, edges) for u, edges, _ in X]
     turned = [(u, edges[:, ::-1]) for u, edges in X]
@@ -231,7 +231,9 @@ def test_symmetric_weights_do_not_see_the_order():
     before = one.weights_
     one.set_params(warm_start=True, symmetric=False)
     for change in (one.fit, one.partial_fit):
-        with pytest.raises(InvalidInputError, match=r"symmetric tables are \[\], but in the model .* are \['edge'\]"):
+        with pytest.raises(
+            InvalidInputError, match=r"symmetric tables are \[\], but in the fitted model they are \['edge'\]"
+        ):
             change(X, y)
     assert one.weights_ is before
     one.set_params(symmetric=["edge"]).fit(X, y)
@@ -258,7 +260,7 @@ def test_edges_are_factors_named_edge():
 
 
 def test_graphs_without_edges_and_parallel_edges():
-    """A graph without edges beside others; an edge given twice counts twice."""
+    """Graphs without edges are supported; an edge that occurs twice counts twice."""
     X, y = chains(n=2)
     u, edges, v = X[0]
     twice = [(u, np.concatenate([edges, edges]), np.concatenate([v, v])), (X[1][0], [])]

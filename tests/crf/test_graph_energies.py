@@ -12,7 +12,7 @@ from tests.oracles.global_energy import solve_smooth
 from intarsia import BetheMirrorDescent, JunctionTree, Tree, TreeReweighted
 from intarsia.crf import Factors, GraphCRF, GraphInstance
 from intarsia.crf import graph_crf as graph_crf_module
-from intarsia.crf.graph_energies import names_of, psi_features
+from intarsia.crf.graph_energies import labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk
 from intarsia.energies import (
     Absolute,
@@ -43,7 +43,7 @@ ENERGIES = [
 
 
 def graphs(edges, n=6, seed=0):
-    """Graphs whose labels follow their features, not too closely; some are hidden or sets."""
+    """Make graphs whose labels depend on noisy features; some are hidden or sets."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -65,7 +65,7 @@ def made_risk(crf, X, y, energies, oracle, psi="constant", fixed=None):
     crf.fit(X, y)
     examples = crf.examples(X, y)
     maps = [one.scores for one in examples]
-    bound = [sum(energies[1:], energies[0]).bind(m.graph, names_of(m, {"node": crf.classes_})) for m in maps]
+    bound = [sum(energies[1:], energies[0]).bind(m.graph, labels_of_variables(m, {"node": crf.classes_})) for m in maps]
     psi = LinearPsi() if psi == "linear" else ConstantPsi()
     features = psi_features(psi, maps)
     return GraphSurrogateRisk(
@@ -79,8 +79,8 @@ def test_marginals_under_fixed_energies_are_those_of_an_independent_solver(edges
     crf = GraphCRF(**settings(energies=ENERGIES, energy_learner=None, projection=CLOSE)).fit(X, y)
     plain = GraphCRF(**settings()).fit(X, y)
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
-    found, without = crf.predict_marginals(X[:2]), plain.predict_marginals(X[:2])
-    for one, marginals, other in zip(crf.examples(X, y)[:2], found, without, strict=True):
+    result, without = crf.predict_marginals(X[:2]), plain.predict_marginals(X[:2])
+    for one, marginals, other in zip(crf.examples(X, y)[:2], result, without, strict=True):
         graph, theta = one.scores.graph, one.scores.theta(crf.weights_)
         bound = sum(ENERGIES[1:], ENERGIES[0]).bind(graph, crf.classes_.tolist())
         _, mu = solve_smooth(graph, theta, bound.value, bound.gradient)
@@ -92,7 +92,7 @@ def test_marginals_under_fixed_energies_are_those_of_an_independent_solver(edges
 @pytest.mark.parametrize(
     "oracle", [JunctionTree(), TreeReweighted(tol=1e-12, max_iter=5000)], ids=["junction_tree", "tree_reweighted"]
 )
-def test_gradient_with_slopes_kept_equals_finite_differences(oracle, psi):
+def test_gradient_with_fixed_slopes_equals_finite_differences(oracle, psi):
     X, y = graphs(CYCLE, n=2)
     crf = GraphCRF(**settings())
     risk = made_risk(crf, X, y, ENERGIES, oracle, psi)
@@ -124,7 +124,7 @@ def test_the_risk_is_that_of_enumerated_tilted_models():
     assert half.mass == risk.examples[0].mass + risk.examples[2].mass
 
 
-def test_graphs_are_worked_by_threads_or_elsewhere_with_the_same_result(monkeypatch):
+def test_results_do_not_depend_on_threads_or_backend(monkeypatch):
     X, y = graphs(CYCLE, n=3)
     crf = GraphCRF(**settings())
     risk = made_risk(crf, X, y, ENERGIES, JunctionTree(), "linear")
@@ -136,8 +136,8 @@ def test_graphs_are_worked_by_threads_or_elsewhere_with_the_same_result(monkeypa
     def check():
         again = made_risk(crf, X, y, ENERGIES, JunctionTree(), "linear")
         again.n_jobs = 2
-        found = [again(moved), again.with_slopes(point)(moved), again.subset([2, 0])(moved)]
-        for (value, gradient), (told, slope) in zip(found, expected, strict=True):
+        result = [again(moved), again.with_slopes(point)(moved), again.subset([2, 0])(moved)]
+        for (value, gradient), (told, slope) in zip(result, expected, strict=True):
             assert value == told
             np.testing.assert_array_equal(gradient, slope)
 
@@ -148,7 +148,7 @@ def test_graphs_are_worked_by_threads_or_elsewhere_with_the_same_result(monkeypa
 
 
 def leaders(n, seed):
-    """Five people, one of whom leads; only two of them are joined, and single features say little."""
+    """Make graphs of five people with one leader; only two are joined, and single features are weak."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -186,7 +186,7 @@ def test_learned_strengths_make_predictions_better():
     again = crf.fit(X, y, freeze_weights=True, development=leaders(10, 2))
     np.testing.assert_array_equal(again.weights_, plain.weights_)
     assert (again.energies_.weights != learned).all()
-    assert crf.projection.oracle == "auto"  # settings stay as they were given
+    assert crf.projection.oracle == "auto"  # settings are not modified
 
 
 def test_weights_and_strengths_together():
@@ -207,7 +207,7 @@ def test_weights_and_strengths_together():
 
 @pytest.mark.parametrize("learner", [DoubleLoop(max_iter=2), DoublyStochastic(max_iter=2)], ids=lambda one: one.name)
 def test_weights_do_not_depend_on_the_number_of_threads(learner):
-    """Inference is cut short, which is told by a warning to those who ask for it: here nobody does, on any thread."""
+    """Inference does not converge, but no thread issues a warning during learning."""
     X, y = leaders(12, 3)
     one = MeasuredEnergy(Count("leader"), Squared(1.0), psi=2.0)
     alone, two = (
@@ -245,7 +245,7 @@ def test_a_saved_model_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(loaded.energy_history_["risk"], crf.energy_history_["risk"])
 
 
-def test_several_types_and_graphs_without_what_is_spoken_of():
+def test_several_types_and_energies_that_do_not_apply_to_a_graph():
     rng = np.random.default_rng(5)
 
     def instance(n_words):
@@ -268,12 +268,12 @@ def test_several_types_and_graphs_without_what_is_spoken_of():
         projection="bethe_mirror_descent",
     ).fit(X, y)
     plain = GraphCRF(inference="tree", learner=EXACT, classes=classes).fit(X, y)
-    found, without = crf.predict_marginals(X), plain.predict_marginals(X)
+    result, without = crf.predict_marginals(X), plain.predict_marginals(X)
     np.testing.assert_allclose(
-        found[0]["word"], without[0]["word"]
+        result[0]["word"], without[0]["word"]
     )  # of two words none is third; the topic has no "good"
-    assert found[1]["word"][2, 1] < 0.05 < without[1]["word"][2, 1]
-    with pytest.raises(NotSupportedError, match=r"LinearPsi reads features of variables.*'word', 'topic'"):
+    assert result[1]["word"][2, 1] < 0.05 < without[1]["word"][2, 1]
+    with pytest.raises(NotSupportedError, match=r"LinearPsi depends on features of variables.*'word', 'topic'"):
         GraphCRF(
             inference="tree", learner=EXACT, classes=classes, energies=[third], energy_learner=None, psi="linear"
         ).fit(X, y)
@@ -283,7 +283,7 @@ BAD = [
     ({"energies": MeasuredEnergy(Count("tall"), Squared(1.0))}, InvalidInputError, r"label='tall' is not known"),
     ({"energies": [ONE_HIGH, 3]}, InvalidInputError, r"energies\[1\] is a int, not an energy"),
     ({"energies": ONE_HIGH, "inference": "mean_field"}, NotSupportedError, r"exact or convex.*MeanField"),
-    ({"energies": ONE_HIGH, "projection": "tree"}, NotSupportedError, r"projection=Tree takes no energies"),
+    ({"energies": ONE_HIGH, "projection": "tree"}, NotSupportedError, r"projection=Tree does not support energies"),
     ({"energies": MeasuredEnergy(Count("low"), Hinge(1.0))}, NotSupportedError, r"kinks.*energy_learner=None"),
     ({"energies": MeasuredEnergy(Count("low"), Absolute(1.0), psi=np.inf)}, InvalidInputError, r"psi\[0\] is inf"),
     ({"energies": ONE_HIGH, "psi": "quadratic"}, InvalidInputError, r"'quadratic' is not known"),
@@ -291,7 +291,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("given", "error", "message"), BAD, ids=[str(i) for i in range(len(BAD))])
-def test_what_is_wrong_is_told_before_any_work(given, error, message):
+def test_invalid_settings_raise_before_any_work(given, error, message):
     X, y = graphs(TREE, n=2)
     crf = GraphCRF(**settings(**given))
     with pytest.raises(error, match=message):
@@ -299,31 +299,31 @@ def test_what_is_wrong_is_told_before_any_work(given, error, message):
     assert not hasattr(crf, "weights_")
 
 
-def test_refusals_of_fit():
+def test_invalid_arguments_of_fit():
     X, y = graphs(TREE, n=2)
     with pytest.raises(InvalidInputError, match="freeze_weights and development are for energies"):
         GraphCRF(**settings()).fit(X, y, freeze_weights=True)
     with pytest.raises(InvalidInputError, match="Drop freeze_weights=False"):
         GraphCRF(**settings(energies=ONE_HIGH)).fit(X, y, development=(X, y), freeze_weights=False)
-    with pytest.raises(NotSupportedError, match="energies are learned from all data"):
+    with pytest.raises(NotSupportedError, match="energies need the whole data set"):
         GraphCRF(**settings(energies=ONE_HIGH)).partial_fit(X, y)
 
 
 def test_kinks_and_distances_of_fixed_strength():
     X, y = graphs(TREE, n=3)
-    wanted = [
+    expected = [
         MeasuredEnergy(Count("high"), Hinge(0.5), psi=5.0),
         DistanceToSet([["low", "mid", "low", "mid"]], psi=0.5),
     ]
-    crf = GraphCRF(**settings(energies=wanted, energy_learner=None)).fit(X, y)
+    crf = GraphCRF(**settings(energies=expected, energy_learner=None)).fit(X, y)
     plain = GraphCRF(**settings()).fit(X, y)
     high = crf.classes_.tolist().index("high")
     with pytest.warns(
         ConvergenceWarning, match=r"did not converge for 3 of 3 graphs.*projection=BetheRDA\(max_iter=400"
     ):
         tilted = crf.predict_marginals(X)
-    for found, without in zip(tilted, plain.predict_marginals(X), strict=True):
-        assert found[:, high].sum() < without[:, high].sum()
+    for result, without in zip(tilted, plain.predict_marginals(X), strict=True):
+        assert result[:, high].sum() < without[:, high].sum()
 
 
 @pytest.mark.parametrize("freeze_weights", [None, True, False])

@@ -1,4 +1,4 @@
-"""The grid model on made images: it beats single pixels, follows scikit-learn, and refuses what cannot be meant."""
+"""GridCRF on synthetic images: it beats single pixels, follows scikit-learn, and raises for invalid input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from intarsia.models import LinearScores
 
 
 def noisy_images(n, size=(16, 16), noise=1.0, n_classes=2, seed=0):
-    """Blobs (smoothed noise cut into equal shares), seen through noise, with a constant feature."""
+    """Make noisy images of blobs (smoothed noise split at its quantiles), with a constant feature."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -86,15 +86,15 @@ def test_fit_reaches_a_minimum_of_the_risk(fitted):
 
 
 @pytest.mark.parametrize("inference", ["tree_reweighted", "belief_propagation", "mean_field"])
-def test_predicts_with_the_sweeps_it_was_fitted_for(inference):
+def test_predictions_use_the_sweeps_of_training(inference):
     X, y = noisy_images(2, (4, 5))
     crf = GridCRF(inference=inference, learner=quick(l2=4.0)).fit(X, y)
     graph = intarsia.grid_graph(4, 5, 2)
     scores = LinearScores(graph, X[0].reshape(-1, 2), np.repeat(np.eye(2), [16, 15], axis=0))
     one = example(scores, y[0].ravel())
     risk = quick().risk([one], inference)
-    found = risk.rule.value_and_gradient(graph, scores.theta(crf.weights_), one.labels, risk.loss, risk.inference)
-    np.testing.assert_allclose(crf.predict_marginals(X)[0].ravel(), found.mu[:40], atol=1e-12)
+    result = risk.rule.value_and_gradient(graph, scores.theta(crf.weights_), one.labels, risk.loss, risk.inference)
+    np.testing.assert_allclose(crf.predict_marginals(X)[0].ravel(), result.mu[:40], atol=1e-12)
 
 
 def test_without_truncation_it_predicts_with_the_inference_itself():
@@ -115,16 +115,16 @@ def test_sizes_may_differ_and_labels_be_hidden():
     rng = np.random.default_rng(0)
     partly = [np.where(rng.random(labels.shape) < 0.2, -1, labels) for labels in y]
     crf = GridCRF(learner=quick()).fit(X, partly)
-    found = crf.predict(X)
-    assert [p.shape for p in found] == [labels.shape for labels in y]
+    result = crf.predict(X)
+    assert [p.shape for p in result] == [labels.shape for labels in y]
     shown = [labels != -1 for labels in partly]
-    right = sum(int((p == labels)[s].sum()) for p, labels, s in zip(found, y, shown, strict=True))
+    right = sum(int((p == labels)[s].sum()) for p, labels, s in zip(result, y, shown, strict=True))
     assert crf.score(X, partly) == pytest.approx(right / sum(int(s.sum()) for s in shown))
     for marginals in crf.predict_marginals(X):
         np.testing.assert_allclose(marginals.sum(axis=2), 1.0)
 
 
-def test_sets_of_labels_stand_for_labels():
+def test_sets_with_one_label_equal_the_label():
     X, y = noisy_images(3, (5, 5), n_classes=3)
     y[0][2, 2] = -1
     allowed = [(labels[:, :, None] == np.arange(3)) | (labels == -1)[:, :, None] for labels in y]
@@ -158,7 +158,7 @@ def test_edge_features_dense_and_sparse(connectivity):
     assert dense.edge_weights_.shape == (4, 3)
     assert dense.score(X, y, v) == thin.score(X, y, v)
     assert clone(crf).fit(X, y).edge_weights_.shape == (4, connectivity // 2)
-    with pytest.raises(InvalidInputError, match="leave edge_features out just where fit had none"):
+    with pytest.raises(InvalidInputError, match="pass edge_features if and only if fit had them"):
         dense.predict(X)
 
 
@@ -201,7 +201,7 @@ def test_follows_scikit_learn():
 
 @pytest.mark.parametrize("call", [1, 30])
 def test_interrupt_keeps_the_best_weights(monkeypatch, call):
-    """Ctrl-C during the independent model, and during the fit proper."""
+    """Ctrl-C during the independent model, and during the main fit."""
     from intarsia.learning.risk import Risk
 
     whole, count = Risk.__call__, []
@@ -217,7 +217,7 @@ def test_interrupt_keeps_the_best_weights(monkeypatch, call):
     crf = GridCRF(learner=quick(optimizer=LBFGS(tol=1e-9))).fit(X, y)
     assert crf.status_ is Status.INTERRUPTED
     assert crf.predict(X)[0].shape == (5, 6)
-    if call == 1:  # the risk of the fit proper was never computed
+    if call == 1:  # the risk of the main fit was never computed
         assert np.isnan(crf.risk_)
         np.testing.assert_array_equal(crf.weights_, crf.initial_weights_)
     else:
@@ -254,7 +254,7 @@ BAD = {
         r"GridCRF.fit: y\[1\] has shape \(5, 4\) but X\[1\] has shape \(4, 5, 2\)",
     ),
     "fewer labels": (lambda X, y: (X, y[:2]), "X has 3 examples, but y has 2"),
-    "fractions": (lambda X, y: (X, put(y, 0, y[0] + 0.5)), r"y\[0\]: expected integers"),
+    "fractions": (lambda X, y: (X, put(y, 0, y[0] + 0.5)), r"y\[0\]: expected "),
     "negative": (lambda X, y: (X, put(y, 0, y[0] - 5)), r"y\[0\]\[0, 0\] is -[45], but the classes are \[0, 1\]"),
     "all hidden": (lambda X, y: (X, [labels * 0 - 1 for labels in y]), "all labels are hidden"),
     "-1 and 1": (lambda X, y: (X, [2 * labels - 1 for labels in y]), "-1 means hidden. Use 0 and 1"),
@@ -266,7 +266,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_data_is_told_and_weights_stay(name, fitted):
+def test_invalid_data_raises_and_weights_are_unchanged(name, fitted):
     X, y = noisy_images(3, (4, 5))
     crf = copy(fitted)
     before = crf.weights_.copy()
@@ -277,13 +277,13 @@ def test_bad_data_is_told_and_weights_stay(name, fitted):
     assert crf.predict(X)[0].shape == (4, 5)
 
 
-def test_bad_settings_are_told(fitted):
+def test_invalid_settings(fitted):
     X, y = noisy_images(3, (4, 5))
     with pytest.raises(InvalidInputError, match=r"but the classes are \[0, 2\]"):
         GridCRF(classes=[0, 2]).fit(X, y)
-    with pytest.raises(InvalidInputError, match="classes must be different"):
+    with pytest.raises(InvalidInputError, match="classes must be distinct"):
         GridCRF(classes=[0, 0]).fit(X, y)
-    with pytest.raises(InvalidInputError, match="connectivity is 4 or 8, got 6"):
+    with pytest.raises(InvalidInputError, match="connectivity must be 4 or 8, got 6"):
         GridCRF(connectivity=6).fit(X, y)
     with pytest.raises(InvalidInputError, match=r"GridCRF.fit: learner='risk' is not known. Known: 'risk_minimizer'"):
         GridCRF(learner="risk").fit(X, y)

@@ -1,4 +1,4 @@
-"""The independent start of an estimator: broken off, it goes on, and its file is gone when it is no longer needed."""
+"""The independent model at the start of a fit: it resumes after an interrupt, and its checkpoint is removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from intarsia.losses import Likelihood
 
 
 @pytest.mark.parametrize("phase", ["independent", "between", "proper"])
-def test_a_start_that_was_broken_off_goes_on(phase, tmp_path, monkeypatch):
+def test_an_interrupted_independent_fit_resumes(phase, tmp_path, monkeypatch):
     X, y = pictures(n=2, sizes=((3, 4),))
     path = tmp_path / "fit"
     with monkeypatch.context() as patch:
@@ -32,16 +32,16 @@ def test_a_start_that_was_broken_off_goes_on(phase, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["fit" if phase == "proper" else "fit.start"]
     with monkeypatch.context() as patch:
         again = interrupt(patch, None)
-        found = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
-    np.testing.assert_array_equal(found.weights_, whole.weights_)
-    np.testing.assert_array_equal(found.initial_weights_, whole.initial_weights_)
-    # What was evaluated before is not again, but for the iteration that was broken off.
+        result = GridCRF(learner=quick(checkpoint=path)).fit(X, y)
+    np.testing.assert_array_equal(result.weights_, whole.weights_)
+    np.testing.assert_array_equal(result.initial_weights_, whole.initial_weights_)
+    # Only the interrupted iteration is evaluated again.
     assert len(calls) - (stop - 1) <= len(again) <= len(calls) - (stop - 1) + 2
     assert [p.name for p in tmp_path.iterdir()] == ["fit"]
 
 
-def test_what_a_kill_left_behind_is_removed(tmp_path):
-    """A process that was killed in the fit proper could not remove the file of its start."""
+def test_a_checkpoint_left_by_a_killed_process_is_removed(tmp_path):
+    """A process that was killed in the main fit could not remove the checkpoint of the independent fit."""
     X, y = pictures(n=2, sizes=((3, 4),))
     crf = GridCRF(learner=quick(checkpoint=tmp_path / "fit")).fit(X, y)
     (tmp_path / "fit.start").write_bytes(b"left behind")
@@ -62,7 +62,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_what_does_not_fit_is_told_before_any_work(name, monkeypatch):
+def test_incompatible_settings_raise_before_any_work(name, monkeypatch):
     X, y = pictures(n=2, sizes=((2, 3),))
     inference, settings, message = UNFIT[name]
     calls = interrupt(monkeypatch, None)
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_told_before_any_work(name, monkeypatch):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_early_stopping_that_cannot_be_is_told_before_any_work(share, monkeypatch):
+def test_impossible_early_stopping_raises_before_any_work(share, monkeypatch):
     X, y = pictures(n=2, sizes=((2, 3),))
     calls = interrupt(monkeypatch, None)
     learner = quick(loss="contrastive_divergence", gradient="auto", optimizer="adam", validation_fraction=share)

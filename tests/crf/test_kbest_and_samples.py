@@ -1,4 +1,4 @@
-"""The best labellings and draws of GridCRF and GraphCRF, against all labellings of tiny models."""
+"""The k best labellings and samples of GridCRF and GraphCRF, against all labellings of small models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pictures():
 
 
 def enumerated(crf, image):
-    """All labellings of a 2 x 3 picture and their log-probabilities, from the weights."""
+    """Return all labellings of a 2 x 3 image and their log-probabilities, from the weights."""
     graph = grid_graph(2, 3, 2)
     theta = LinearScores(graph, image.reshape(-1, 1), np.repeat(np.eye(2), [4, 3], axis=0)).theta(crf.weights_)
     labellings = np.array(list(itertools.product(range(2), repeat=6)))
@@ -37,17 +37,17 @@ def enumerated(crf, image):
 def test_the_best_labellings_are_those_of_enumeration(inference):
     X, y = pictures()
     crf = GridCRF(inference=inference, learner=EXACT).fit(X, y)
-    for image, found in zip(X, crf.predict_kbest(X, 7), strict=True):
+    for image, result in zip(X, crf.predict_kbest(X, 7), strict=True):
         labellings, values = enumerated(crf, image)
         order = np.argsort(-values)[:7]
-        np.testing.assert_allclose([value for _, value in found], values[order], atol=1e-9)
-        for (labels, _), i in zip(found, order, strict=True):
+        np.testing.assert_allclose([value for _, value in result], values[order], atol=1e-9)
+        for (labels, _), i in zip(result, order, strict=True):
             np.testing.assert_array_equal(labels, labellings[i])
     assert len(crf.predict_kbest(X[:1], 1000)[0]) == 64
     assert np.exp([value for _, value in crf.predict_kbest(X[:1], 64)[0]]).sum() == pytest.approx(1.0)
 
 
-def test_draws_have_the_probabilities_of_enumeration():
+def test_samples_have_the_probabilities_of_enumeration():
     X, y = pictures()
     crf = GridCRF(inference="junction_tree", learner=EXACT).fit(X, y)
     n = 20_000
@@ -60,13 +60,13 @@ def test_draws_have_the_probabilities_of_enumeration():
     np.testing.assert_array_equal(first, again)
     assert any((a != b).any() for a, b in zip(first, other, strict=True))
     twice = crf.sample([X[0], X[0]], 50, random_state=1)
-    assert (twice[0] != twice[1]).any()  # examples have draws of their own
+    assert (twice[0] != twice[1]).any()  # different examples have different samples
     rng = np.random.default_rng(3)
     assert (np.array(crf.sample(X, 20, rng)) != np.array(crf.sample(X, 20, rng))).any()
     assert crf.set_params(inference="gibbs").sample(X, 4, 0)[0].shape == (4, 2, 3)
 
 
-def test_types_of_variables_come_by_name():
+def test_labels_by_type():
     rng = np.random.default_rng(0)
     X, y = [], []
     for topic in ("a", "b") * 5:
@@ -84,13 +84,17 @@ def test_types_of_variables_come_by_name():
     assert set(drawn["word"].ravel()) <= {"up", "down"}
 
 
-def test_with_energies_the_model_is_the_tilted_one():
+def test_best_labellings_and_samples_with_energies_match_the_marginals():
     rng = np.random.default_rng(0)
     X = [(rng.normal(size=(3, 2)), [[0, 1], [1, 2]]) for _ in range(6)]
     y = [rng.permutation(["one", "none", "none"]) for _ in X]
-    wish = MeasuredEnergy(Count("one"), Squared(1.0), psi=2.0)
+    energy = MeasuredEnergy(Count("one"), Squared(1.0), psi=2.0)
     crf = GraphCRF(
-        inference="tree", learner=EXACT, energies=wish, energy_learner=None, projection=BetheMirrorDescent(max_iter=300)
+        inference="tree",
+        learner=EXACT,
+        energies=energy,
+        energy_learner=None,
+        projection=BetheMirrorDescent(max_iter=300),
     ).fit(X, y)
     best = crf.predict_kbest(X[:1], 8)[0]
     marginals = sum(np.exp(value) * (labels[:, None] == crf.classes_) for labels, value in best)
@@ -106,7 +110,7 @@ def test_refusals():
     crf = GridCRF().fit(X, y)
     with pytest.raises(NotSupportedError, match=r"GridCRF.predict_kbest: inference=TreeReweighted .*'junction_tree'"):
         crf.predict_kbest(X, 2)
-    with pytest.raises(NotSupportedError, match=r"GridCRF.sample: inference=TreeReweighted draws .*'gibbs'"):
+    with pytest.raises(NotSupportedError, match=r"GridCRF.sample: inference=TreeReweighted cannot sample .*'gibbs'"):
         crf.sample(X)
     crf.set_params(inference="junction_tree", learner=EXACT)
     with pytest.raises(InvalidInputError, match=r"GridCRF.predict_kbest: k must be"):

@@ -63,15 +63,15 @@ def fitted_grid():
 
 U = np.ones((4, 2))
 GRAPHS = {
-    "empty": ([], "X is empty. Give at least one graph."),
+    "empty": ([], "X is empty. Pass at least one graph."),
     "one graph": (GraphInstance(U), "X must be a list of graphs, got GraphInstance."),
     "number": (3, "X must be a list of graphs, got int."),
-    "arrays": ([U], "X[0] is of type ndarray. Give a GraphInstance, or a tuple (node_features, edges)"),
-    "long tuple": ([(U, [], None, None)], "X[0] is of type tuple. Give a GraphInstance"),
-    "flat features": ([(np.ones(4), [])], "X[0]: node_features has shape (4,). Give one row for each"),
+    "arrays": ([U], "X[0] is of type ndarray. Pass a GraphInstance, or a tuple (node_features, edges)"),
+    "long tuple": ([(U, [], None, None)], "X[0] is of type tuple. Pass a GraphInstance"),
+    "flat features": ([(np.ones(4), [])], "X[0]: node_features has shape (4,). Pass one row for each"),
     "words": ([([["a"]], [])], "X[0]: node_features: expected numbers"),
-    "nan": ([(U, []), (changed(U, 2, [np.nan, 1]), [])], "X[1]: node_features[2] contains nan. Features must be"),
-    "sparse infinity": ([(sparse.csr_array([[0, 1], [np.inf, 0]]), [])], "X[0]: node_features[1] contains inf."),
+    "nan": ([(U, []), (changed(U, 2, [np.nan, 1]), [])], "X[1]: node_features[2] contains nan, but features must be"),
+    "sparse infinity": ([(sparse.csr_array([[0, 1], [np.inf, 0]]), [])], "X[0]: node_features[1] contains inf, but"),
     "no types": ([GraphInstance({})], "X[0]: node_features is empty."),
     "no variable": (
         [(U, [[0, 4]])],
@@ -82,20 +82,20 @@ GRAPHS = {
     "flat edges": ([(U, [0, 1])], "X[0]: edges has scopes of shape (2,), expected (n, k)"),
     "fractions": ([(U, [[0, 0.5]])], "X[0]: edges: expected integers"),
     "edge rows": ([(U, [[0, 1]], np.ones((2, 1)))], "X[0]: edges: features has shape (2, 1), but there are 1 factors."),
-    "edge nan": ([(U, [[0, 1]], [[np.nan]])], "X[0]: edges: features[0] contains nan."),
+    "edge nan": ([(U, [[0, 1]], [[np.nan]])], "X[0]: edges: features[0] contains nan, but"),
     "features without edges": ([GraphInstance(U, edge_features=[[1.0]])], "X[0] has edge_features but no edges."),
     "edges twice": (
         [GraphInstance(U, [[0, 1]], factors={"edge": [[0, 1]]})],
-        "X[0] has edges and factors named 'edge'. Give one of them.",
+        "X[0] has both edges and factors of type 'edge'. Pass only one of them.",
     ),
     "edges of types": (
         [GraphInstance(TYPES, [[0, 1]])],
         "X[0] has edges, but 2 types of variables: ['word', 'topic'].",
     ),
-    "untyped": (with_factors([[0, 0]]), "X[0]: factors['f'] does not say which of the types ['word', 'topic']"),
+    "untyped": (with_factors([[0, 0]]), "X[0]: factors['f'] does not specify which of the types ['word', 'topic']"),
     "type of types": (
         with_factors(Factors([[0, 0]], types=3)),
-        "X[0]: factors['f'] has types=3. Give the name of a type, or a tuple of 2 names.",
+        "X[0]: factors['f'] has types=3. Pass the name of a type, or a tuple of 2 names.",
     ),
     "types": (
         with_factors(Factors([[0, 0]], types=("word",))),
@@ -119,7 +119,7 @@ GRAPHS = {
     ),
     "two meanings": (
         [*with_factors(Factors([[0, 1]], types="word")), *with_factors(Factors([[0, 0]], types=("word", "topic")))],
-        "X[1]: factors 'f' join ('word', 'topic'), but others of that name join ('word', 'word').",
+        "X[1]: factors 'f' join ('word', 'topic'), but others of that type join ('word', 'word').",
     ),
 }
 
@@ -136,9 +136,9 @@ def test_graphs_of_another_model(fitted_graph):
         ([(np.ones((4, 3)), [])], "X[0]: variables of type 'node' have 3 features, but the model has 2."),
         (
             [GraphInstance({"word": U})],
-            "X[0]: variables of type 'word' are new to the model. It was fitted to ['node'].",
+            "X[0]: variables of type 'word' are new to the model, which was fitted to ['node'].",
         ),
-        ([GraphInstance(U, factors={"far": [[0, 1]]})], "X[0]: factors 'far' are new to the model."),
+        ([GraphInstance(U, factors={"far": [[0, 1]]})], "X[0]: factors 'far' are new to the model"),
         ([(U, [[0, 1]], [[1.0, 2.0]])], "X[0]: factors 'edge' have 2 features, but the model has 1."),
         ([GraphInstance(U, factors={"edge": [[0, 1, 2]]})], "X[0]: factors 'edge' join ('node', 'node', 'node')"),
     ):
@@ -149,7 +149,7 @@ def test_graphs_of_another_model(fitted_graph):
 
 
 LABELS = {
-    "fewer": (lambda y: y[:2], "X has 3 examples, but y has 2. Give labels for each."),
+    "fewer": (lambda y: y[:2], "X has 3 examples, but y has 2. Pass labels for each example."),
     "number": (lambda y: 3, "X has 3 examples, but y has int."),
     "outside": (lambda y: changed(y, 1, np.asarray(y[1]) + 5), "y[1]"),
     "hidden": (lambda y: [np.asarray(labels) * 0 - 1 for labels in y], "all labels are hidden."),
@@ -157,7 +157,10 @@ LABELS = {
     "minus one and one": (lambda y: [2 * np.asarray(labels) - 1 for labels in y], "the labels are -1 and 1"),
     "one class": (lambda y: [np.asarray(labels) * 0 for labels in y], "the classes are [0]."),
     "no class": (lambda y: [np.zeros((*np.shape(labels), 2), bool) for labels in y], "y[0]"),
-    "by type": (lambda y: [{"node": labels} for labels in y], "y[0] is a dict of ['node'], but the variables have no"),
+    "by type": (
+        lambda y: [{"node": labels} for labels in y],
+        "y[0] is a dict with keys ['node'], but the variables have no",
+    ),
     "kinds": (lambda y: changed(y, 1, np.where(y[1], "a", "b")), "y[1][0"),
 }
 
@@ -178,14 +181,14 @@ def test_shapes_of_labels(fitted_graph, fitted_grid):
     assert_untouched(
         fitted_graph,
         lambda: fitted_graph.fit(X, changed(y, 2, [0, 1])),
-        "GraphCRF.fit: y[2] has shape (2,) but X[2] has 4 variables. Give one label for each; use -1 for a "
+        "GraphCRF.fit: y[2] has shape (2,) but X[2] has 4 variables. Pass one label for each; use -1 for a "
         "hidden label.",
     )
     X, y = images()
     assert_untouched(
         fitted_grid,
         lambda: fitted_grid.fit(X, changed(y, 1, np.zeros((2, 4), int))),
-        "GridCRF.fit: y[1] has shape (2, 4) but X[1] has shape (2, 3, 2). Give one label per pixel; use -1 for a "
+        "GridCRF.fit: y[1] has shape (2, 4) but X[1] has shape (2, 3, 2). Pass one label per pixel; use -1 for a "
         "hidden label.",
     )
 
@@ -198,7 +201,10 @@ def test_labels_by_type():
         ([[0, 1, 1]] * 2, "y[0] is of type list, but there are several types of variables."),
         (changed(y, 1, {"words": [0, 1, 1]}), "y[1] has labels of 'words', but the types are ['word', 'topic']."),
         (changed(y, 1, {"word": [0, 1]}), "y[1]['word'] has shape (2,) but X[1] has 3 variables of type 'word'."),
-        ([{"word": one["word"]} for one in y], "type 'topic': all labels are hidden. Label some, or name the classes"),
+        (
+            [{"word": one["word"]} for one in y],
+            "type 'topic': all labels are hidden. Label some of the variables, or list the classes",
+        ),
     ):
         assert_untouched(crf, lambda labels=labels: crf.fit(X, labels), f"GraphCRF.fit: {message}")
     crf.set_params(classes=[0, 1])
@@ -229,7 +235,7 @@ def test_weights_of_examples(fitted_graph):
         )
     with pytest.raises(InvalidInputError, match="weight of 0"):
         fitted_graph.fit(X, y, sample_weight=[0.0] * 3)
-    with pytest.raises(InvalidInputError, match="all labels are hidden, or of examples without weight"):
+    with pytest.raises(InvalidInputError, match="all labels are hidden, or belong to examples of weight 0"):
         fitted_graph.score(X, y, sample_weight=[0.0] * 3)
 
 
@@ -247,8 +253,8 @@ def test_pairs_of_images_and_edges(fitted_grid):
     X, y = images()
     v = np.ones((7, 1))
     for given, message in (
-        ([(X[0], v), X[1], X[2]], "X holds tuples. Give each as (image, edge_features), for every image"),
-        ([(image, v, v) for image in X], "X holds tuples."),
+        ([(X[0], v), X[1], X[2]], "X contains tuples. Pass (image, edge_features) for every image"),
+        ([(image, v, v) for image in X], "X contains tuples."),
         ([(image, v[1:]) for image in X], "edge_features[0] has shape (6, 1), but the 2x3 grid of X[0] has 7 edges"),
     ):
         assert_untouched(fitted_grid, lambda X=given: fitted_grid.fit(X, y), f"GridCRF.fit: {message}")
@@ -263,10 +269,10 @@ def test_edge_features_must_be_in_all_graphs_or_none(pairs):
     plain = GridCRF(learner=LEARNER).fit(X, y)
     own = GridCRF(learner=LEARNER).fit(both, y) if pairs else GridCRF(learner=LEARNER).fit(X, y, v)
     assert own.edge_weights_.shape == plain.edge_weights_.shape == (4, 2)
-    assert_untouched(own, lambda: own.predict(X), "GridCRF.predict: edge features are not given, but fit had some.")
-    assert_untouched(plain, lambda: plain.predict(both), "GridCRF.predict: edge features are given, but fit had none.")
+    assert_untouched(own, lambda: own.predict(X), "GridCRF.predict: edge features are not passed, but fit had some.")
+    assert_untouched(plain, lambda: plain.predict(both), "GridCRF.predict: edge features are passed, but fit had none.")
     fresh = GridCRF(learner=LEARNER)
-    with pytest.raises(InvalidInputError, match="validation: edge features are not given, but fit had some"):
+    with pytest.raises(InvalidInputError, match="validation: edge features are not passed, but fit had some"):
         fresh.fit(X, y, v, validation=(X, y))
 
 
@@ -276,10 +282,13 @@ def test_settings(fitted_graph):
     for settings, message in (
         (
             {"symmetric": "edge"},
-            "GraphCRF.fit: symmetric must be True, False or a list of names of factors, got 'edge'.",
+            "GraphCRF.fit: symmetric must be True, False or a list of types of factors, got 'edge'.",
         ),
-        ({"symmetric": 3}, "GraphCRF.fit: symmetric must be True, False or a list of names of factors, got 3."),
-        ({"symmetric": ["edges"]}, "GraphCRF.fit: Templates: symmetric names 'edges', but the factors are ['edge']."),
+        ({"symmetric": 3}, "GraphCRF.fit: symmetric must be True, False or a list of types of factors, got 3."),
+        (
+            {"symmetric": ["edges"]},
+            "GraphCRF.fit: Templates: symmetric contains 'edges', but the factors are ['edge'].",
+        ),
         ({"learner": "risk"}, "GraphCRF.fit: learner='risk' is not known."),
         ({"class_weight": "even"}, "GraphCRF.fit: class_weight must be None, 'balanced' or a dict"),
         ({"random_state": -1}, "GraphCRF.fit: RiskMinimizer: random_state must be an integer"),

@@ -26,7 +26,7 @@ def refuses(message, error=InvalidInputError):
 def test_nan_and_plus_infinity_in_a_variable(chain, value, text):
     graph, theta = chain
     graph.variable(theta, 1)[1] = value
-    with refuses(f"theta[3] (variable 1, state 1) is {text}. Scores are finite, or -inf for the impossible."):
+    with refuses(f"theta[3] (variable 1, state 1) is {text}. Scores must be finite, or -inf for impossible states."):
         intarsia.infer(graph, theta, "brute_force")
 
 
@@ -34,21 +34,21 @@ def test_nan_in_a_table_beside_minus_infinity(chain):
     graph, theta = chain
     graph.table(theta, 0)[0, 0] = -np.inf
     graph.table(theta, 1)[1, 0] = np.nan
-    with refuses("theta[12] (table 1, states (1, 0)) is nan. Scores are finite, or -inf for the impossible."):
+    with refuses("theta[12] (table 1, states (1, 0)) is nan. Scores must be finite, or -inf for impossible states."):
         intarsia.infer(graph, theta, "brute_force")
 
 
 def test_plus_and_minus_infinity_together(chain):
     graph, theta = chain
     graph.variable(theta, 0)[:] = [-np.inf, np.inf]
-    with refuses("theta[1] (variable 0, state 1) is inf. Scores are finite, or -inf for the impossible."):
+    with refuses("theta[1] (variable 0, state 1) is inf. Scores must be finite, or -inf for impossible states."):
         intarsia.infer(graph, theta, "brute_force")
 
 
 def test_named_variables_are_named():
     builder = intarsia.GraphBuilder()
     builder.variable("rain", 2, scores=[0.0, np.nan])
-    with refuses("theta[1] (variable 0 'rain', state 1) is nan. Scores are finite, or -inf for the impossible."):
+    with refuses("theta[1] (variable 0 'rain', state 1) is nan. Scores must be finite, or -inf for impossible states."):
         builder.build()
 
 
@@ -70,47 +70,55 @@ def test_theta_must_be_an_array_of_numbers(chain):
 
 def test_truncated_weight_of_minus_infinity():
     graph = intarsia.grid_graph(2, 2, 3, kind="truncated_linear", truncation=2)
-    with refuses("theta[13] (table 1, weight) is -inf; a truncated weight must be finite."):
+    with refuses("theta[13] (table 1, weight) is -inf, but the weight of a truncated factor must be finite."):
         intarsia.infer(graph, graph.pack(tables=[1, -np.inf, 1, 1]), "brute_force")
 
 
 def test_scope_names_a_missing_variable():
-    with refuses("FactorGraph: factor 1 names variable 3, but there are 3 variables (0..2)."):
+    with refuses(
+        "FactorGraph: factor 1 names variable 3, but there are 3 variables (0..2). Pass indices of existing variables "
+        "in scope_idx."
+    ):
         intarsia.from_edges([2, 2, 2], [[0, 1], [1, 3]])
-    with refuses("FactorGraph: factor 0 names variable -1, but there are 3 variables (0..2)."):
+    with refuses(
+        "FactorGraph: factor 0 names variable -1, but there are 3 variables (0..2). Pass indices of existing variables "
+        "in scope_idx."
+    ):
         intarsia.from_edges([2, 2, 2], [[-1, 1]])
 
 
 def test_scope_names_a_variable_twice():
-    with refuses("FactorGraph: factor 1 names a variable twice: [2, 2]. Name each variable of a factor once."):
+    with refuses("FactorGraph: factor 1 names a variable twice: [2, 2]. Use each variable once per factor."):
         intarsia.from_edges([2, 2, 2], [[0, 1], [2, 2]])
-    with refuses("FactorGraph: factor 0 names a variable twice: [1, 0, 1]. Name each variable of a factor once."):
+    with refuses("FactorGraph: factor 0 names a variable twice: [1, 0, 1]. Use each variable once per factor."):
         intarsia.FactorGraph([2, 2], [0, 3], [1, 0, 1])
 
 
 @pytest.mark.parametrize("state", [2, -1, 10**12])
 def test_evidence_out_of_range(chain, state):
-    with refuses(f"evidence[1] is {state}, but variable 1 has states 0..1."):
+    with refuses(f"evidence[1] is {state}, but the state of variable 1 must be an integer in 0..1."):
         intarsia.infer(*chain, "brute_force", evidence={1: state})
 
 
 @pytest.mark.parametrize("state", [0.5, True])
-def test_evidence_with_invalid_state(chain, state):
-    with refuses(f"evidence[1] is {state}, but variable 1 has states 0..1."):
+def test_evidence_that_is_no_state(chain, state):
+    with refuses(f"evidence[1] is {state}, but the state of variable 1 must be an integer in 0..1."):
         intarsia.infer(*chain, "brute_force", evidence={1: state})
 
 
 def test_evidence_on_a_missing_variable(chain):
-    with refuses("Variable 3 does not exist; the graph has 3 variables, counted from 0."):
+    with refuses(
+        "Variable 3 does not exist; the graph has 3 variables, counted from 0. Pass an integer below 3, or a name."
+    ):
         intarsia.infer(*chain, "brute_force", evidence={3: 0})
-    with refuses("There is no variable named 'rain' in this graph."):
+    with refuses("There is no variable named 'rain' in this graph. Use one of graph.names, or an index."):
         intarsia.infer(*chain, "brute_force", evidence={"rain": 0})
 
 
 def test_evidence_that_contradicts_itself():
     builder = intarsia.GraphBuilder()
     builder.variable("rain", 2)
-    with refuses("evidence gives variable 0 two states, 0 and 1."):
+    with refuses("evidence has two states for variable 0, 0 and 1. Remove one of them."):
         intarsia.infer(*builder.build(), "brute_force", evidence={"rain": 0, 0: 1})
 
 

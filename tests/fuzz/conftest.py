@@ -1,4 +1,4 @@
-"""Folders with a file for every reader."""
+"""Fixtures: folders with a file for every reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with a file of every set, each of them read without an error."""
+    """Folder with a file of every data set, each of which can be read."""
     made = tmp_path_factory.mktemp("data")
     for reader in LOADERS.values():
         for file in _files_of(reader):
@@ -32,5 +32,5 @@ def data(tmp_path_factory):
 
 
 def _files_of(reader):
-    """The files of the set to which the file of a reader belongs."""
-    return next(found for found in map(find_set, set_names()) if reader.name in found.files).files
+    """Return the files of the data set to which the file of a reader belongs."""
+    return next(result for result in map(find_set, set_names()) if reader.name in result.files).files

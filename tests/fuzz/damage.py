@@ -1,4 +1,4 @@
-"""Files that nobody meant: noise, pieces of a format in any order, and valid files with something done to them."""
+"""Strategies for damaged files: noise, pieces of a format in any order, and modified valid files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning, Intars
 
 MOST_BYTES = 1_000_000_000
 MOST_SECONDS = 20
-# What files have that were written by a slip, another system or an enemy.
+# Typical content of files with typos, from other systems, or from attackers.
 HOSTILE = [
     b"\x00", b"\xef\xbb\xbf", b"\xff\xfe", b"\r\n", b"\r", b"\n", b"\t", b" ", b"", b"\xff", b"\xc3", b"\xed\xa0\x80",
     "\u2028".encode(), "\u0661".encode(), "\u00b2".encode(), "\u00a0".encode(), b"\x0b", b"\x1c", b"\x85",
@@ -31,7 +31,7 @@ _WORD = re.compile(rb"\w+")
 
 
 def _changed(data: bytes, kind: str, a: float, b: float, piece: bytes) -> bytes:
-    """One slip: what is done, two places as shares of the length, and something hostile."""
+    """Apply one modification at two positions (as fractions of the length), possibly with a hostile piece."""
     first, last = sorted((int(a * len(data)), int(b * len(data))))
     middle = data[first:last]
     if kind == "cut":
@@ -49,9 +49,9 @@ def _changed(data: bytes, kind: str, a: float, b: float, piece: bytes) -> bytes:
         at = min(first, len(data) - 1)
         return data[:at] + bytes([data[at] ^ (1 << int(b * 7))]) + data[at + 1 :]
     if kind in ("number", "word"):
-        found = list((_NUMBER if kind == "number" else _WORD).finditer(data))
-        if found:
-            one = found[min(int(a * len(found)), len(found) - 1)]
+        result = list((_NUMBER if kind == "number" else _WORD).finditer(data))
+        if result:
+            one = result[min(int(a * len(result)), len(result) - 1)]
             return data[: one.start()] + piece + data[one.end() :]
     if kind == "lines":
         lines = data.split(b"\n")
@@ -79,7 +79,7 @@ def _mutated(draw, valid):
 
 
 def files(valid, pieces=()):
-    """Contents of files, most of them near to a valid one.
+    """Strategy for contents of files, most of them close to a valid file.
 
     Parameters
     ----------
@@ -103,12 +103,12 @@ def bounded_by(n):
 
 
 class TookTooLong(BaseException):
-    """No Exception, so that nothing takes it for a fault of the file."""
+    """Raised on a time-out; not an Exception, so that readers do not treat it as an error of the file."""
 
 
 @contextmanager
 def within_bounds():
-    """Fail where a block takes too long or too much memory, or raises or warns anything that is not ours."""
+    """Fail if a block takes too much time or memory, or raises or warns anything other than Intarsia's own classes."""
 
     def stop(signum, frame):
         raise TookTooLong

@@ -1,4 +1,4 @@
-"""Everything that reads a text file."""
+"""List of all functions that read a text file."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ from intarsia_reproduction.datasets import (
 
 
 def text_of(path: Path) -> str:
-    """Bytes that are no UTF-8 as single surrogates, which texts of other programs may hold."""
+    """Decode a file; bytes that are not UTF-8 become surrogates, as strings of other programs may contain."""
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 class Reader(NamedTuple):
-    """What reads a file, how the file is called, files that it does read, and words of their format."""
+    """Reader function, name of its file, valid files, and words of the format."""
 
     read: Callable[[Path], Any]
     name: str
@@ -110,7 +110,7 @@ READERS = {
     ),
 }
 
-# Where the file of a data set is in the folder of the data, and what stands beside it.
+# Path of the file of a data set in the data folder, and the files next to it.
 LOADERS = {
     "litbank": Reader(load_litbank, "litbank/litbank_coref.jsonl.gz", [LITBANK]),
     "epinions": Reader(load_epinions, "psl_uai13/epinions/trusts.txt.gz", [TABLE]),

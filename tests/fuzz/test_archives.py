@@ -1,4 +1,4 @@
-"""Whatever stands in an npz or Parquet file: a result or an error of ours, soon and with little memory."""
+"""Any content of an npz or Parquet file yields a result or an IntarsiaError, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ bounded = bounded_by(15)
 
 
 def archive(members, method=zipfile.ZIP_STORED):
-    """A zip file of members by name."""
+    """Return a zip file with these members by name."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", method) as file:
         for name, content in members.items():
@@ -33,20 +33,20 @@ def archive(members, method=zipfile.ZIP_STORED):
 
 
 def header(shape, dtype="<f8", fortran="False"):
-    """An npy file that claims a shape and holds eight bytes."""
+    """Return an npy file that declares a shape but holds only eight bytes."""
     text = f"{{'descr': '{dtype}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(8)
 
 
 def with_members_changed(data, change):
-    """The archive with each array replaced by what `change` makes of it."""
+    """Return the archive with each array replaced by the result of `change`."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         members = {info.filename: file.read(info) for info in file.infolist()}
     return archive({name: change(name, content) for name, content in members.items()})
 
 
 def models():
-    """A saved model of each kind that is quickly made."""
+    """Return a saved model of each kind that is fast to fit."""
     chain = intarsia.ChainCRF().fit([[["rainy"], ["sunny"]]], [["stay", "go"]])
     grid = intarsia.GridCRF(learner="structured_perceptron", inference="icm").fit(
         [np.arange(4.0).reshape(2, 2, 1)], [np.array([[0, 0], [1, 1]])]
@@ -61,11 +61,11 @@ def models():
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    found = []
+    result = []
     for k, model in enumerate(models()):
         model.save(folder / f"{k}.npz")
-        found.append((folder / f"{k}.npz").read_bytes())
-    return found
+        result.append((folder / f"{k}.npz").read_bytes())
+    return result
 
 
 def test_models_are_loaded(saved, tmp_path):
@@ -86,7 +86,7 @@ def test_any_model_file(saved, tmp_path_factory, choice):
 @bounded_by(40)
 @given(choice=st.data())
 def test_any_member_of_a_model_file(saved, tmp_path_factory, choice):
-    """Damage inside members, with sums that are right: it gets past the archive."""
+    """Damage inside members with correct checksums, which the archive does not detect."""
     path = tmp_path_factory.getbasetemp() / "any_member.npz"
     which = choice.draw(st.integers(0, 30))
     number = iter(range(1000))
@@ -103,7 +103,7 @@ CLAIMS = ["(1000000000,)", "(10000000000,)", "(100000, 100000)", "(0, 1000000000
 
 
 @pytest.mark.parametrize("shape", CLAIMS)
-def test_claimed_sizes_of_a_model_file(saved, tmp_path, shape):
+def test_declared_sizes_of_a_model_file(saved, tmp_path, shape):
     for content in saved:
         claimed = with_members_changed(content, lambda name, old: old if name.endswith("json") else header(shape))
         (tmp_path / "model.npz").write_bytes(claimed)
@@ -136,7 +136,7 @@ def test_any_data_set(pictures, name, choice):
 
 @pytest.mark.parametrize("shape", CLAIMS)
 @pytest.mark.parametrize("name", IMAGE_FILES)
-def test_claimed_sizes_of_a_data_set(pictures, name, shape):
+def test_declared_sizes_of_a_data_set(pictures, name, shape):
     folder, contents = pictures
     dtypes = ("<f8", "|u1", "<U100")
     for dtype in dtypes:
@@ -147,7 +147,7 @@ def test_claimed_sizes_of_a_data_set(pictures, name, shape):
 
 
 def test_a_bomb_among_the_data_sets(pictures, monkeypatch):
-    """Members that unpack to more than is allowed are refused before they are unpacked; here 40 MB are too many."""
+    """Members that would exceed the limit raise before they are decompressed; here the limit is below 40 MB."""
     folder, contents = pictures
     name = "olivetti_faces.npz"
     with zipfile.ZipFile(io.BytesIO(contents[name])) as file:
@@ -175,7 +175,7 @@ def test_any_checkpoint(tmp_path_factory, choice):
         checkpoint.read()
 
 
-def test_claimed_sizes_of_a_checkpoint(tmp_path):
+def test_declared_sizes_of_a_checkpoint(tmp_path):
     (tmp_path / "c.npz").write_bytes(archive({"about.npy": header("(10000000000,)"), "sums.npy": header("(1,)")}))
     with within_bounds():
         Checkpoint(tmp_path / "c.npz", {"loss": "a"}, np.ones((2, 2))).read()

@@ -1,4 +1,4 @@
-"""Decompression bombs: every reader of files refuses them at once, and reads what merely compresses well."""
+"""Decompression bombs: every reader raises at once, but reads files that merely compress well."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bomb(path, unit):
 
 
 class Cost:
-    """Processor time and the largest memory of what runs in the block."""
+    """Processor time and peak memory of a block."""
 
     def __enter__(self):
         tracemalloc.start()
@@ -50,7 +50,7 @@ def bombs(tmp_path_factory):
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("reader", READERS)
-def test_every_reader_refuses_a_bomb_at_once(tmp_path, bombs, reader, content):
+def test_every_reader_raises_for_a_bomb_at_once(tmp_path, bombs, reader, content):
     path = tmp_path / READERS[reader].name
     path.hardlink_to(bombs[content])
     with Cost() as cost, pytest.raises(IntarsiaError):
@@ -65,7 +65,7 @@ def test_the_message_names_file_and_remedy(bombs):
 
 
 @pytest.mark.parametrize("unit", [b"a", b"\0"])
-def test_an_endless_line_of_a_plain_file_is_refused_early(tmp_path, unit):
+def test_an_endless_line_of_a_plain_file_raises_early(tmp_path, unit):
     path = tmp_path / "plain.txt"
     path.write_bytes(b"a O\n" + unit * (3 * _packed_file.LONGEST_LINE))
     with Cost() as cost, pytest.raises(FileFormatError, match=r"plain\.txt, line 2: more than 16000000 bytes in one"):
@@ -76,7 +76,7 @@ def test_an_endless_line_of_a_plain_file_is_refused_early(tmp_path, unit):
     assert cost.peak < 10e6
 
 
-def test_a_table_of_equal_numbers_is_read_however_well_it_is_packed(tmp_path):
+def test_a_highly_compressed_table_of_equal_numbers_is_read(tmp_path):
     n = 2**22
     text = b"MARKOV\n22\n" + b"2 " * 22 + b"\n1\n22 " + b" ".join(b"%d" % v for v in range(22)) + b"\n%d\n" % n
     path = tmp_path / "uniform.uai.gz"
@@ -98,7 +98,7 @@ def test_large_files_of_usual_density_are_read(monkeypatch, tmp_path):
         list(read_conll(path))
 
 
-def test_arrays_out_of_proportion_are_refused():
+def test_arrays_with_an_extreme_compression_ratio_raise():
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as member:
         np.lib.format.write_array(member, np.zeros(10_000_000))

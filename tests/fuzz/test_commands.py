@@ -1,4 +1,4 @@
-"""Whole commands on files that nobody meant: an exit status, one line on stderr for a refusal, never a traceback."""
+"""Commands on damaged files: an exit status, one line on stderr for an error, never a traceback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ few = bounded_by(10)
 
 
 def run(*arguments):
-    """Exit status, stdout and stderr of the program."""
+    """Run the program; return exit status, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
@@ -33,7 +33,7 @@ def run(*arguments):
 
 
 ENDINGS = (".npz", ".csv", ".json", ".txt", ".uai", ".d")
-# What is run, with a file of this name in place of FILE, and contents that it takes.
+# Command, with a file of this name in place of FILE, and valid contents.
 COMMANDS = {
     "infer": (["infer", "FILE", "--task", "mar", "--json", "--max-iter", "20"], "m.uai", [UAI]),
     "infer map": (["infer", "FILE", "--task", "map", "--json", "--method", "belief_propagation"], "m.uai", [UAI]),
@@ -87,7 +87,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Whole files and models; and the program is put together once, which takes longer than most refusals."""
+    """Folder with valid files and models; the program is imported once, which takes longer than most errors."""
     program = whole_program()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.main.get_command", lambda _: program)
@@ -113,7 +113,7 @@ def _folder(tmp_path_factory):
 
 
 def words_of(kind, folder):
-    """The command's words, files by their paths in the folder."""
+    """Return the arguments of a command, with files replaced by their paths in the folder."""
     arguments, name, _ = COMMANDS[kind]
     return [
         str(folder / (name if word == "FILE" else word)) if word == "FILE" or word.endswith(ENDINGS) else word

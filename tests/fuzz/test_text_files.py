@@ -1,4 +1,4 @@
-"""Whatever stands in a text file: a result or an error of ours, soon and with little memory."""
+"""Any content of a text file yields a result or an IntarsiaError, quickly and with little memory."""
 
 from __future__ import annotations
 

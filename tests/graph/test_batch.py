@@ -28,10 +28,10 @@ def test_scores_and_statistics_add_up():
     y = np.concatenate(parts)
     total = sum(graph.score(theta, part) for graph, theta, part in zip(graphs, thetas, parts, strict=True))
     assert batch.graph.score(batch.pack(thetas), y) == pytest.approx(total)
-    for found, graph, part in zip(batch.unpack(batch.graph.statistics(y)), graphs, parts, strict=True):
-        np.testing.assert_array_equal(found, graph.statistics(part))
-    for found, part in zip(batch.unpack_labelling(np.stack([y, y])), parts, strict=True):
-        np.testing.assert_array_equal(found, np.stack([part, part]))
+    for result, graph, part in zip(batch.unpack(batch.graph.statistics(y)), graphs, parts, strict=True):
+        np.testing.assert_array_equal(result, graph.statistics(part))
+    for result, part in zip(batch.unpack_labelling(np.stack([y, y])), parts, strict=True):
+        np.testing.assert_array_equal(result, np.stack([part, part]))
 
 
 def test_shared_tables_are_summed():

@@ -45,7 +45,7 @@ def test_empty_builder():
     assert (graph.n_variables, theta.size) == (0, 0)
 
 
-def test_a_refused_call_leaves_nothing_behind():
+def test_a_call_that_raises_changes_nothing():
     builder = GraphBuilder()
     builder.variable("a", 2)
     builder.variable("b", 2)

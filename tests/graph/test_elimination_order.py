@@ -11,7 +11,7 @@ from intarsia.graph.elimination_order import _compiled_search, _python_search, f
 
 
 def simulate(graph, order):
-    """Sizes by plain elimination on Python sets: (sum of message sizes, log2 of the largest bucket)."""
+    """Eliminate variables with Python sets; return the sum of message sizes and log2 of the largest bucket."""
     around = {v: set() for v in range(graph.n_variables)}
     for c in range(graph.n_factors):
         for u, w in itertools.permutations(graph.scope(c).tolist(), 2):
@@ -52,18 +52,18 @@ def test_cycle_has_no_forest_order():
 def test_sizes_are_those_of_the_order(model):
     graph, _ = model
     for ordering in ("best", "min_fill", "min_degree"):
-        found = search_order(graph, ordering)
-        assert found.complete
-        assert sorted(found.order.tolist()) == list(range(graph.n_variables))
-        cells, width = simulate(graph, found.order)
-        assert found.n_cells == pytest.approx(cells)
-        assert found.log2_width == pytest.approx(width)
+        result = search_order(graph, ordering)
+        assert result.complete
+        assert sorted(result.order.tolist()) == list(range(graph.n_variables))
+        cells, width = simulate(graph, result.order)
+        assert result.n_cells == pytest.approx(cells)
+        assert result.log2_width == pytest.approx(width)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(random_models())
 def test_searches_in_python_and_compiled_agree(model):
-    """Two programs for one rule; without random tie-breaks they give the same order."""
+    """Both implement the same rule, so without random tie-breaks they return the same order."""
     graph, _ = model
     graph = factors([4] * graph.n_variables, [tuple(graph.scope(c).tolist()) for c in range(graph.n_factors)])
     for by_fill in (False, True):
@@ -79,7 +79,7 @@ def test_searches_in_python_and_compiled_agree(model):
         (complete_graph(7, 2), 7.0),
         (grid_graph(5, 20, 2), 6.0),
         (from_edges(2, [[i, (i + 1) % 30] for i in range(30)]), 3.0),
-        (from_edges([2, 8, 2, 8], [[0, 1], [1, 2], [2, 3], [3, 0]]), 5.0),  # keep the large variables apart
+        (from_edges([2, 8, 2, 8], [[0, 1], [1, 2], [2, 3], [3, 0]]), 5.0),  # eliminate the small variables first
     ],
 )
 def test_known_widths(graph, log2_width):
@@ -95,12 +95,12 @@ def test_larger_grid_matches_simulation():
 
 
 def test_limits_end_the_search():
-    found = search_order(grid_graph(100, 100, 2), max_cells=1e6)
-    assert not found.complete
-    assert found.n_cells > 1e6
+    result = search_order(grid_graph(100, 100, 2), max_cells=1e6)
+    assert not result.complete
+    assert result.n_cells > 1e6
 
 
 def test_hub_with_a_hundred_thousand_leaves():
-    found = search_order(star_graph(100_000, 2))
-    assert found.complete
-    assert found.n_cells == pytest.approx(200_001)
+    result = search_order(star_graph(100_000, 2))
+    assert result.complete
+    assert result.n_cells == pytest.approx(200_001)

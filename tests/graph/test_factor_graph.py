@@ -110,7 +110,7 @@ def test_score_is_theta_times_statistics(data):
     assert graph.score(theta, labels).sum() == pytest.approx(theta @ graph.statistics(labels))
 
 
-def test_graph_arrays_are_read_only_and_the_users_stay_as_they_were():
+def test_graph_arrays_are_read_only_and_the_users_arrays_are_unchanged():
     given_arrays = {
         "n_states": np.array([2, 2, 2]),
         "scope_ptr": np.array([0, 2, 4]),
@@ -126,11 +126,11 @@ def test_graph_arrays_are_read_only_and_the_users_stay_as_they_were():
     for name, array in given_arrays.items():
         assert array.flags.writeable, name
         np.testing.assert_array_equal(array, copies[name])
-        array[:] = 99  # and later changes do not reach the graph
+        array[:] = 99  # later changes do not affect the graph
         np.testing.assert_array_equal(getattr(graph, name), copies[name])
 
 
-def test_views_given_by_the_user_are_copied():
+def test_views_passed_by_the_user_are_copied():
     edges = np.array([[0, 1], [1, 2]])
     graph = from_edges(2, edges)
     assert edges.flags.writeable
@@ -168,7 +168,7 @@ def test_names_and_locations():
     assert chain_graph(2, 2, kind="potts").locate(4) == "table 0, weight"
 
 
-def test_repr_says_what_it_is():
+def test_repr():
     assert repr(grid_graph(2, 2, 3, shared=True)) == (
         "FactorGraph(4 variables with 3 states, 4 factors of scope <= 2, 2 tables, grid 2x2)"
     )

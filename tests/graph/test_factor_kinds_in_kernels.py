@@ -31,6 +31,9 @@ def test_constraints_on_counts():
 def test_no_kernel_compares_kinds_with_numbers():
     folder = Path(intarsia.__file__).parent / "_kernels"
     number = re.compile(r"\bkinds?(\[\w+\])? (==|!=|>=|<=|>|<|-) \d")
-    others = {"partition.py", "elimination_plan.py"}  # other kinds: of features and proposals, of pieces
+    others = {
+        "partition.py",
+        "elimination_plan.py",
+    }  # other enumerations: kinds of features and proposals, kinds of pieces
     files = [path for path in folder.glob("*.py") if path.name not in others]
     assert not [(path.name, line) for path in files for line in path.read_text().splitlines() if number.search(line)]

@@ -1,4 +1,4 @@
-"""Learning form: the maps are adjoint, and inference there says the same as on the graph given."""
+"""Learning form: the maps are adjoint, and inference on it agrees with inference on the original graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(graph, theta, evidence=None):
     assert form.lower(a) @ b == pytest.approx(a @ form.pull_back(b), rel=1e-10, abs=1e-10)
     constant = form.raise_mu(np.zeros(lowered.n_theta))
     assert np.allclose(form.raise_mu(b) - constant, form.pull_back(b), atol=1e-12)
-    # The score of a labelling is that of its free part, and of what is decided.
+    # The score of a labelling is the score of its free variables plus the constant.
     y = np.where(form.reduction.states >= 0, form.reduction.states, rng.integers(0, graph.n_states))
     free = form.lower_labels(y)
     assert graph.score(a, y) == pytest.approx(lowered.score(form.lower(a), free) + a @ constant, abs=1e-10)
@@ -62,7 +62,7 @@ def test_random_models(model):
     check(*model)
 
 
-def test_nothing_to_do_costs_nothing():
+def test_a_graph_in_learning_form_is_returned_unchanged():
     graph = grid_graph(2, 2, 2)
     form = learning_form(graph)
     assert form.is_identity

@@ -13,10 +13,10 @@ BOUNDED = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def check_reduction(graph, theta, evidence):
-    """Everything a reduction promises, on every completion of the evidence."""
+    """Check all properties of a reduction, on every completion of the evidence."""
     reduction = reduce_graph(graph, evidence)
     small = reduction.graph
-    # Normal form, by looking.
+    # The reduced graph is in normal form.
     scopes = [frozenset(small.scope(c).tolist()) for c in range(small.n_factors)]
     assert all(len(scope) >= 2 for scope in scopes)
     assert len(set(scopes)) == len(scopes)
@@ -34,7 +34,7 @@ def check_reduction(graph, theta, evidence):
         graph.score(theta, full), small.score(lowered, labellings) + constant, rtol=1e-11, atol=1e-11
     )
     np.testing.assert_array_equal(reduction.lower_labelling(full), labellings)
-    # Statistics come back, and the two directions are adjoint.
+    # Statistics are mapped back correctly, and the two directions are adjoint.
     for y, raised in list(zip(labellings, full, strict=True))[:8]:
         np.testing.assert_allclose(reduction.raise_mu(small.statistics(y)), graph.statistics(raised), atol=1e-12)
     rng = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def test_random_models(data):
     check_reduction(graph, random_theta(graph, data.draw(st.integers(0, 10**6))), evidence)
 
 
-def test_nothing_to_do_gives_the_same_graph():
+def test_a_graph_in_normal_form_is_returned_unchanged():
     graph = grid_graph(3, 3, 2)
     reduction = reduce_graph(graph)
     assert reduction.graph is graph
@@ -93,14 +93,14 @@ def test_nothing_to_do_gives_the_same_graph():
     assert reduction.constant(theta) == 0.0
 
 
-def test_twin_scopes_with_transposed_axes_become_one():
+def test_equal_scopes_with_transposed_axes_are_merged():
     graph = factors([2, 3, 4], [(0, 1, 2), (2, 0, 1), (1, 0), (0, 1)])
     reduction = check_reduction(graph, random_theta(graph, 1), {})
     assert reduction.graph.n_factors == 2
-    check_reduction(graph, random_theta(graph, 2), {2: 3})  # then all four are over the same pair
+    check_reduction(graph, random_theta(graph, 2), {2: 3})  # all four factors join the same pair
 
 
-def test_twins_arise_from_evidence():
+def test_evidence_can_make_scopes_equal():
     graph = factors([2] * 4, [(0, 1, 2), (1, 0, 3), (0, 1)])
     reduction = check_reduction(graph, random_theta(graph, 3), {2: 1, 3: 0})
     assert reduction.graph.n_factors == 1
@@ -117,7 +117,7 @@ def test_parametric_factor_with_one_end_or_both_observed(kind):
     assert check_reduction(twin, random_theta(twin, 5), {}).graph.table_kind.tolist() == [0]
 
 
-def test_shared_tables_stay_shared_where_untouched():
+def test_tables_of_unchanged_factors_remain_shared():
     graph = chain_graph(7, 3, shared=True)
     reduction = check_reduction(graph, random_theta(graph, 6), {2: 1})
     assert (reduction.graph.n_factors, reduction.graph.n_tables) == (4, 1)
@@ -146,7 +146,7 @@ def test_impossible_evidence_is_minus_infinity_and_never_nan():
     assert lowered.tolist() == [0.0, -np.inf, 0.0]
 
 
-def test_names_go_along():
+def test_names_of_free_variables_are_kept():
     from intarsia.graph import GraphBuilder
 
     builder = GraphBuilder()

@@ -48,16 +48,16 @@ def test_star_and_complete():
 def test_grid_edges_are_the_neighbours(height, width, connectivity):
     graph = grid_graph(height, width, 2, connectivity=connectivity)
     at = {(i, j): i * width + j for i in range(height) for j in range(width)}
-    wanted = set()
+    expected = set()
     for a in at:
         for b in at:
             down, right = abs(a[0] - b[0]), abs(a[1] - b[1])
             if (down + right if connectivity == 4 else max(down, right)) == 1:
-                wanted.add(frozenset((at[a], at[b])))
-    found = edges(graph)
-    assert {frozenset(edge) for edge in found} == wanted
-    assert len(found) == len(wanted)
-    assert all(a < b for a, b in found)
+                expected.add(frozenset((at[a], at[b])))
+    result = edges(graph)
+    assert {frozenset(edge) for edge in result} == expected
+    assert len(result) == len(expected)
+    assert all(a < b for a, b in result)
     assert graph.grid_shape == (height, width)
 
 
@@ -95,7 +95,7 @@ def test_networkx():
     assert from_networkx(nx.MultiGraph([(0, 1), (0, 1)])).n_factors == 2
 
 
-def test_shapes_that_claim_normal_form_are_in_it():
+def test_shapes_declared_in_normal_form_are_in_normal_form():
     from intarsia.graph.reduction import _duplicate_scopes
 
     for graph in (chain_graph(5, 2), grid_graph(3, 4, 2), grid_graph(3, 4, 2, connectivity=8)):

@@ -16,17 +16,17 @@ BOUNDED = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def distinct(graph, rho):
-    """Different variable sets of at least two variables, with their (largest) weight."""
-    found = {}
+    """Return the distinct scopes of at least two variables, with their largest weight."""
+    result = {}
     for c in range(graph.n_factors):
         scope = frozenset(graph.scope(c).tolist())
         if len(scope) > 1:
-            found[scope] = max(found.get(scope, 0.0), float(rho[c]))
-    return found
+            result[scope] = max(result.get(scope, 0.0), float(rho[c]))
+    return result
 
 
 def worst_excess(graph, rho):
-    """Largest violation over all sets T of `sum rho_c (|c and T| - 1)+ <= |T| - 1`, by trying every T."""
+    """Return the largest violation of `sum rho_c (|c and T| - 1)+ <= |T| - 1` over all sets T."""
     weights = distinct(graph, rho)
     worst = -math.inf
     for size in range(1, graph.n_variables + 1):
@@ -56,7 +56,7 @@ def is_forest(scopes, n_variables):
 
 
 def enumerated_frequencies(graph):
-    """Share of the spanning trees that hold each edge, by listing them all (connected graphs)."""
+    """Return the fraction of spanning trees that contain each edge, by enumeration (connected graphs)."""
     edges = [tuple(graph.scope(c).tolist()) for c in range(graph.n_factors)]
     counts, trees = np.zeros(len(edges)), 0
     for subset in itertools.combinations(range(len(edges)), graph.n_variables - 1):
@@ -121,7 +121,7 @@ def test_every_model_of_the_zoo_gets_valid_values(name):
         assert ((rho > 0) & (rho <= 1)).all()
         assert graph.n_variables == 0 or worst_excess(graph, rho) <= 1e-9
         assert is_valid_appearance(graph, rho) is True
-    if name in FORESTS:  # once variables with one state are gone
+    if name in FORESTS:  # after removing variables with one state
         assert (appearance_probabilities(reduce_graph(graph).graph) == 1.0).all()
 
 
@@ -199,7 +199,7 @@ def test_validity_is_sharp():
     assert is_valid_appearance(one_bad_part, rho) is False
 
 
-def test_too_much_work_is_unknown():
+def test_too_much_work_returns_none():
     graph = torus(20, 20)
     assert is_valid_appearance(graph, 399 / 800, max_work=10) is None
 
@@ -224,7 +224,7 @@ def test_other_graphs_are_not_mistaken_for_grids():
     rho = appearance_probabilities(graph)
     np.testing.assert_allclose(rho, 15 / 32)
     assert is_valid_appearance(graph, 0.5) is False
-    # As many edges as the grid has, one of them elsewhere.
+    # As many edges as the grid, but one of them differs.
     grid = grid_graph(3, 3, 2)
     edges = grid.scope_idx.copy()
     edges[:2] = (0, 8)
@@ -268,14 +268,14 @@ def test_degenerate_factors():
 
 def test_bad_values_are_refused():
     graph = chain_graph(4, 2)
-    with pytest.raises(InvalidInputError, match=r"^rho has shape \(2,\), but this graph has 3 factors\. Give one"):
+    with pytest.raises(InvalidInputError, match=r"^rho has shape \(2,\), but this graph has 3 factors\. Pass one"):
         check_appearance(graph, [0.5, 0.5])
     for bad, shown in ((0.0, "0.0"), (1.5, "1.5"), (-0.1, "-0.1"), (np.nan, "nan"), (np.inf, "inf")):
         with pytest.raises(InvalidInputError, match=rf"^rho\[1\] is {shown}, but an appearance .* \(0, 1\]\. Use"):
             is_valid_appearance(graph, [1.0, bad, 1.0])
     with pytest.raises(InvalidInputError, match="rho: expected numbers"):
         check_appearance(graph, "many")
-    with pytest.raises(InvalidInputError, match="min_forests must be an integer"):
+    with pytest.raises(InvalidInputError, match="min_forests must be "):
         appearance_probabilities(graph, min_forests=0)
     given_values = np.full(3, 0.5)
     assert check_appearance(graph, given_values).flags.writeable

@@ -83,15 +83,15 @@ def test_no_variables(put, text):
 @pytest.mark.parametrize("newline", ["\n", "\r\n", " ", "\t\n\n "])
 def test_layout_of_white_space_does_not_matter(put, newline):
     expected = intarsia.read_uai(put(CLINIC))
-    found = intarsia.read_uai(put(CLINIC.replace("\n", newline)))
-    np.testing.assert_array_equal(found[1], expected[1])
+    result = intarsia.read_uai(put(CLINIC.replace("\n", newline)))
+    np.testing.assert_array_equal(result[1], expected[1])
 
 
 @pytest.mark.parametrize("name", ["model.uai.gz", "model.uai"])
-def test_gzip_is_told_by_content(put, name):
+def test_gzip_is_detected_from_the_content(put, name):
     expected = intarsia.read_uai(put(CLINIC, "plain.uai.gz"))
-    found = intarsia.read_uai(put(gzip.compress(CLINIC.encode()), name))
-    np.testing.assert_array_equal(found[1], expected[1])
+    result = intarsia.read_uai(put(gzip.compress(CLINIC.encode()), name))
+    np.testing.assert_array_equal(result[1], expected[1])
 
 
 @pytest.mark.parametrize("suffix", ["uai", "uai.gz"])
@@ -103,9 +103,9 @@ def test_written_and_read_is_the_same_model(tmp_path, name, suffix):
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == (suffix == "uai.gz")
     again, theta_again = intarsia.read_uai(path)
     np.testing.assert_array_equal(again.n_states, graph.n_states)
-    truth, found = enumerate_model(graph, theta), enumerate_model(again, theta_again)
-    np.testing.assert_array_equal(found.labellings, truth.labellings)
-    np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-12, atol=1e-12)
+    truth, result = enumerate_model(graph, theta), enumerate_model(again, theta_again)
+    np.testing.assert_array_equal(result.labellings, truth.labellings)
+    np.testing.assert_allclose(result.scores, truth.scores, rtol=1e-12, atol=1e-12)
     intarsia.write_uai(path, again, theta_again)
     third, theta_third = intarsia.read_uai(path)
     np.testing.assert_array_equal(third.scope_idx, again.scope_idx)
@@ -137,55 +137,55 @@ BAD = {
     "empty": ("", r"line 1: expected MARKOV or BAYES as the first word, got an empty file\."),
     "blank": (" \n\n", r"expected MARKOV or BAYES"),
     "another word": ("LIMID 1 2 0", r"line 1: expected MARKOV or BAYES as the first word, got 'LIMID'\."),
-    "only the word": ("MARKOV", r"line 1: the file ends where the number of variables should stand"),
+    "only the word": ("MARKOV", r"line 1: the file ends, but the number of variables was expected"),
     "text": ("MARKOV\n2\n2 two\n0", r"model\.uai, line 3: expected a number, got 'two'\."),
     "text in a number": ("MARKOV\n1\n2\n1\n1 0\n2\n0.5 0.5x", r"line 7: expected a number, got '0\.5x'\."),
     "two points": ("MARKOV\n1\n2\n1\n1 0\n2\n0.5.1 0.5", r"line 7: expected a number, got '0\.5\.1'\."),
     "comma": ("MARKOV\n1\n2\n1\n1 0\n2\n0,5 0.5", r"line 7: expected a number, got '0,5'\."),
     "hexadecimal": ("MARKOV 1 0x2 0", r"expected a number, got '0x2'"),
     "underscore": ("MARKOV 1 1_0 0", r"expected a number, got '1_0'"),
-    "many variables": ("MARKOV\n1000000000000\n2 2\n", r"line 2: 1000000000000 variables are announced, but only 2"),
-    "beyond integers": ("MARKOV\n1e30\n2 2\n", r"line 2: the number of variables must be a whole number"),
-    "minus variables": ("MARKOV\n-3\n2 2\n", r"line 2: the number of variables must be a whole number of at least 0"),
-    "half a variable": ("MARKOV\n1.5\n2 2\n", r"line 2: the number of variables must be a whole number.*got '1\.5'"),
-    "nan variables": ("MARKOV\nnan\n2 2\n", r"line 2: the number of variables must be a whole number"),
+    "many variables": ("MARKOV\n1000000000000\n2 2\n", r"line 2: expected 1000000000000 variables, but only 2"),
+    "beyond integers": ("MARKOV\n1e30\n2 2\n", r"line 2: the number of variables must be an integer"),
+    "minus variables": ("MARKOV\n-3\n2 2\n", r"line 2: the number of variables must be an integer of at least 0"),
+    "half a variable": ("MARKOV\n1.5\n2 2\n", r"line 2: the number of variables must be an integer.*got '1\.5'"),
+    "nan variables": ("MARKOV\nnan\n2 2\n", r"line 2: the number of variables must be an integer"),
     "negative cardinality": (
         "MARKOV\n2\n2\n-2\n0",
-        r"line 4: the number of states of variable 1 must be a whole number of at least 1, got '-2'\.",
+        r"line 4: the number of states of variable 1 must be an integer of at least 1, got '-2'\.",
     ),
     "no states": ("MARKOV\n2\n2 0\n0", r"line 3: the number of states of variable 1 must .* at least 1, got '0'"),
-    "no factor count": ("MARKOV\n2\n2 2\n", r"line 3: the file ends where the number of factors should stand"),
-    "many factors": ("MARKOV\n1\n2\n1000000000000\n1 0", r"line 4: 1000000000000 factors are announced, but only 2"),
-    "wide factor": ("MARKOV\n1\n2\n1\n99999999 0 2", r"line 5: factor 0 announces 99999999 variables, but only 2"),
-    "minus wide factor": ("MARKOV 1 2\n1\n-1 0 2", r"line 3: the number of variables of factor 0 must be a whole"),
-    "scopes end": ("MARKOV 1 2\n2\n1 0", r"line 3: the file ends where the number of variables of factor 1"),
+    "no factor count": ("MARKOV\n2\n2 2\n", r"line 3: the file ends, but the number of factors was expected"),
+    "many factors": ("MARKOV\n1\n2\n1000000000000\n1 0", r"line 4: expected 1000000000000 factors, but only 2"),
+    "wide factor": ("MARKOV\n1\n2\n1\n99999999 0 2", r"line 5: factor 0 declares 99999999 variables, but only 2"),
+    "minus wide factor": ("MARKOV 1 2\n1\n-1 0 2", r"line 3: the number of variables of factor 0 must be an integer"),
+    "scopes end": ("MARKOV 1 2\n2\n1 0", r"line 3: the file ends, but the number of variables of factor 1"),
     "missing variable": (
         "MARKOV\n3\n2 2 2\n2\n2 0 1\n2 1 3\n4 1 1 1 1\n4 1 1 1 1",
         r"model\.uai, line 6: factor 1 names variable 3, but there are 3 variables \(0\.\.2\)\.",
     ),
-    "minus variable": ("MARKOV\n1\n2\n1\n1 -1\n2 1 1", r"line 5: a variable of factor 0 must be a whole number"),
+    "minus variable": ("MARKOV\n1\n2\n1\n1 -1\n2 1 1", r"line 5: a variable of factor 0 must be an integer"),
     "variable twice": ("MARKOV\n2\n2 2\n1\n2 1 1\n4 1 1 1 1", r"line 5: factor 0 names variable 1 twice"),
     "table count": (
         "MARKOV\n1\n2\n1\n1 0\n3 1 1 1",
-        r"line 6: factor 0 announces 3 entries, but its scope \(2\) needs",
+        r"line 6: factor 0 declares 3 entries, but its scope \(2\) needs",
     ),
     "table of no variables": (
         "MARKOV 1 2 1\n0\n2 1 1",
-        r"line 3: factor 0 announces 2 entries.*no variables.* needs 1",
+        r"line 3: factor 0 declares 2 entries.*no variables.* needs 1",
     ),
     "huge table": (
         "MARKOV\n5\n1000 1000 1000 1000 1000\n1\n5 0 1 2 3 4\n1000000000000000 1 1",
-        r"the file ends inside the table of factor 0: 1000000000000000 entries are needed, 2 are there",
+        r"the file ends inside the table of factor 0: expected 1000000000000000 entries, got 2",
     ),
     "table beyond floats": (
         "MARKOV\n40\n" + "1000000000 " * 40 + "\n1\n40 " + " ".join(map(str, range(40))) + "\n1 1",
-        r"line 6: factor 0 announces 1 entries",
+        r"line 6: factor 0 declares 1 entries",
     ),
-    "huge cardinality": ("MARKOV\n1\n1000000000\n1\n1 0\n2 1 1", r"factor 0 announces 2 entries.* needs 1000000000"),
+    "huge cardinality": ("MARKOV\n1\n1000000000\n1\n1 0\n2 1 1", r"factor 0 declares 2 entries.* needs 1000000000"),
     "huge free variable": ("MARKOV\n2\n2\n1000000000\n0", r"line 4: variable 1 has 1000000000 states but is in no fac"),
     "truncated table": (
         "MARKOV\n2\n2 2\n2\n1 0\n2 0 1\n2 1 1\n4\n1 2 3",
-        r"line 9: the file ends inside the table of factor 1: 4 entries are needed, 3 are there\.",
+        r"line 9: the file ends inside the table of factor 1: expected 4 entries, got 3\.",
     ),
     "no tables": ("MARKOV\n2\n2 2\n1\n2 0 1\n", r"line 5: the file ends inside the table of factor 0"),
     "negative entry": ("MARKOV\n1\n2\n1\n1 0\n2\n1\n-0.5", r"line 8: a table entry must be a number of at least 0.*-0"),
@@ -203,7 +203,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_models_are_refused_with_the_line_and_without_allocating(put, name):
+def test_malformed_models_raise_with_the_line_and_without_allocating(put, name):
     content, message = BAD[name]
     path = put(content)
     tracemalloc.start()
@@ -249,7 +249,7 @@ def test_a_trailer_after_no_factors(put):
 
 
 @pytest.mark.parametrize("position", [0, 7, 500, 998])
-def test_the_offender_is_found_in_any_piece(put, monkeypatch, position):
+def test_an_invalid_token_is_found_in_any_piece(put, monkeypatch, position):
     monkeypatch.setattr("intarsia.graph.uai_tokens._PIECE", 16)
     numbers = ["0.5"] * 999
     numbers[position] = "0.5.5"
@@ -264,12 +264,12 @@ def test_decompressed_size_is_limited(put):
         intarsia.read_uai(put(bomb), max_bytes=1e6)
 
 
-def test_missing_file_is_the_systems_own_error(tmp_path):
+def test_missing_file_raises_the_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         intarsia.read_uai(tmp_path / "none.uai")
 
 
-def test_write_refuses_what_cannot_be_meant(tmp_path):
+def test_write_raises_for_invalid_models(tmp_path):
     graph, theta = ZOO["chain"]()
     with pytest.raises(InvalidInputError, match="kind='LIMID' is not known"):
         intarsia.write_uai(tmp_path / "m.uai", graph, theta, kind="LIMID")
@@ -314,14 +314,14 @@ def test_both_forms_of_evidence(put, text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("2\n1 6 0\n1 5 1", r"model\.uai, line 1: the file holds 2 samples of evidence\. Give a file with exactly one"),
-        ("3 1 2", r"line 1: 3 known variables need 6 more numbers .* but 2 follow"),
-        ("1000000000000 1 2", r"known variables need"),
-        ("1 -2 0", r"line 1: a known variable must be a whole number"),
-        ("1 2\n-1", r"line 2: the state of variable 2 must be a whole number"),
-        ("2 3 1\n3 0", r"line 2: variable 3 is given state 0, but state 1 before"),
+        ("2\n1 6 0\n1 5 1", r"model\.uai, line 1: the file holds 2 samples of evidence\. Pass a file with exactly one"),
+        ("3 1 2", r"line 1: 3 observed variables need 6 more numbers .* but 2 follow"),
+        ("1000000000000 1 2", r"observed variables need"),
+        ("1 -2 0", r"line 1: an observed variable must be an integer"),
+        ("1 2\n-1", r"line 2: the state of variable 2 must be an integer"),
+        ("2 3 1\n3 0", r"line 2: variable 3 has state 0 here, but state 1 before"),
         ("1 a 0", r"expected a number, got 'a'"),
-        ("-1", r"the number of known variables must be a whole number"),
+        ("-1", r"the number of observed variables must be an integer"),
     ],
 )
 def test_bad_evidence(put, text, message):
@@ -362,8 +362,8 @@ def test_map_files(put, text, expected):
 
 @pytest.mark.parametrize("lead", ["", "1\n"])
 def test_mar_files(put, lead):
-    found = intarsia.graph.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
-    assert [block.tolist() for block in found] == [[0.25, 0.75], [0.5, 0.5, 0.0]]
+    result = intarsia.graph.read_uai_solution(put(f"MAR\n{lead}2 2 0.25 0.75 3 0.5 0.5 0"), "mar")
+    assert [block.tolist() for block in result] == [[0.25, 0.75], [0.5, 0.5, 0.0]]
 
 
 @pytest.mark.parametrize(
@@ -372,12 +372,12 @@ def test_mar_files(put, lead):
         ("PR\n1 2 3", "pr", "expected one number, log10 of Z, got 3"),
         ("PR\nnan", "pr", "log10 of Z must be a number"),
         ("PR", "pr", "got 0 numbers"),
-        ("MAP\n3 0 1", "map", "3 states are announced, but 2 follow"),
-        ("MAP\n2 0 -1", "map", "the state of variable 1 must be a whole number"),
-        ("MAR\n2 2 0.5 0.5", "mar", "the 4 numbers are no list of marginals"),
-        ("MAR\n1 9 0.5 0.5", "mar", "no list of marginals"),
-        ("MAR\n1000000000000 2 0.5 0.5", "mar", "no list of marginals"),
-        ("MAR", "mar", "the file ends where"),
+        ("MAP\n3 0 1", "map", "expected 3 states, but 2 follow"),
+        ("MAP\n2 0 -1", "map", "the state of variable 1 must be an integer"),
+        ("MAR\n2 2 0.5 0.5", "mar", "the 4 numbers are not a list of marginals"),
+        ("MAR\n1 9 0.5 0.5", "mar", "not a list of marginals"),
+        ("MAR\n1000000000000 2 0.5 0.5", "mar", "not a list of marginals"),
+        ("MAR", "mar", "the file ends, but"),
         ("MAR\n1 2 0.5 0.5", "map", "expected MAP as the first word, got 'MAR'"),
     ],
 )
@@ -406,7 +406,7 @@ def test_solutions_from_results(tmp_path):
         intarsia.graph.write_uai_solution(path, best, "prr")
 
 
-# ---------------------------------------------------------------- anything at all
+# ---------------------------------------------------------------- arbitrary bytes
 
 
 def _read_anything(path):
@@ -416,7 +416,7 @@ def _read_anything(path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
+def test_a_byte_order_mark_is_ignored(tmp_path, pack):
     files = {"m.uai": CLINIC, "e.evid": "1 0 1", "s.MAP": "MAP\n2 0 1"}
     read = {"m.uai": intarsia.read_uai, "e.evid": intarsia.read_uai_evidence, "s.MAP": intarsia.graph.read_uai_solution}
     for name, text in files.items():
@@ -432,8 +432,8 @@ def test_a_byte_order_mark_is_passed_over(tmp_path, pack):
 
 
 @pytest.mark.parametrize("evidence", [{"a": 1}, {0: "b"}, {0: None}, {0.5: 1}, {0: -1}, {-1: 0}, {0: 1.5}])
-def test_evidence_that_is_no_index_is_refused_and_nothing_written(tmp_path, evidence):
-    with pytest.raises(InvalidInputError, match="whole numbers counted from 0"):
+def test_evidence_that_is_not_an_index_raises_and_writes_no_file(tmp_path, evidence):
+    with pytest.raises(InvalidInputError, match="integers counted from 0"):
         intarsia.graph.write_uai_evidence(tmp_path / "e.evid", evidence)
     assert not (tmp_path / "e.evid").exists()
 

@@ -199,7 +199,7 @@ def test_invalid_constraints_raise():
         ((["a", "b"], "exactly_two"), "kind='exactly_two' is not known"),
         ((["a", "many"], "exactly_one"), "'many' has 3 states"),
         ((["a", "b"], "budget"), "most=None with kind='budget'"),
-        ((["a"], "implies"), "needs an input and an output"),
+        ((["a"], "implies"), "needs at least one input and an output"),
         ((["a", "c"], "exactly_one"), "'c' is not known"),
     ):
         with pytest.raises(InvalidInputError, match=message):
@@ -211,5 +211,5 @@ def test_invalid_constraints_raise():
     with pytest.raises(InvalidInputError, match="is a constraint, but not all its variables have two states"):
         intarsia.FactorGraph([2, 3], [0, 2], [0, 1], table_kind=[FactorKind.EXACTLY], table_truncation=[1.0])
     graph = intarsia.FactorGraph([2, 2], [0, 2], [0, 1], table_kind=[FactorKind.EXACTLY], table_truncation=[1.0])
-    with pytest.raises(InvalidInputError, match="what it costs to violate it"):
+    with pytest.raises(InvalidInputError, match="the weight of a constraint is a penalty"):
         graph.score(graph.pack(tables=[0.5]), [0, 0])

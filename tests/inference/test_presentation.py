@@ -88,7 +88,7 @@ def test_temperature_too_small_for_the_scores_raises(method, temperature):
 @pytest.mark.parametrize("value", [1e308, -1e308])
 def test_scores_whose_sums_overflow_raise(value):
     graph = intarsia.chain_graph(2, 2)
-    with pytest.raises(InvalidInputError, match=r"theta\[0\] .*Scores are finite"):
+    with pytest.raises(InvalidInputError, match=r"theta\[0\] .*Scores must be finite"):
         intarsia.infer(graph, np.full(graph.n_theta, value), "tree")
 
 

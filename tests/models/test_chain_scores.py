@@ -1,4 +1,4 @@
-"""Scores from sparse features and their gradient, against products of whole matrices."""
+"""Scores from sparse features and their gradient, against products of full matrices."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from intarsia.models.chain_scores import ChainLayout, StateFeatures, observed_pa
 
 
 def make(n_labels, seed, weights="observed"):
-    """Features of which few have weights with many labels, rows without any, and values that are not 1."""
+    """Make features of which few have weights with many labels, with empty rows and values other than 1."""
     rng = np.random.default_rng(seed)
     n, n_features = 40, 30
     matrix = rng.standard_normal((n, n_features)) * (
@@ -21,14 +21,14 @@ def make(n_labels, seed, weights="observed"):
 
 
 def kinds(layout):
-    """Number of features that are worked by whole rows, and of others that have weights."""
+    """Return the number of wide features, and of other features that have weights."""
     return layout.split.n_wide, int(((layout.split.number < 0) & (np.diff(layout.pair_ptr) > 0)).sum())
 
 
 @pytest.mark.parametrize("weights", ["observed", "all"])
 @pytest.mark.parametrize("n_labels", [1, 3, 9, 40])
 @pytest.mark.parametrize("given", ["sparse", "indicators", "dense"])
-def test_scores_and_gradient_are_products_with_the_whole_matrix(given, n_labels, weights):
+def test_scores_and_gradient_are_products_with_the_full_matrix(given, n_labels, weights):
     rows, full, layout = make(n_labels, 3 * n_labels, weights)
     if given == "indicators":  # all values are the same
         rows.data[:] = 0.5
@@ -37,15 +37,15 @@ def test_scores_and_gradient_are_products_with_the_whole_matrix(given, n_labels,
     rng = np.random.default_rng(1)
     vector = rng.standard_normal(layout.n_weights)
     states, table = layout.unpack(vector).states, features.spread(layout.unpack(vector).states)
-    wanted = full @ layout.state_matrix(vector)
+    expected = full @ layout.state_matrix(vector)
     for first, last in ((0, 40), (5, 23), (7, 7)):
-        np.testing.assert_allclose(features.scores(states, first, last), wanted[first:last], atol=1e-13)
-        np.testing.assert_allclose(features.scores(states, first, last, table), wanted[first:last], atol=1e-13)
+        np.testing.assert_allclose(features.scores(states, first, last), expected[first:last], atol=1e-13)
+        np.testing.assert_allclose(features.scores(states, first, last, table), expected[first:last], atol=1e-13)
         residual = rng.standard_normal((last - first, n_labels))
         whole = full[first:last].T @ residual
         pair_ptr, pair_label = layout.pairs()
         each = whole[np.repeat(np.arange(30), np.diff(pair_ptr)), pair_label]
-        gradient = np.ones(layout.n_states)  # it is added to what is there
+        gradient = np.ones(layout.n_states)  # the gradient is added to the present values
         features.pull_back(residual, gradient, first, last)
         np.testing.assert_allclose(gradient, 1.0 + each, atol=1e-13)
         gradient, gathered = np.zeros(layout.n_states), features.zeros()
@@ -62,23 +62,23 @@ def test_both_kinds_of_features_are_tested():
     assert narrow >= 5
 
 
-def test_what_is_forbidden_stays_so():
+def test_weights_of_minus_infinity_forbid_labels():
     rows, full, layout = make(40, 120)
     features = StateFeatures(rows, layout)
     vector = np.random.default_rng(2).standard_normal(layout.n_weights)
     one = [int(np.argmax(layout.split.number == 0)), int(np.argmax(layout.split.number < 0))]
-    slots = layout.pair_ptr[one]  # of a wide feature, and of another
+    slots = layout.pair_ptr[one]  # of a wide feature and of another feature
     vector[slots] = -np.inf
     features_of = np.repeat(np.arange(30), np.diff(layout.pair_ptr))[slots]
-    found = features.scores(layout.unpack(vector).states, 0, 40)
+    result = features.scores(layout.unpack(vector).states, 0, 40)
     expected = np.zeros((40, 40), dtype=bool)
     for f, p in zip(features_of, slots, strict=True):
         expected[:, layout.pair_label[p]] |= full[:, f] != 0
     assert expected.any()
-    np.testing.assert_array_equal(~np.isfinite(found), expected)
-    assert not np.isnan(found).any()
+    np.testing.assert_array_equal(~np.isfinite(result), expected)
+    assert not np.isnan(result).any()
 
 
-def test_the_split_is_found_once_for_all_parts_of_the_data():
+def test_wide_features_are_computed_once_per_layout():
     layout = make(40, 120)[2]
     assert layout.split is layout.split

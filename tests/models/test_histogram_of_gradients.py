@@ -18,7 +18,7 @@ def picture(shape, seed=0):
 
 
 def by_definition(rgb, n, cell, clip, noise):
-    """Every pixel, every cell, every voter, one after the other."""
+    """Compute the histograms by loops over pixels, cells and voters."""
     height, width, _ = rgb.shape
     votes = np.zeros((height, width, n))
     for r in range(height):
@@ -55,9 +55,9 @@ def by_definition(rgb, n, cell, clip, noise):
 @pytest.mark.parametrize("cell", [1, 2, 2.5, 3, 8])
 def test_equals_the_definition(shape, cell):
     rgb = picture(shape)
-    found = histogram_of_gradients(rgb, n_orientations=5, cell=cell, clip=0.3, noise=0.02)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, by_definition(rgb, 5, cell, 0.3, 0.02), atol=2e-6)
+    result = histogram_of_gradients(rgb, n_orientations=5, cell=cell, clip=0.3, noise=0.02)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, by_definition(rgb, 5, cell, 0.3, 0.02), atol=2e-6)
 
 
 def test_defaults_give_nine_directions_in_four_cells():
@@ -66,20 +66,20 @@ def test_defaults_give_nine_directions_in_four_cells():
 
 @pytest.mark.parametrize("slope", [0.0, 20.0, 40.0, 90.0, 100.0, 160.0])
 def test_a_ramp_votes_for_its_direction(slope):
-    """A linear ramp rising at `slope` degrees lies on direction slope / 20 of nine, or between two."""
+    """A linear ramp at `slope` degrees has direction slope / 20 of nine, or lies between two directions."""
     row, column = np.mgrid[:21, :21] / 100
     ramp = 0.5 + column * math.cos(math.radians(slope)) + row * math.sin(math.radians(slope))
-    found = histogram_of_gradients(ramp, cell=3, clip=1.0, noise=1e-9)[10, 10].reshape(4, 9)
+    result = histogram_of_gradients(ramp, cell=3, clip=1.0, noise=1e-9)[10, 10].reshape(4, 9)
     place = slope / 20
     votes = np.zeros(9)
     votes[int(place) % 9] += 1 - place % 1
     votes[(int(place) + 1) % 9] += place % 1
-    np.testing.assert_allclose(found, np.tile(votes / np.linalg.norm(votes) / 2, (4, 1)), atol=1e-5)
+    np.testing.assert_allclose(result, np.tile(votes / np.linalg.norm(votes) / 2, (4, 1)), atol=1e-5)
 
 
 def blocks(image, **settings):
-    found = histogram_of_gradients(image, n_orientations=8, cell=3, **settings)
-    return found.reshape(*found.shape[:2], 2, 2, 8)
+    result = histogram_of_gradients(image, n_orientations=8, cell=3, **settings)
+    return result.reshape(*result.shape[:2], 2, 2, 8)
 
 
 BACKWARDS = (-np.arange(8)) % 8
@@ -102,7 +102,7 @@ def test_half_a_turn_keeps_the_directions():
     np.testing.assert_allclose(blocks(image[::-1, ::-1]), blocks(image)[::-1, ::-1, ::-1, ::-1], atol=1e-6)
 
 
-def test_negative_looks_the_same():
+def test_negative_image_has_the_same_features():
     image = picture((6, 9))
     np.testing.assert_allclose(blocks(1 - image), blocks(image), atol=1e-6)
 
@@ -121,12 +121,12 @@ def test_constant_image_is_zero(shape):
 
 
 def test_one_direction_takes_all_votes():
-    found = histogram_of_gradients(picture((4, 4)), n_orientations=1, cell=2, noise=0.01)
-    np.testing.assert_allclose(found, by_definition_one(picture((4, 4))), atol=2e-6)
+    result = histogram_of_gradients(picture((4, 4)), n_orientations=1, cell=2, noise=0.01)
+    np.testing.assert_allclose(result, by_definition_one(picture((4, 4))), atol=2e-6)
 
 
 def by_definition_one(rgb):
-    # Two directions, added up before the normalisation, is what one direction means: normalisation off, then on.
+    # One direction equals the sum of two directions before the normalisation.
     two = by_definition(rgb, 2, 2, np.inf, 1e12) * 1e24
     v = two.reshape(4, 4, 4, 2).sum(axis=3)
     v = np.minimum(v / np.sqrt((v**2).sum(axis=2, keepdims=True) + 1e-4), 0.2)
@@ -144,6 +144,6 @@ def by_definition_one(rgb):
         ({"noise": 0}, "noise"),
     ],
 )
-def test_bad_settings_are_named(settings, named):
+def test_invalid_settings_are_named(settings, named):
     with pytest.raises(InvalidInputError, match=f"histogram_of_gradients: {named}"):
         histogram_of_gradients(picture((3, 3)), **settings)

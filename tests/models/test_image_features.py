@@ -25,16 +25,16 @@ def picture(shape, seed=0):
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_sinusoidal_expansion_equals_its_definition(d, scale):
     base = np.random.default_rng(d).normal(size=(3, 4, d))
-    found = sinusoidal_expansion(base, scale=scale)
-    assert found.shape == (3, 4, 2 * 2**d)
-    assert found.dtype == np.float32
+    result = sinusoidal_expansion(base, scale=scale)
+    assert result.shape == (3, 4, 2 * 2**d)
+    assert result.dtype == np.float32
     for place in np.ndindex(3, 4):
         angles = [
             scale * sum(s for s, taken in zip(base[place], c, strict=True) if taken)
             for c in itertools.product([0, 1], repeat=d)
         ]
         expected = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
-        np.testing.assert_allclose(found[place], expected, atol=1e-6)
+        np.testing.assert_allclose(result[place], expected, atol=1e-6)
 
 
 def test_sinusoidal_expansion_takes_rows_as_well():
@@ -52,12 +52,12 @@ def test_sinusoidal_expansion_takes_rows_as_well():
         ([["a"]], "expected numbers"),
     ],
 )
-def test_sinusoidal_expansion_refuses(base, message):
+def test_sinusoidal_expansion_raises_for_invalid_features(base, message):
     with pytest.raises(InvalidInputError, match=message):
         sinusoidal_expansion(base)
 
 
-def test_sinusoidal_expansion_refuses_scale():
+def test_sinusoidal_expansion_raises_for_invalid_scale():
     with pytest.raises(InvalidInputError, match="scale"):
         sinusoidal_expansion([[0.0]], scale=0)
 
@@ -65,19 +65,19 @@ def test_sinusoidal_expansion_refuses_scale():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_pixel_features_are_colour_position_and_edges(shape):
     rgb = picture(shape)
-    found = pixel_features(rgb, cell=3, scale=2.0)
-    assert found.shape == (*shape, 100)
-    assert found.dtype == np.float32
+    result = pixel_features(rgb, cell=3, scale=2.0)
+    assert result.shape == (*shape, 100)
+    assert result.dtype == np.float32
     for r, c in np.ndindex(shape):
         position = [r / (shape[0] - 1) if shape[0] > 1 else 0.0, c / (shape[1] - 1) if shape[1] > 1 else 0.0]
         base = np.array([*rgb[r, c], *position])
         angles = [2.0 * base @ choice for choice in itertools.product([0, 1], repeat=5)]
-        np.testing.assert_allclose(found[r, c, :64], np.concatenate([np.sin(angles), np.cos(angles)]), atol=1e-6)
-    assert np.array_equal(found[..., 64:], histogram_of_gradients(rgb, cell=3))
+        np.testing.assert_allclose(result[r, c, :64], np.concatenate([np.sin(angles), np.cos(angles)]), atol=1e-6)
+    assert np.array_equal(result[..., 64:], histogram_of_gradients(rgb, cell=3))
 
 
 def edges_by_definition(rgb, colour, sobel):
-    """A row for each factor of the grid graph, the Sobel filter from SciPy."""
+    """Compute a row for each factor of the grid graph, with the Sobel filter of SciPy."""
     height, width, _ = rgb.shape
     responses = [
         np.hypot(*(ndimage.sobel(rgb[..., k], axis=axis, mode="nearest") / 4 for axis in (0, 1))) for k in range(3)
@@ -101,11 +101,11 @@ def edges_by_definition(rgb, colour, sobel):
 @pytest.mark.parametrize("sobel", [True, False])
 def test_edge_features_equal_their_definition(shape, sobel):
     rgb = picture(shape)
-    found = edge_features(rgb, sobel=sobel, colour_thresholds=[0.2, 0.5, 0.9], sobel_thresholds=LIMITS)
+    result = edge_features(rgb, sobel=sobel, colour_thresholds=[0.2, 0.5, 0.9], sobel_thresholds=LIMITS)
     expected = edges_by_definition(rgb, [0.2, 0.5, 0.9], LIMITS if sobel else None)
-    assert found.dtype == np.float32
-    assert found.shape == expected.shape
-    assert np.array_equal(found, expected)
+    assert result.dtype == np.float32
+    assert result.shape == expected.shape
+    assert np.array_equal(result, expected)
     together = edge_features(
         rgb, sobel=sobel, colour_thresholds=[0.2, 0.5, 0.9], sobel_thresholds=LIMITS, by_direction=False
     )
@@ -120,25 +120,25 @@ def test_defaults_have_the_published_number_of_features(sobel, by_direction, n):
 
 def test_transposition_swaps_horizontal_and_vertical():
     rgb = picture((4, 6))
-    found = edge_features(rgb)
+    result = edge_features(rgb)
     turned = edge_features(rgb.transpose(1, 0, 2))
-    horizontal, vertical = found[: 4 * 5, :21], found[4 * 5 :, 21:]
+    horizontal, vertical = result[: 4 * 5, :21], result[4 * 5 :, 21:]
     assert np.array_equal(turned[: 6 * 3, :21], vertical.reshape(3, 6, 21).transpose(1, 0, 2).reshape(-1, 21))
     assert np.array_equal(turned[6 * 3 :, 21:], horizontal.reshape(4, 5, 21).transpose(1, 0, 2).reshape(-1, 21))
     assert not turned[: 6 * 3, 21:].any()
 
 
-def test_a_step_is_seen_where_it_is():
+def test_edge_features_at_a_step():
     """Grey 0 | 0.5: the pair across it differs by 0.5 sqrt 3 = 0.87; Sobel is 0.5 on both sides, 0 further away."""
     step = np.repeat([[0.0, 0.0, 0.0, 0.5, 0.5, 0.5]], 3, axis=0)
-    found = edge_features(step, colour_thresholds=[0.86, 0.88], sobel_thresholds=[0.49, 0.51])
+    result = edge_features(step, colour_thresholds=[0.86, 0.88], sobel_thresholds=[0.49, 0.51])
     across = [1.0, 1.0, 0.0, 1.0, 0.0]
     beside = [1.0, 0.0, 0.0, 1.0, 0.0]
     plain = [1.0, 0.0, 0.0, 0.0, 0.0]
     nothing = [0.0] * 5
     rows = [*[b + nothing for b in (plain, beside, across, beside, plain)] * 3]
     rows += [nothing + b for b in (plain, plain, beside, beside, plain, plain)] * 2
-    assert np.array_equal(found, np.array(rows))
+    assert np.array_equal(result, np.array(rows))
 
 
 @pytest.mark.parametrize("function", [pixel_features, edge_features, histogram_of_gradients])
@@ -165,13 +165,13 @@ def test_bytes_floats_and_grey_agree(function):
         (np.array([["a"]]), "dtype <U1"),
     ],
 )
-def test_images_that_cannot_be_meant(function, image, message):
+def test_invalid_images(function, image, message):
     with pytest.raises(InvalidInputError, match=f"{function.__name__}: .*{message}"):
         function(image)
 
 
 @pytest.mark.parametrize("thresholds", [[0.2, 0.1], [0.1, 0.1], [-0.1], [math.nan], [math.inf], [[0.1]], 0.1])
 @pytest.mark.parametrize("name", ["colour_thresholds", "sobel_thresholds"])
-def test_thresholds_that_cannot_be_meant(name, thresholds):
+def test_invalid_thresholds(name, thresholds):
     with pytest.raises(InvalidInputError, match=f"edge_features: {name}"):
         edge_features(picture((2, 2)), **{name: thresholds})

@@ -1,4 +1,4 @@
-"""Labels in every form users have them, turned into states."""
+"""Labels in every supported form, converted to states."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from intarsia.models.labelling import (
     as_states,
     check_classes,
     find_classes,
+    has_observed_label,
     hidden_labels,
     read_labels,
     single_states,
-    tells_something,
     weigh_classes,
     weights_of_states,
 )
@@ -54,14 +54,14 @@ def test_forms_of_labels(name, shape):
         else:
             given = [given[:2], given[2:]]
     labels = read_labels(given, shape, "", "y")
-    found = find_classes([labels])
-    assert found.tolist() == classes
-    np.testing.assert_array_equal(as_states(labels, found), states)
-    # In an order that the user chose, states follow.
+    result = find_classes([labels])
+    assert result.tolist() == classes
+    np.testing.assert_array_equal(as_states(labels, result), states)
+    # States follow the order of the user's classes.
     turned = check_classes(classes[::-1])
     expected = np.asarray(states)
     expected = np.where(expected < 0, -1, len(classes) - 1 - expected) if expected.ndim == 1 else expected[:, ::-1]
-    if name == "allowed":  # whose columns are in the order of the classes, whatever that is
+    if name == "allowed":  # its columns are already in the order of the classes
         expected = np.asarray(states)
     np.testing.assert_array_equal(as_states(labels, turned), expected)
 
@@ -82,9 +82,9 @@ def test_hidden_everywhere_is_hidden_for_any_classes():
     for labels in (hidden_labels((3,), "y"), read_labels([None] * 3, (3,), "", "y")):
         states = as_states(labels, check_classes(["a", "b"]))
         assert states.tolist() == [-1, -1, -1]
-        assert not tells_something(states)
-    assert not tells_something(np.ones((2, 3), bool))
-    assert tells_something(np.array([-1, 0]))
+        assert not has_observed_label(states)
+    assert not has_observed_label(np.ones((2, 3), bool))
+    assert has_observed_label(np.array([-1, 0]))
 
 
 def test_single_states_and_weights():
@@ -95,8 +95,8 @@ def test_single_states_and_weights():
     assert weights_of_states(np.array([2, -1, 0]), weights).tolist() == [5.0, 1.0, 1.0]
     classes = np.array([0, 1, 2])
     # 4 labels in all, 3 and 1 of two classes that occur: 4 / (2 * 3) and 4 / (2 * 1).
-    found = weigh_classes([np.array([0, 0, 2]), np.array([-1, 0])], classes, "balanced")
-    assert found.tolist() == [pytest.approx(2 / 3), 1.0, 2.0]
+    result = weigh_classes([np.array([0, 0, 2]), np.array([-1, 0])], classes, "balanced")
+    assert result.tolist() == [pytest.approx(2 / 3), 1.0, 2.0]
     assert weigh_classes([], classes, {1: 4}).tolist() == [1.0, 4.0, 1.0]
     assert weigh_classes([], classes, None) is None
 
@@ -108,15 +108,18 @@ def refuse(message):
 BAD_FORMS = {
     "ragged": ([[0, 1], [0]], "y is a ragged list"),
     "shape": ([0, 1, 1], "y has shape (3,) but X has 4; use -1 for a hidden label."),
-    "fractions": ([[0.5, 1], [0, 1]], "y: expected integers"),
+    "fractions": ([[0.5, 1], [0, 1]], "y: expected "),
     "mixed objects": (np.array([["a", 1], [None, "b"]], object), "y[0, 1] is 1, an integer, but y[0, 0] is 'a', a str"),
     "mixed list": ([["a", "b"], [3, "b"]], "y[1, 0] is 3, an integer, but y[0, 0] is 'a', a string. Use one kind"),
     "mixed set": ([["a", None], [frozenset({3}), "b"]], "y[1, 0] has 3, an integer, but y[0, 0] is 'a', a string."),
-    "missing": (np.array([["a", np.nan], [None, "b"]], object), "y[0, 1] is NaN, which is no label. Use None"),
-    "missing in a list": ([["a", "b"], ["a", float("nan")]], "y[1, 1] is NaN, which is no label. Use None"),
-    "missing numbers": (np.array([[1, np.nan], [None, 0]], object), "y[0, 1] is NaN, which is no label. Use None"),
-    "missing floats": (np.array([[1.0, 0.0], [np.nan, 0.0]]), "y[1, 0] is NaN, which is no label. Use None"),
-    "no labels": (np.array([["a", ("b",)], [None, "b"]], object), "y[0, 1] is ('b',), of type tuple, but labels are"),
+    "missing": (np.array([["a", np.nan], [None, "b"]], object), "y[0, 1] is NaN, which is not a label. Use None"),
+    "missing in a list": ([["a", "b"], ["a", float("nan")]], "y[1, 1] is NaN, which is not a label. Use None"),
+    "missing numbers": (np.array([[1, np.nan], [None, 0]], object), "y[0, 1] is NaN, which is not a label. Use None"),
+    "missing floats": (np.array([[1.0, 0.0], [np.nan, 0.0]]), "y[1, 0] is NaN, which is not a label. Use None"),
+    "no labels": (
+        np.array([["a", ("b",)], [None, "b"]], object),
+        "y[0, 1] is ('b',), of type tuple, but labels must be",
+    ),
 }
 
 
@@ -128,17 +131,20 @@ def test_bad_forms(name):
 
 
 BAD_CLASSES = {
-    "minus one and one": ([-1, 1, 1, -1], "the labels are -1 and 1, and -1 means hidden. Use 0 and 1"),
+    "minus one and one": ([-1, 1, 1, -1], "the labels are -1 and 1, but -1 means hidden. Use 0 and 1"),
     "hidden": ([-1, -1, -1, -1], "all labels are hidden."),
     "nothing known": ([None] * 4, "all labels are hidden."),
-    "one class": ([3, 3, 3, 3], "the classes are [3]. Give labels of at least two, or name them with classes=."),
+    "one class": (
+        [3, 3, 3, 3],
+        "the classes are [3]. Pass labels of at least two classes, or list them with classes=.",
+    ),
     "minus one among strings": (["a", "-1", "b", "a"], "'-1' is among the strings. Use None"),
     "sets of another kind": ([0, 1, frozenset({"a"}), 1], "y[2] has 'a', a string, but y[0] is 0, an integer."),
 }
 
 
 @pytest.mark.parametrize("name", BAD_CLASSES)
-def test_classes_that_cannot_be_meant(name):
+def test_invalid_labels_without_classes(name):
     given, message = BAD_CLASSES[name]
     with refuse(message):
         find_classes([read_labels(given, (4,), "", "y")])
@@ -152,7 +158,7 @@ BAD_STATES = {
     "set outside": ([0, 1, frozenset({0, 7}), 0], "y[2] has 7, but the classes are [0, 1]."),
     "hidden in a set": ([0, 1, frozenset({0, -1}), 0], "y[2] has -1, but the classes are [0, 1]."),
     "no class": (np.zeros((4, 2), bool), "y[0] allows no class."),
-    "width": (np.ones((4, 3), bool), "y allows among 3 classes, but there are 2: [0, 1]."),
+    "width": (np.ones((4, 3), bool), "y is a mask over 3 classes, but there are 2: [0, 1]."),
 }
 
 
@@ -166,43 +172,43 @@ def test_labels_outside_the_classes(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([0, 0], "classes must be different strings, or different whole numbers from 0 on, got [0, 0]."),
-        ([-1, 1], "classes must be different strings, or different whole numbers from 0 on, got [-1, 1]."),
-        ([[0, 1]], "classes must be different strings"),
-        (["a"], "the classes are ['a']. Give labels of at least two"),
-        ([0.5, 1], "classes: expected integers"),
-        (np.array(["a", 1], object), "classes: expected integers"),
+        ([0, 0], "classes must be distinct strings, or distinct integers of at least 0, got [0, 0]."),
+        ([-1, 1], "classes must be distinct strings, or distinct integers of at least 0, got [-1, 1]."),
+        ([[0, 1]], "classes must be distinct strings"),
+        (["a"], "the classes are ['a']. Pass labels of at least two"),
+        ([0.5, 1], "classes: expected "),
+        (np.array(["a", 1], object), "classes: expected "),
     ],
 )
-def test_named_classes_that_cannot_be_meant(given, message):
+def test_invalid_classes(given, message):
     with refuse(message):
         check_classes(given)
 
 
-def test_class_weights_that_cannot_be_meant():
+def test_invalid_class_weights():
     states, classes = [np.array([0, 1])], np.array(["a", "b"])
     for weights, message in (
-        ("even", "class_weight must be None, 'balanced' or a dict of label -> weight, got 'even'."),
-        ({"c": 1.0}, "class_weight has a weight of 'c', but the classes are ['a', 'b']."),
-        ({"a": -1.0}, "class_weight of 'a' is -1.0. Weights are finite numbers of at least 0."),
-        ({"a": np.nan}, "class_weight of 'a' is nan."),
-        ({"a": "much"}, "class_weight of 'a' is 'much'."),
+        ("even", "class_weight must be None, 'balanced' or a dict label -> weight, got 'even'."),
+        ({"c": 1.0}, "class_weight has a weight for 'c', but the classes are ['a', 'b']. Use these as keys."),
+        ({"a": -1.0}, "class_weight of 'a' is -1.0, but weights must be finite numbers of at least 0."),
+        ({"a": np.nan}, "class_weight of 'a' is nan, but"),
+        ({"a": "much"}, "class_weight of 'a' is 'much', but"),
     ):
         with refuse(message):
             weigh_classes(states, classes, weights)
 
 
 def test_layout_takes_labels_by_type_only_where_there_are_types():
-    plain, named = Layout({"node": (2,)}, {}), Layout({"a": (2,), "b": (1,)}, {}, named=True)
-    assert plain.parts([0, 1], "y") == {"node": [0, 1]}
-    assert named.parts({"b": [1]}, "y") == {"b": [1]}
-    assert named.whole({"b": 1, "a": 2}) == {"a": 2, "b": 1}
-    with refuse("y is a dict of ['node'], but the variables have no named types."):
-        plain.parts({"node": [0, 1]}, "y")
-    with refuse("y is of type list, but there are several types of variables. Give a dict"):
-        named.parts([0, 1], "y")
+    plain, named = Layout({"node": (2,)}, {}), Layout({"a": (2,), "b": (1,)}, {}, has_types=True)
+    assert plain.split_by_type([0, 1], "y") == {"node": [0, 1]}
+    assert named.split_by_type({"b": [1]}, "y") == {"b": [1]}
+    assert named.join_types({"b": 1, "a": 2}) == {"a": 2, "b": 1}
+    with refuse("y is a dict with keys ['node'], but the variables have no types."):
+        plain.split_by_type({"node": [0, 1]}, "y")
+    with refuse("y is of type list, but there are several types of variables. Pass a dict"):
+        named.split_by_type([0, 1], "y")
     with refuse("y has labels of 'c', but the types are ['a', 'b']."):
-        named.parts({"c": [0]}, "y")
+        named.split_by_type({"c": [0]}, "y")
 
 
 LABEL = st.sampled_from(["sky", "tree", "road", "a"])
@@ -211,8 +217,8 @@ ANY = st.one_of(LABEL, st.none(), st.frozensets(LABEL, min_size=1))
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(ANY, min_size=1, max_size=8), st.permutations(["sky", "tree", "road", "a"]))
-def test_states_say_what_the_labels_say(labels, names):
-    """Whatever is given, the allowed classes read back are those that were meant."""
+def test_states_allow_the_classes_of_the_labels(labels, names):
+    """The allowed classes of the states are those of the labels, for any labels."""
     classes = check_classes(names)
     states = as_states(read_labels(np.array([*labels, None], object)[:-1], (len(labels),), "", "y"), classes)
     for state, label in zip(states, labels, strict=True):

@@ -53,8 +53,8 @@ def test_pull_back_is_the_derivative(name):
     weights = scores.join(F, G)
     # Not linear, so that the gradient in theta matters.
     expected = central_differences(lambda w: float(np.sin(scores.theta(w)) @ direction), weights)
-    found = scores.pull_back(np.cos(scores.theta(weights)) * direction)
-    assert relative_error(found, expected) < 1e-8
+    result = scores.pull_back(np.cos(scores.theta(weights)) * direction)
+    assert relative_error(result, expected) < 1e-8
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
@@ -79,7 +79,7 @@ def test_split_undoes_join():
     np.testing.assert_array_equal(again[1], G)
 
 
-def test_bad_input_is_told():
+def test_invalid_input():
     graph = chain_graph(3, 2)
     u = np.ones((3, 2))
     with pytest.raises(InvalidInputError, match=r"node_features has shape \(4, 2\), but the graph has 3 variables"):
@@ -93,10 +93,10 @@ def test_bad_input_is_told():
             LinearScores(graph, given)
     with pytest.raises(InvalidInputError, match="expected numbers"):
         LinearScores(graph, [["a"], ["b"], ["c"]])
-    with pytest.raises(InvalidInputError, match="one F serves all"):
+    with pytest.raises(InvalidInputError, match="they share the weights F"):
         LinearScores(from_edges([2, 3, 2], [[0, 1]]), u)
     for other in (chain_graph(3, 2, shared=True), chain_graph(3, 2, kind="potts")):
-        with pytest.raises(InvalidInputError, match="table for each edge"):
+        with pytest.raises(InvalidInputError, match="one table per edge"):
             LinearScores(other, u)
     scores = LinearScores(graph, u)
     with pytest.raises(InvalidInputError, match="weights have shape"):
@@ -108,7 +108,7 @@ def test_bad_input_is_told():
 
 
 def test_many_rows_are_multiplied_in_parts():
-    """Enough rows for several parts, the last of them short."""
+    """There are enough rows for several slices, the last of which is shorter."""
     graph = grid_graph(70, 90, 5)
     rng = np.random.default_rng(0)
     u, v = rng.normal(size=(graph.n_variables, 7)), rng.normal(size=(graph.n_factors, 3))

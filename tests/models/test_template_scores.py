@@ -115,21 +115,21 @@ def test_types_may_be_missing():
     assert not gradient[1]["bab"].any()
 
 
-def test_bad_input_is_told():
+def test_invalid_input():
     templates, node, factor = make()
     graph = template_graph(templates, N_VARIABLES, SCOPES)
-    with pytest.raises(InvalidInputError, match="symmetric names 'bab', but it joins"):
+    with pytest.raises(InvalidInputError, match="symmetric contains 'bab', but it joins"):
         make(symmetric=("bab",))
-    with pytest.raises(InvalidInputError, match="symmetric names 'c', but the factors are"):
+    with pytest.raises(InvalidInputError, match="symmetric contains 'c', but the factors are"):
         make(symmetric=("c",))
-    with pytest.raises(InvalidInputError, match="'a' has 1 features, but its weights are for 4"):
+    with pytest.raises(InvalidInputError, match="'a' has 1 features, but the templates need 4"):
         TemplateScores(templates, graph, node | {"a": np.ones((3, 1))}, factor)
     # 3 x 3 + 2 x 2 for variables, 2 x 9 + 12 + 2 x 2 for factors; three more of type a add 9.
-    with pytest.raises(InvalidInputError, match="give 56 scores, but the graph has 47"):
+    with pytest.raises(InvalidInputError, match="yield 56 scores, but the graph has 47"):
         TemplateScores(templates, graph, node | {"a": np.ones((6, 4))}, factor)
     with pytest.raises(InvalidInputError, match=r"features of 'aa'\[1\] contains inf"):
         TemplateScores(templates, graph, node, factor | {"aa": [[0.0, 1.0], [2.0, np.inf]]})
-    with pytest.raises(InvalidInputError, match="sparse matrix of complex128"):
+    with pytest.raises(InvalidInputError, match="sparse matrix of dtype complex128"):
         TemplateScores(templates, graph, node | {"a": sparse.csr_array(np.ones((3, 4), complex))}, factor)
     scores = TemplateScores(templates, graph, node, factor)
     with pytest.raises(InvalidInputError, match="2 matrices, but there are weights of a, b, aa, bab, b"):

@@ -390,7 +390,7 @@ def test_jobs_change_nothing():
         ([[]], [[]], "X has no position at all"),
         ([[{"a": float("nan")}, {}]], [["x", "y"]], r"X\[0\]\[0\]: feature 'a' is nan"),
         ([np.array([[1.0], [np.nan]])], [["x", "y"]], r"ChainCRF.fit: X\[0\]\[1\] contains nan"),
-        ([[["a"], ["b"]]], [[1, -1]], "the labels are -1 and 1, and -1 means hidden"),
+        ([[["a"], ["b"]]], [[1, -1]], "the labels are -1 and 1, but -1 means hidden"),
         ([[["a"], ["b"], ["c"]]], [["x", frozenset(), "y"]], r"y\[0\]\[1\] allows no class"),
     ],
 )
@@ -411,7 +411,7 @@ def test_bad_data(X, y, message):
         ({"decode": "viterbi"}, "decode='viterbi' is not known"),
         ({"weights": "some"}, "weights='some' is not known"),
         ({"min_count": 0}, "min_count must be an integer"),
-        ({"class_weight": {"x": 2}}, "class_weight has a weight of 'x'"),
+        ({"class_weight": {"x": 2}}, "class_weight has a weight for 'x'"),
         ({"forbidden": [("good", "x")]}, "'x' is no label"),
     ],
 )

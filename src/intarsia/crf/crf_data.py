@@ -1,4 +1,4 @@
-"""Checked data and labels of many examples, made into what learners take."""
+"""Data and labels of conditional random fields, after all checks, and their conversion to training examples."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from intarsia.models.labelling import (
     as_states,
     check_classes,
     find_classes,
+    has_observed_label,
     hidden_labels,
     observed_states,
     read_labels,
-    tells_something,
     weigh_classes,
     weights_of_states,
 )
@@ -36,16 +36,16 @@ Classes = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Checked examples without their labels.
+    """Examples after all checks, without their labels.
 
     Attributes
     ----------
     layouts : list of Layout
-        Variables of each example.
+        Types and shapes of the labels of each example.
     types : TypeTable
         All types of variables and factors.
     score_maps : function
-        From templates to the maps of all examples.
+        Function that returns the feature maps of all examples from templates.
     """
 
     layouts: list[Layout]
@@ -53,140 +53,155 @@ class Data:
     score_maps: Callable[[Templates], list[TemplateScores]]
 
     @property
-    def named(self) -> bool:
-        """Whether variables come by type."""
-        return any(layout.named for layout in self.layouts)
+    def has_types(self) -> bool:
+        """Whether the features and labels are dicts by type."""
+        return any(layout.has_types for layout in self.layouts)
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Labels of all examples as states, by type, with the classes."""
+    """Labels of all examples as states by type, together with the classes."""
 
     states: list[dict[str, States]]
     classes: Classes
 
     def labelled(self, kind: str) -> bool:
-        """Whether some variable of the type has a label."""
-        return any(tells_something(one[kind]) for one in self.states if kind in one)
+        """Return whether some variable of a type has a label."""
+        return any(has_observed_label(states[kind]) for states in self.states if kind in states)
 
 
-class Prepared(NamedTuple):
-    """What one fit learns from: data and labels as they were read, and examples made from them."""
+class TrainingData(NamedTuple):
+    """Training data of a fit: data and labels after all checks, and the examples built from them."""
 
     data: Data
     truth: Truth
     templates: Templates
     examples: list[Example]
-    known: Templates | None
-    """Form of the weights to go on from, in a warm start."""
+    previous_templates: Templates | None
+    """Templates of the weights from which a warm start continues."""
 
 
-def find_truth(data: Data, y: Any, given: Any, known: Classes | None = None) -> Truth:
-    """Labels as states; the classes are those of the model if there is one, else those given or found."""
+def find_truth(data: Data, y: Any, class_setting: Any, fitted_classes: Classes | None = None) -> Truth:
+    """Convert labels to states; the classes are those of the fitted model, or the user's list, or those in y."""
     labels = _read_all_labels(data, y)
-    if data.named and given is not None and not isinstance(given, Mapping):
+    if data.has_types and class_setting is not None and not isinstance(class_setting, Mapping):
         raise InvalidInputError(
-            f"classes must be a dict by type, since there are the types {list(data.types.n_features)}."
+            f"classes must be a dict by type, because the variables have the types {list(data.types.n_features)}."
         )
     classes = {}
     for kind in data.types.n_features:
-        asked = given.get(kind) if data.named and given is not None else given
-        with errors_in(f"type {kind!r}" if data.named else ""):
-            if known is not None:
-                classes[kind] = known[kind]
-                if asked is not None and not np.array_equal(check_classes(asked), known[kind]):
+        classes_of_type = class_setting.get(kind) if data.has_types and class_setting is not None else class_setting
+        with errors_in(f"type {kind!r}" if data.has_types else ""):
+            if fitted_classes is not None:
+                classes[kind] = fitted_classes[kind]
+                if classes_of_type is not None and not np.array_equal(
+                    check_classes(classes_of_type), fitted_classes[kind]
+                ):
                     raise InvalidInputError(
-                        f"classes are {list(asked)}, but the model has {known[kind].tolist()}. Keep the classes, "
-                        f"or fit anew with warm_start=False."
+                        f"classes are {list(classes_of_type)}, but the model has {fitted_classes[kind].tolist()}. Keep "
+                        f"the classes, or fit again with warm_start=False."
                     )
-            elif asked is not None:
-                classes[kind] = check_classes(asked)
+            elif classes_of_type is not None:
+                classes[kind] = check_classes(classes_of_type)
             else:
-                classes[kind] = find_classes([one[kind] for one in labels if kind in one])
+                classes[kind] = find_classes(
+                    [example_labels[kind] for example_labels in labels if kind in example_labels]
+                )
     truth = _as_truth(labels, classes)
     if not any(truth.labelled(kind) for kind in classes):
-        raise InvalidInputError("all labels are hidden. Label some variables.")
+        raise InvalidInputError("all labels are hidden. Label some of the variables.")
     return truth
 
 
 def as_truth(data: Data, y: Any, classes: Classes) -> Truth:
-    """Labels as states of known classes; all may be hidden."""
+    """Convert labels to states of these classes; all labels may be hidden."""
     return _as_truth(_read_all_labels(data, y), classes)
 
 
 def observed_truth(data: Data, y: Any, classes: Classes) -> list[dict[str, NDArray[Any]]]:
-    """Labels to compare predictions with, by type; see `observed_states`."""
-    return [{kind: observed_states(one[kind], classes[kind]) for kind in one} for one in _read_all_labels(data, y)]
+    """Return the labels by type for comparison with predictions; see `observed_states`."""
+    return [
+        {kind: observed_states(labels[kind], classes[kind]) for kind in labels} for labels in _read_all_labels(data, y)
+    ]
 
 
 def _as_truth(labels: list[dict[str, Labels]], classes: Classes) -> Truth:
-    return Truth([{kind: as_states(one[kind], classes[kind]) for kind in one} for one in labels], classes)
+    return Truth(
+        [
+            {kind: as_states(example_labels[kind], classes[kind]) for kind in example_labels}
+            for example_labels in labels
+        ],
+        classes,
+    )
 
 
 def _read_all_labels(data: Data, y: Any) -> list[dict[str, Labels]]:
     n = len(data.layouts)
     if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != n:
-        found = len(y) if hasattr(y, "__len__") else type(y).__name__
-        raise InvalidInputError(f"X has {n} examples, but y has {found}. Give labels for each.")
+        n_labels = len(y) if hasattr(y, "__len__") else type(y).__name__
+        raise InvalidInputError(f"X has {n} examples, but y has {n_labels}. Pass labels for each example.")
     return [
-        _read_labels(given, layout, f"y[{i}]") for i, (given, layout) in enumerate(zip(y, data.layouts, strict=True))
+        _read_labels(example_labels, layout, f"y[{i}]")
+        for i, (example_labels, layout) in enumerate(zip(y, data.layouts, strict=True))
     ]
 
 
-def _read_labels(given: Any, layout: Layout, name: str) -> dict[str, Labels]:
-    parts = layout.parts(given, name)
-    found = {}
+def _read_labels(values: Any, layout: Layout, name: str) -> dict[str, Labels]:
+    values_by_type = layout.split_by_type(values, name)
+    labels = {}
     for kind, shape in layout.shapes.items():
-        here = f"{name}[{kind!r}]" if layout.named else name
-        if kind in parts:
-            found[kind] = read_labels(parts[kind], shape, layout.reasons[kind], here)
+        label_name = f"{name}[{kind!r}]" if layout.has_types else name
+        if kind in values_by_type:
+            labels[kind] = read_labels(values_by_type[kind], shape, layout.reasons[kind], label_name)
         else:
-            found[kind] = hidden_labels(shape, here)
-    return found
+            labels[kind] = hidden_labels(shape, label_name)
+    return labels
 
 
 def make_examples(
     data: Data, truth: Truth, templates: Templates, sample_weight: Any, class_weight: Any
 ) -> list[Example]:
-    """Labelled examples with their weights and those of their variables."""
+    """Return labelled examples with sample weights and class weights."""
     weights = check_sample_weight(sample_weight, len(data.layouts))
-    by_class = _class_weights(truth, data.named, class_weight)
-    made = []
+    by_class = _class_weights(truth, data.has_types, class_weight)
+    examples = []
     for scores, states, weight in zip(data.score_maps(templates), truth.states, weights, strict=True):
-        ordered = {kind: states[kind] for kind in templates.n_states if kind in states}
-        each = None
+        states_by_type = {kind: states[kind] for kind in templates.n_states if kind in states}
+        variable_weights = None
         if by_class is not None:
-            parts = [weights_of_states(part, by_class[kind]) for kind, part in ordered.items()]
-            each = np.concatenate([np.empty(0), *parts])
-        made.append(example(scores, _flat_states(ordered, templates), float(weight), each))
-    return made
+            type_weights = [
+                weights_of_states(type_states, by_class[kind]) for kind, type_states in states_by_type.items()
+            ]
+            variable_weights = np.concatenate([np.empty(0), *type_weights])
+        examples.append(example(scores, _flat_states(states_by_type, templates), float(weight), variable_weights))
+    return examples
 
 
 def _flat_states(states: dict[str, States], templates: Templates) -> NDArray[Any]:
-    """Labels of all variables of a graph: whole numbers, or flat booleans if there are sets."""
-    if all(part.ndim == 1 for part in states.values()):
+    """Return the labels of all variables of a graph: integers, or a flat mask of allowed states if there are sets."""
+    if all(type_states.ndim == 1 for type_states in states.values()):
         return np.concatenate([np.empty(0, np.int64), *states.values()])
     flat = [np.empty(0, dtype=bool)]
-    for kind, part in states.items():
-        if part.ndim == 1:
-            part = (part[:, None] == np.arange(templates.n_states[kind])) | (part < 0)[:, None]
-        flat.append(part.reshape(-1))
+    for kind, type_states in states.items():
+        if type_states.ndim == 1:
+            type_states = (type_states[:, None] == np.arange(templates.n_states[kind])) | (type_states < 0)[:, None]
+        flat.append(type_states.reshape(-1))
     return np.concatenate(flat)
 
 
-def _class_weights(truth: Truth, named: bool, class_weight: Any) -> dict[str, FloatArray] | None:
+def _class_weights(truth: Truth, has_types: bool, class_weight: Any) -> dict[str, FloatArray] | None:
     if class_weight is None:
         return None
-    by_type = named and isinstance(class_weight, Mapping)
-    strange = [kind for kind in class_weight if kind not in truth.classes] if by_type else []
-    if strange:
+    by_type = has_types and isinstance(class_weight, Mapping)
+    unknown = [kind for kind in class_weight if kind not in truth.classes] if by_type else []
+    if unknown:
         raise InvalidInputError(
-            f"class_weight has weights for type {strange[0]!r}, but the types are {list(truth.classes)}. Give "
-            f"a dict of type -> label -> weight."
+            f"class_weight has weights for type {unknown[0]!r}, but the types are {list(truth.classes)}. Pass "
+            f"a dict type -> label -> weight."
         )
-    found = {}
+    weights_by_type = {}
     for kind, classes in truth.classes.items():
-        asked = class_weight.get(kind) if by_type else class_weight
-        weights = weigh_classes([one[kind] for one in truth.states if kind in one], classes, asked)
-        found[kind] = np.ones(classes.size) if weights is None else weights
-    return found
+        setting = class_weight.get(kind) if by_type else class_weight
+        weights = weigh_classes([states[kind] for states in truth.states if kind in states], classes, setting)
+        weights_by_type[kind] = np.ones(classes.size) if weights is None else weights
+    return weights_by_type

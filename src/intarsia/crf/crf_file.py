@@ -1,4 +1,4 @@
-"""A fitted `GridCRF` or `GraphCRF` as a file, and back: settings, types and labels as JSON, weights as arrays."""
+"""Saving and loading of `GridCRF` and `GraphCRF`: settings, types and labels as JSON, weights as arrays."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from intarsia.models.template_scores import Templates
 if TYPE_CHECKING:
     from intarsia.crf.crf import CRF
 
-# Numbers that finding equal cells of symmetric tables may take.
-_MOST_SYMMETRIC = 2 * 10**7
+# Largest number of integers in memory to find the equal cells of a symmetric table.
+_MAX_SYMMETRIC_CELLS = 2 * 10**7
 
 
 def crf_to_file(crf: CRF) -> Content:
-    """What a fitted model has learned."""
-    templates, named = crf.templates_, isinstance(crf.classes_, dict)
-    classes = crf.classes_ if named else {next(iter(templates.n_states)): crf.classes_}
+    """Return the content of the file of a fitted model: metadata and arrays."""
+    templates, has_types = crf.templates_, isinstance(crf.classes_, dict)
+    classes = crf.classes_ if has_types else {next(iter(templates.n_states)): crf.classes_}
     course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
-    about = {
+    metadata = {
         **course,
-        # Lists of pairs, since the order of the types is that of the weights.
+        # Lists of pairs, because the order of the types is that of the weights.
         "classes": [[name, labels.tolist()] for name, labels in classes.items()],
-        "named": named,
+        "named": has_types,
         "n_features": [[name, int(n)] for name, n in templates.n_features.items()],
         "scopes": [[name, list(kinds)] for name, kinds in templates.scopes.items()],
         "n_factor_features": [[name, int(n)] for name, n in templates.n_factor_features.items()],
         "symmetric": sorted(templates.symmetric),
         "risk": number_to_json(crf.risk_),
     }
-    return about, {**histories, "weights": crf.weights_, "initial_weights": crf.initial_weights_}
+    return metadata, {**histories, "weights": crf.weights_, "initial_weights": crf.initial_weights_}
 
 
-def crf_from_file(crf: CRF, about: dict[str, Any], arrays: Arrays) -> None:
-    """Put what a file holds into a new model; everything is checked before it is used."""
-    classes = {str(name): labels_from_json(labels) for name, labels in about["classes"]}
+def crf_from_file(crf: CRF, metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Restore a model from the content of a file, which is checked before it is used."""
+    classes = {str(name): labels_from_json(labels) for name, labels in metadata["classes"]}
     templates = Templates(
         {name: labels.size for name, labels in classes.items()},
-        _counts(about["n_features"]),
-        {str(name): tuple(map(str, kinds)) for name, kinds in about["scopes"]},
-        _counts(about["n_factor_features"]),
-        frozenset(map(str, about["symmetric"])),
+        _counts(metadata["n_features"]),
+        {str(name): tuple(map(str, kinds)) for name, kinds in metadata["scopes"]},
+        _counts(metadata["n_factor_features"]),
+        frozenset(map(str, metadata["symmetric"])),
     )
     if list(templates.n_features) != list(classes) or list(templates.n_factor_features) != list(templates.scopes):
         raise ValueError("types")
@@ -61,20 +61,20 @@ def crf_from_file(crf: CRF, about: dict[str, Any], arrays: Arrays) -> None:
         finite_array(arrays, name, (templates.n_weights,)) for name in ("weights", "initial_weights")
     )
     crf.templates_ = templates
-    crf.classes_ = classes if about["named"] else next(iter(classes.values()))
-    crf.n_iter_, crf.status_, crf.history_ = course_from_file(about, arrays)
-    crf.risk_ = number_from_json(about["risk"])
+    crf.classes_ = classes if metadata["named"] else next(iter(classes.values()))
+    crf.n_iter_, crf.status_, crf.history_ = course_from_file(metadata, arrays)
+    crf.risk_ = number_from_json(metadata["risk"])
 
 
 def _check_sizes(templates: Templates, n_weights: int) -> None:
-    """Refuse sizes that the file only claims, before anything of that size is made."""
+    """Raise if the declared sizes exceed the stored weights, before memory of that size is allocated."""
     sizes = [float(n * templates.n_features[name]) for name, n in templates.n_states.items()]
     for name, n in templates.n_factor_features.items():
         shape = templates.table_shape(name)
         cells = float(np.prod(shape, dtype=float))
         if name not in templates.symmetric:
             sizes.append(cells * n)
-        elif len(shape) * cells > max(_MOST_SYMMETRIC, 4 * n_weights):  # cells share weights
+        elif len(shape) * cells > max(_MAX_SYMMETRIC_CELLS, 4 * n_weights):  # several cells share a weight
             raise ValueError("symmetric")
     if sum(sizes) > n_weights:
         raise ValueError("weights")

@@ -1,4 +1,4 @@
-"""Labelling of graphs: a conditional random field with any types of variables and of factors."""
+"""Conditional random field on graphs with any types of variables and factors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia._files.saved_model import Arrays, Content
 from intarsia.crf.crf import CRF
 from intarsia.crf.crf_data import Data
 from intarsia.crf.graph_data import TypedGraph, TypeTable, find_types, read_graphs
-from intarsia.crf.graph_energies import FittedGraphEnergies, names_of, project_scores
+from intarsia.crf.graph_energies import FittedGraphEnergies, labels_of_variables, project_scores
 from intarsia.crf.graph_energy_fit import (
     bind_graph_energies,
     fit_graph_energies,
@@ -42,65 +42,70 @@ from intarsia.models.template_scores import Templates, TemplateScores, template_
 
 
 class GraphCRF(CRF):
-    r"""Labels of the variables of graphs, from features of variables and of the factors that join them.
+    r"""Conditional random field on graphs: labels of variables from features of variables and of factors.
 
-    Scores are :math:`\theta_i = F_t u_i` for a variable of type t and :math:`\theta_c = G_s v_c` for a factor of type
-    s, so all variables of a type share weights, and all factors of a type. Factors may join any number of variables.
-    Weights start at those of the independent model (multinomial logistic regression of single variables, G = 0) and are
-    then fitted through the inference. No constant feature is added to the variables: give one, if the classes are to
-    have a bias. A variable without any label in all of y is a hidden one, marginalised as the loss does it.
+    The scores (log-potentials) are :math:`\theta_i = F_t u_i` for a variable of type t and :math:`\theta_c = G_s v_c`
+    for a factor of type s, so all variables of a type share weights, and so do all factors of a type. Factors may join
+    any number of variables. The weights start at those of the independent model (multinomial logistic regression of
+    single variables, G = 0) and are then trained through the inference. No constant feature is added to the variables:
+    include one if the classes should have a bias. Variables that have no label in y are hidden (latent); the loss
+    marginalises over them.
 
-    X is a list of `GraphInstance`, or of tuples (node_features, edges) or (node_features, edges, edge_features). Labels
-    of a graph come as one array, or by type as a dict where the features do; a type left out there is hidden.
+    X is a list of `GraphInstance`, or of tuples (node_features, edges) or (node_features, edges, edge_features). The
+    labels of a graph are one array, or a dict by type if the features are a dict by type; a missing type is hidden.
 
     Parameters
     ----------
     inference : str or InferenceMethod
-        How scores become marginals.
+        Inference method that computes marginals from scores.
     learner : str or Learner
-        How weights are found; by default `RiskMinimizer()`: clique logistic loss, truncated gradient.
+        Learner that fits the weights; by default `RiskMinimizer()` with the clique logistic loss and the truncated
+        gradient. Regularization and learning rate are settings of the learner.
     classes : array, or dict of str -> array, optional
-        All labels there are, by type where the features are; by default those in y, sorted. Needed for a type that is
-        hidden throughout.
+        All labels, by type if the features are by type. Default: the sorted labels in y. Required for a type that has
+        no labels at all.
     class_weight : None, "balanced" or dict, optional
-        How much a variable counts by its label; a dict of type -> label -> weight where the features come by type.
+        Weight of a variable by its label; a dict type -> label -> weight if the features are by type.
     symmetric : bool or list of str
-        Types of factors for which the order of the variables says nothing, such as undirected edges: their weights are
-        then the same for every order. True for all that join variables of one type.
+        Types of factors that ignore the order of their variables, such as undirected edges: their weights are the same
+        for every order. True for all types of factors that join variables of one type.
     energies : Energy or list of Energy, optional
-        Global preferences on the labels of a graph, such as `MeasuredEnergy(Count("spam"), SmoothedHinge(2.0))`. What
-        makes no sense on a graph counts nothing there. They need `inference` to be exact or "tree_reweighted".
+        Global preferences on the labels of a graph, such as `MeasuredEnergy(Count("spam"), SmoothedHinge(2.0))`. An
+        energy that does not apply to a graph is ignored there. Requires an exact `inference` or "tree_reweighted".
     psi : str or Psi
-        How their strengths depend on the features of the variables: "constant", "linear" or "mean_map"; they begin
-        with the energies' own. With several types of variables only "constant".
+        Model of the strengths (the weights psi of the energies) as a function of the features of the variables:
+        "constant", "linear" or "mean_map". They start at the strengths that the energies specify. With several types of
+        variables only "constant" is supported.
     projection : str or InferenceMethod, optional
-        How marginals under the energies are found, by default `BetheRDA(max_iter=40)`; its oracle is `inference`.
+        Inference method that computes marginals under the energies. Default: `BetheRDA(max_iter=40)`; its oracle is
+        `inference`.
     energy_learner : str, EnergyLearner or None
-        How strengths (and weights) are learned after the fit: "doubly_stochastic", "double_loop", or an object. None
-        keeps the strengths that the energies have; only then may convex ones have kinks.
+        Learner of the strengths (and weights) after the fit: "doubly_stochastic", "double_loop", or an object. None
+        keeps the strengths that the energies specify; this is required for convex energies with kinks.
     decode : {"auto", "marginals", "map"}
-        Predict the most probable state of each variable, or the best labelling of all together. "auto": the
-        latter with learners of margins (`StructuredPerceptron`, `StructuredSVM`), else the former.
+        Whether to predict the most probable state of each variable ("marginals") or the most probable joint labelling
+        ("map", MAP inference). "auto" is "map" for margin learners (`StructuredPerceptron`, `StructuredSVM`) and
+        "marginals" for others.
     warm_start : bool
-        Whether `fit` goes on from the weights it finds, with the same classes and types.
+        Whether `fit` continues from the present weights, with the same classes and types.
     random_state : int or Generator, optional
-        Where given, instead of that of the learner; a seed is drawn from a Generator for each fit.
+        If set, used instead of that of the learner; a Generator draws a new seed for each fit.
     n_jobs, verbose : optional
-        Where given, instead of those of the learner.
+        If set, used instead of those of the learner.
 
     Attributes
     ----------
     classes_ : array (k,), or dict of str -> array
-        Labels.
+        Labels, in the order of the columns of marginals.
     node_weights_, factor_weights_ : dict of str -> float array
-        Weights of each type: a row for each state, or for each joint state in C order; a column for each feature. The
-        only type of variable is called "node", edges given as `edges` are factors "edge".
+        Weights of each type: a row for each state, or for each joint state in C order; a column for each feature. If
+        there is a single type of variables, it is called "node"; edges passed as `edges` are factors of type "edge".
     templates_ : Templates
-        The types, with their numbers of states and of features.
+        Types of variables and factors, with their numbers of states and features.
     weights_, initial_weights_ : float arrays
-        All weights in one vector, after the fit and where it began.
+        All weights in one vector, after the fit and at its start.
     energies_ : FittedGraphEnergies, or None
-        Energies with the weights of their strengths.
+        Energies with the learned weights of their strengths.
     energy_history_ : dict
         "risk", the surrogate risk per labelled variable after each pass or round of learning energies.
     history_, n_iter_, status_, risk_
@@ -112,7 +117,7 @@ class GraphCRF(CRF):
 
     Examples
     --------
-    Three people; two of them are known, friends tend to agree.
+    Three people, two of whom are friends; friends tend to agree.
 
     >>> import numpy as np
     >>> from intarsia.learning import RiskMinimizer
@@ -124,7 +129,7 @@ class GraphCRF(CRF):
     >>> crf.factor_weights_["edge"].shape
     (4, 1)
 
-    The same with the strong wish for two "yes" in each graph:
+    With an energy that strongly prefers two "yes" in each graph:
 
     >>> from intarsia.energies import Count, MeasuredEnergy, Squared
     >>> two = MeasuredEnergy(Count("yes"), Squared(2.0), psi=1000.0)
@@ -186,51 +191,53 @@ class GraphCRF(CRF):
         freeze_weights: bool | None = None,
         development: tuple[Any, Any] | None = None,
     ) -> GraphCRF:
-        """Fit the weights, and then the energies, if there are any.
+        """Fit the weights to labelled graphs, and then the strengths of the energies, if there are any.
 
         Parameters
         ----------
         X : list of GraphInstance, or of tuples
-            Graphs, of any sizes.
+            Graphs of any sizes.
         y : list of arrays, or of dicts of str -> array
-            Labels of each graph: whole numbers, -1 where hidden; strings, None where hidden; frozensets of allowed
-            labels among either; or booleans (n, n_classes) of what is allowed.
+            Labels of each graph: integers, with -1 for hidden (unlabelled) variables, or strings, with None for hidden
+            variables; a frozenset is a set of allowed labels. Bool arrays (n, n_classes) mark the allowed classes.
         sample_weight : (n_graphs,) array, optional
-            How much each graph counts.
+            Weight of each graph.
         validation : pair (X, y), optional
-            Graphs on which the learner may stop early.
+            Graphs for early stopping of the learner.
         start : float array, optional
-            Weights to begin with, laid out as `weights_`; by default those of the independent model.
+            Initial weights in the layout of `weights_`. Default: those of the independent model.
         freeze_weights : bool, optional
-            Whether weights stay as they are while the strengths of energies are learned. By default they do, after they
-            have been fitted to X and y without the energies. True: weights of an earlier fit, if there was one, are not
-            fitted again. False: after the fit, weights and strengths are learned together, which may end worse than it
-            began and then warns; the best point is kept.
+            Whether the weights remain fixed while the strengths of energies are learned. By default they do, after they
+            have been fitted to X and y without the energies. If True, the weights of an earlier fit are not fitted
+            again. If False, weights and strengths are learned together after the fit; if the result is worse than the
+            start, a warning is issued and the best point is used.
         development : pair (X, y), optional
-            The graphs on which strengths are learned; by default X and y.
+            Graphs on which the strengths are learned. Default: X and y.
         """
-        parts = resolve_graph_energies(self)
-        check_strengths_alone(freeze_weights, development, parts is not None)
-        if parts is None:
+        resolved = resolve_graph_energies(self)
+        check_strengths_alone(freeze_weights, development, resolved is not None)
+        if resolved is None:
             self._fit(X, y, None, sample_weight, validation, start)
             self.energies_, self.energy_history_ = None, {}
             self._note_settings()
             return self
-        known = self.templates_ if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
-        before = self.energies_ if self.warm_start and known is not None else None
-        # Everything is read and checked before the weights are fitted.
-        prepared = self._prepare(X, y, None, sample_weight, known)
-        examples, classes = prepared.examples, prepared.truth.classes
-        maps: list[Any] = [one.scores for one in examples]
-        energies = bind_graph_energies(self, parts, maps, classes)
+        previous_templates = (
+            self.templates_ if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
+        )
+        previous_energies = self.energies_ if self.warm_start and previous_templates is not None else None
+        # Read and check all data before fitting the weights.
+        training_data = self._read_all(X, y, None, sample_weight, previous_templates)
+        examples, classes = training_data.examples, training_data.truth.classes
+        maps: list[Any] = [labelled.scores for labelled in examples]
+        energies = bind_graph_energies(self, resolved, maps, classes)
         if development is not None:
-            examples = self._held_out(development, prepared.templates, prepared.truth, "development")
-        if known is None or not freeze_weights:
-            self._fit_prepared(prepared, validation, start)
+            examples = self._held_out(development, training_data.templates, training_data.truth, "development")
+        if previous_templates is None or not freeze_weights:
+            self._fit_training_data(training_data, validation, start)
         settings = self._resolve_learner().get_params(deep=False)
         frozen = freeze_weights is not False
         self.weights_, self.energies_, self.energy_history_ = fit_graph_energies(
-            self, parts, energies, examples, classes, self.weights_, settings, frozen, before
+            self, resolved, energies, examples, classes, self.weights_, settings, frozen, previous_energies
         )
         self._note_settings()
         return self
@@ -240,29 +247,36 @@ class GraphCRF(CRF):
     def partial_fit(
         self, X: Sequence[Any], y: Sequence[Any], classes: Any = None, *, sample_weight: Any = None
     ) -> GraphCRF:
-        """Change the weights by one pass over these graphs, with an optimiser of mini-batches.
+        """Update the weights by one pass over these graphs, with a mini-batch optimizer.
 
-        The first call needs all classes, here or as a setting, and decides which types there are.
+        The first call needs all classes, as an argument or a setting, and determines the types.
         """
         if self.energies is not None:
-            raise NotSupportedError("energies are learned from all data. Use fit, or leave energies out.")
+            raise NotSupportedError("energies need the whole data set. Use fit, or set energies=None.")
         return self._partial_fit(X, y, None, classes, sample_weight)
 
     @entry_point
     def predict_marginals(self, X: Sequence[Any]) -> list[Any]:
-        """Probability of each class for each variable: (n, n_classes) arrays, by type where the features are."""
+        """Return the probability of each class for each variable as (n, n_classes) arrays.
+
+        They are dicts by type if the features are.
+        """
         return self._predict_marginals(X, None)
 
     @entry_point
     def predict(self, X: Sequence[Any]) -> list[Any]:
-        """Label of each variable: that of the largest marginal (Domke2013 Eq. 2), or as `decode` says."""
+        """Return the label of each variable.
+
+        By default it is the label with the largest marginal (Domke2013 Eq. 2); see `decode`.
+        """
         return self._predict(X, None)
 
     @entry_point
     def predict_kbest(self, X: Sequence[Any], k: int) -> list[list[tuple[Any, float]]]:
-        """Return the k best labellings of each graph with their log-probabilities, the best first; fewer if there are.
+        """Return the k most probable labellings of each graph with their log-probabilities, the best first.
 
-        Needs an exact `inference`, such as "junction_tree". With energies, the model is the tilted one.
+        The list is shorter if fewer labellings are possible. Needs an exact `inference`, such as "junction_tree". With
+        energies, the labellings are those of the model whose scores include the gradient of the energies.
         """
         return self._predict_kbest(X, None, k)
 
@@ -270,48 +284,54 @@ class GraphCRF(CRF):
     def sample(
         self, X: Sequence[Any], n_samples: int = 1, random_state: int | np.random.Generator | None = None
     ) -> list[Any]:
-        """Return labellings of each graph, drawn by their probabilities: (n_samples, n) arrays, by type like `predict`.
+        """Sample labellings of each graph from the model, as (n_samples, n) arrays, or dicts by type as in `predict`.
 
-        Draws are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" gives a chain of
-        dependent ones. With energies, the model is the tilted one.
+        Samples are independent and exact with an exact `inference`, such as "junction_tree"; "gibbs" returns dependent
+        samples of a Markov chain. With energies, the model is the one whose scores include the gradient of the
+        energies.
         """
         return self._sample(X, None, n_samples, random_state)
 
     @entry_point
     def score(self, X: Sequence[Any], y: Sequence[Any], sample_weight: Any = None) -> float:
-        """Fraction of the observed variables, over all types and graphs, whose label is predicted.
+        """Return the accuracy: the fraction of labelled variables, over all graphs, that are predicted correctly.
 
-        A label that was not seen in fit counts as wrong.
+        A label that was not seen in fit counts as an error.
         """
         return self._score(X, y, None, sample_weight)
 
     @property
     def node_weights_(self) -> dict[str, FloatArray]:
-        """Weights of each type of variable, a row for each class."""
+        """Weights of each type of variables, one row per class."""
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[0]
 
     @property
     def factor_weights_(self) -> dict[str, FloatArray]:
-        """Weights of each type of factor, a row for each joint state in C order."""
+        """Weights of each type of factors, one row per joint state in C order."""
         check_is_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
 
-    def _parallel(self, one: Callable[..., Any], maps: Sequence[Any], seeds: Sequence[Any] | None = None) -> list[Any]:
-        """With energies, answers are those of the tilted models, by the present `inference` and `projection`."""
+    def _parallel(
+        self, function: Callable[..., Any], maps: Sequence[Any], seeds: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Call a function for each example; with energies, on scores that include the gradient of the energies.
+
+        The present `inference` and `projection` are used, even if they were changed after the fit.
+        """
         if self._model_settings is not None:
             self._model_settings.check(self)
         fitted = self.energies_
         if fitted is None:
-            return super()._parallel(one, maps, seeds)
+            return super()._parallel(function, maps, seeds)
         if self._inference_of_fit is not None and self._inference_of_fit.changed(self):
-            parts = resolve_graph_energies(self)
-            fitted = fitted if parts is None else replace(fitted, method=parts.method)
+            resolved = resolve_graph_energies(self)
+            fitted = fitted if resolved is None else replace(fitted, method=resolved.method)
         classes = self._class_table()
-        tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
-        found = super()._parallel(project_scores, tilted)
-        warn_unless_all_converged([report for _, report in found], "graphs", fitted.method)
-        return super()._parallel(one, [scores for scores, _ in found], seeds)
+        tilted: Any = fitted.add_energies(maps, [labels_of_variables(scores, classes) for scores in maps])
+        results = super()._parallel(project_scores, tilted)
+        warn_unless_all_converged([report for _, report in results], "graphs", fitted.method)
+        return super()._parallel(function, [scores for scores, _ in results], seeds)
 
     _parts: ClassVar[Parts] = {
         **CRF._parts,
@@ -322,23 +342,23 @@ class GraphCRF(CRF):
     }
 
     def _to_file(self) -> Content:
-        about, arrays = super()._to_file()
-        more, more_arrays = graph_energies_to_file(self)
-        return {**about, **more}, {**arrays, **more_arrays}
+        metadata, arrays = super()._to_file()
+        energy_metadata, energy_arrays = graph_energies_to_file(self)
+        return {**metadata, **energy_metadata}, {**arrays, **energy_arrays}
 
-    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
-        super()._from_file(about, arrays)
-        self.energies_, self.energy_history_ = graph_energies_from_file(self, about, arrays)
+    def _from_file(self, metadata: dict[str, Any], arrays: Arrays) -> None:
+        super()._from_file(metadata, arrays)
+        self.energies_, self.energy_history_ = graph_energies_from_file(self, metadata, arrays)
         self._note_settings()
 
     def _note_settings(self) -> None:
-        """Remember the settings that are part of the model, and those that can be changed for predictions."""
+        """Record the settings that are part of the model, and those that may be changed for predictions."""
         self._model_settings = SettingsOfFit(self, ("energies", "psi"))
         self._inference_of_fit = SettingsOfFit(self, ("inference", "projection"))
 
-    def _read(self, X: Any, more: Any, known: Templates | None) -> Data:
+    def _read(self, X: Any, edge_features: Any, fitted_templates: Templates | None) -> Data:
         graphs = read_graphs(X)
-        types = find_types(graphs, known)
+        types = find_types(graphs, fitted_templates)
 
         def score_maps(templates: Templates) -> list[TemplateScores]:
             return [_score_map(graph, templates) for graph in graphs]
@@ -353,7 +373,7 @@ class GraphCRF(CRF):
         names = self.symmetric if isinstance(self.symmetric, (list, tuple, set, frozenset)) else [None]
         if not all(isinstance(name, str) for name in names):
             raise InvalidInputError(
-                f"symmetric must be True, False or a list of names of factors, got {self.symmetric!r}."
+                f"symmetric must be True, False or a list of types of factors, got {self.symmetric!r}."
             )
         return frozenset(self.symmetric)
 
@@ -361,14 +381,14 @@ class GraphCRF(CRF):
 def _layout(graph: TypedGraph, i: int) -> Layout:
     shapes: dict[str, tuple[int, ...]] = {kind: (n,) for kind, n in graph.n_variables.items()}
     reasons = {
-        kind: f"X[{i}] has {n} variables{f' of type {kind!r}' if graph.named else ''}. Give one label for each"
+        kind: f"X[{i}] has {n} variables{f' of type {kind!r}' if graph.has_types else ''}. Pass one label for each"
         for kind, n in graph.n_variables.items()
     }
-    return Layout(shapes, reasons, graph.named)
+    return Layout(shapes, reasons, graph.has_types)
 
 
 def _score_map(graph: TypedGraph, templates: Templates) -> TemplateScores:
     scopes = {name: factors.scopes for name, factors in graph.factors.items()}
-    made = template_graph(templates, graph.n_variables, scopes)
+    factor_graph = template_graph(templates, graph.n_variables, scopes)
     features = {name: factors.features for name, factors in graph.factors.items()}
-    return TemplateScores(templates, made, graph.node_features, features)
+    return TemplateScores(templates, factor_graph, graph.node_features, features)

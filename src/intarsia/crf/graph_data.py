@@ -1,4 +1,4 @@
-"""Graphs with features as the graph model takes them: checked, with their types of variables and of factors."""
+"""Input graphs of `GraphCRF`: features, edges and factors, checked, with their types of variables and factors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from intarsia.models.template_scores import Templates
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Factors of one type in one graph: which variables each of them joins, and its features.
+    """Factors of one type in a graph: the variables that each factor joins, and its features.
 
     Parameters
     ----------
     scopes : (n, k) int array
-        A row for each factor: the variables it joins, each counted from 0 within its type.
+        One row per factor: the variables that it joins, each as an index within its type.
     features : (n, q) array or sparse matrix, optional
-        A row for each factor; by default one constant feature.
+        Features, one row per factor. Default: one constant feature.
     types : str or tuple of k str, optional
-        Type of the variables in each column, or one for all. Not needed where there is only one type of variable.
+        Type of the variables in each column, or one type for all columns. Not needed if there is only one type of
+        variables.
 
     Examples
     --------
@@ -40,22 +41,22 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class GraphInstance:
-    """One graph with features: an element of X for `GraphCRF`.
+    """Graph with features: an element of X for `GraphCRF`.
 
-    With one type of variable and edges between pairs, three arrays say everything. In general there are several types
-    of variables, each with its own states and features, and several types of factors, each joining any number of
-    variables and having its own weights.
+    For one type of variables and pairwise edges, pass `node_features`, `edges` and `edge_features`. In general there
+    may be several types of variables, each with separate states and features, and several types of factors, each of
+    which joins any number of variables and has separate weights.
 
     Parameters
     ----------
     node_features : (n, p) array or sparse matrix, or dict of str -> such
-        A row for each variable; a dict by type where there are several. The only type is called "node".
+        Features, one row per variable; a dict by type if there are several types. A single type is called "node".
     edges : (m, 2) int array, optional
-        Pairs of variables, where there is one type of variable. The same as factors of a type called "edge".
+        Pairs of variables, if there is a single type of variables. They are factors of a type called "edge".
     edge_features : (m, q) array or sparse matrix, optional
-        A row for each edge; by default one constant feature.
+        Features, one row per edge. Default: one constant feature.
     factors : dict of str -> Factors, optional
-        Factors by type. An array stands for `Factors(array)`, a tuple for `Factors(*tuple)`.
+        Factors by type. An array is read as `Factors(array)`, a tuple as `Factors(*tuple)`.
 
     Examples
     --------
@@ -77,7 +78,7 @@ class GraphInstance:
 
 @dataclass(frozen=True, eq=False)
 class TypedFactors:
-    """Factors of one type, checked."""
+    """Factors of one type in a graph, after all checks."""
 
     scopes: IntArray
     features: Any
@@ -86,11 +87,11 @@ class TypedFactors:
 
 @dataclass(frozen=True, eq=False)
 class TypedGraph:
-    """A graph instance, checked; `named` where its variables came by type."""
+    """Graph instance after all checks; `has_types` if the user passed features by type."""
 
     node_features: dict[str, Any]
     factors: dict[str, TypedFactors]
-    named: bool
+    has_types: bool
 
     @property
     def n_variables(self) -> dict[str, int]:
@@ -100,7 +101,7 @@ class TypedGraph:
 
 @dataclass(frozen=True)
 class TypeTable:
-    """All types of a model with what the data tell of them: everything of `Templates` but the states."""
+    """Types of a model with all fields of `Templates` that follow from the features; the numbers of states do not."""
 
     n_features: dict[str, int] = field(default_factory=dict)
     scopes: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -108,141 +109,151 @@ class TypeTable:
 
 
 def read_graphs(X: Any) -> list[TypedGraph]:
-    """Graphs of X, each checked on its own."""
+    """Read the graphs of X and check each of them separately."""
     if isinstance(X, (str, bytes, Mapping, GraphInstance)) or not hasattr(X, "__len__"):
         raise InvalidInputError(
-            f"X must be a list of graphs, got {type(X).__name__}. Give a list of GraphInstance or of tuples "
+            f"X must be a list of graphs, got {type(X).__name__}. Pass a list of GraphInstance or of tuples "
             f"(node_features, edges)."
         )
     if len(X) == 0:
-        raise InvalidInputError("X is empty. Give at least one graph.")
-    return [_read_graph(given, f"X[{i}]") for i, given in enumerate(X)]
+        raise InvalidInputError("X is empty. Pass at least one graph.")
+    return [_read_graph(instance, f"X[{i}]") for i, instance in enumerate(X)]
 
 
-def _read_graph(given: Any, place: str) -> TypedGraph:
-    if isinstance(given, tuple) and 1 <= len(given) <= 3:
-        given = GraphInstance(*given)
-    if not isinstance(given, GraphInstance):
+def _read_graph(instance: Any, name: str) -> TypedGraph:
+    if isinstance(instance, tuple) and 1 <= len(instance) <= 3:
+        instance = GraphInstance(*instance)
+    if not isinstance(instance, GraphInstance):
         raise InvalidInputError(
-            f"{place} is of type {type(given).__name__}. Give a GraphInstance, or a tuple (node_features, edges) or "
+            f"{name} is of type {type(instance).__name__}. Pass a GraphInstance, or a tuple (node_features, edges) or "
             f"(node_features, edges, edge_features)."
         )
-    named = isinstance(given.node_features, Mapping)
-    nodes = dict(given.node_features) if named else {"node": given.node_features}
+    has_types = isinstance(instance.node_features, Mapping)
+    nodes = dict(instance.node_features) if has_types else {"node": instance.node_features}
     if not nodes:
-        raise InvalidInputError(f"{place}: node_features is empty. Give features of at least one type of variable.")
-    spell = {kind: f"node_features[{kind!r}]" if named else "node_features" for kind in nodes}
-    features = {kind: check_features(matrix, f"{place}: {spell[kind]}") for kind, matrix in nodes.items()}
-    factors: dict[str, Any] = dict(given.factors or {})
-    if given.edges is not None:
+        raise InvalidInputError(f"{name}: node_features is empty. Pass features of at least one type of variables.")
+    feature_name = {kind: f"node_features[{kind!r}]" if has_types else "node_features" for kind in nodes}
+    features = {kind: check_features(matrix, f"{name}: {feature_name[kind]}") for kind, matrix in nodes.items()}
+    factors: dict[str, Any] = dict(instance.factors or {})
+    if instance.edges is not None:
         if "edge" in factors:
-            raise InvalidInputError(f"{place} has edges and factors named 'edge'. Give one of them.")
+            raise InvalidInputError(f"{name} has both edges and factors of type 'edge'. Pass only one of them.")
         if len(nodes) > 1:
             raise InvalidInputError(
-                f"{place} has edges, but {len(nodes)} types of variables: {list(nodes)}. Give "
+                f"{name} has edges, but {len(nodes)} types of variables: {list(nodes)}. Pass "
                 f"factors={{'edge': Factors(edges, edge_features, types=(..., ...))}}."
             )
-        edges = np.asarray(given.edges)
-        factors["edge"] = Factors(edges.reshape(0, 2) if edges.size == 0 else edges, given.edge_features)
-    elif given.edge_features is not None:
-        raise InvalidInputError(f"{place} has edge_features but no edges.")
+        edges = np.asarray(instance.edges)
+        factors["edge"] = Factors(edges.reshape(0, 2) if edges.size == 0 else edges, instance.edge_features)
+    elif instance.edge_features is not None:
+        raise InvalidInputError(f"{name} has edge_features but no edges. Pass edges too.")
     counts = {kind: int(matrix.shape[0]) for kind, matrix in features.items()}
-    read = {}
-    for name, one in factors.items():
-        spelled = "edges" if name == "edge" and given.edges is not None else f"factors[{name!r}]"
-        found = _read_factors(one, counts, f"{place}: {spelled}")
-        if found is not None:
-            read[name] = found
-    return TypedGraph(features, read, named)
+    factors_by_type = {}
+    for factor_type, raw_factors in factors.items():
+        factor_name = "edges" if factor_type == "edge" and instance.edges is not None else f"factors[{factor_type!r}]"
+        typed_factors = _read_factors(raw_factors, counts, f"{name}: {factor_name}")
+        if typed_factors is not None:
+            factors_by_type[factor_type] = typed_factors
+    return TypedGraph(features, factors_by_type, has_types)
 
 
-def _read_factors(given: Any, counts: dict[str, int], name: str) -> TypedFactors | None:
-    """Factors of one type, or None for an empty list that does not tell how many variables they would join."""
-    if isinstance(given, tuple) and 1 <= len(given) <= 3:
-        given = Factors(*given)
-    elif not isinstance(given, Factors):
-        given = Factors(given)
-    scopes = as_int_array(given.scopes, name)
+def _read_factors(factors: Any, counts: dict[str, int], name: str) -> TypedFactors | None:
+    """Read the factors of one type; return None for an empty list whose number of columns cannot be inferred."""
+    if isinstance(factors, tuple) and 1 <= len(factors) <= 3:
+        factors = Factors(*factors)
+    elif not isinstance(factors, Factors):
+        factors = Factors(factors)
+    scopes = as_int_array(factors.scopes, name)
     if scopes.size == 0 and scopes.ndim < 2:
-        if given.types is None or isinstance(given.types, str):
+        if factors.types is None or isinstance(factors.types, str):
             return None
-        scopes = scopes.reshape(0, len(given.types))
+        scopes = scopes.reshape(0, len(factors.types))
     if scopes.ndim != 2 or scopes.shape[1] == 0:
         raise InvalidInputError(
-            f"{name} has scopes of shape {scopes.shape}, expected (n, k): a row for each factor with the k variables "
-            f"it joins."
+            f"{name} has scopes of shape {scopes.shape}, expected (n, k): one row per factor with the k variables "
+            f"that it joins."
         )
-    types = _check_types(given.types, scopes.shape[1], counts, name)
+    types = _check_types(factors.types, scopes.shape[1], counts, name)
     sizes = np.array([counts.get(kind, 0) for kind in types])
-    bad = (scopes < 0) | (scopes >= sizes)
-    if bad.any():
-        row, column = (int(at) for at in np.argwhere(bad)[0])
+    invalid = (scopes < 0) | (scopes >= sizes)
+    if invalid.any():
+        row, column = (int(index) for index in np.argwhere(invalid)[0])
         raise InvalidInputError(
             f"{name}[{row}] names variable {scopes[row, column]} of type {types[column]!r}, but there are "
-            f"{sizes[column]}, counted from 0."
+            f"{sizes[column]}, counted from 0. Use indices of existing variables."
         )
     for a in range(len(types)):
         for b in range(a):
-            twice = (scopes[:, a] == scopes[:, b]) & (types[a] == types[b])
-            if twice.any():
-                row = int(np.argmax(twice))
+            is_repeated = (scopes[:, a] == scopes[:, b]) & (types[a] == types[b])
+            if is_repeated.any():
+                row = int(np.argmax(is_repeated))
                 raise InvalidInputError(
-                    f"{name}[{row}] joins variable {scopes[row, a]} of type {types[a]!r} to itself. Name each "
-                    f"variable once; what concerns one variable alone belongs to its own features."
+                    f"{name}[{row}] joins variable {scopes[row, a]} of type {types[a]!r} to itself. Use each variable "
+                    f"once per factor; put features of a single variable into node_features."
                 )
-    if given.features is None:
+    if factors.features is None:
         return TypedFactors(scopes, np.ones((len(scopes), 1)), types)
-    features = check_features(given.features, f"{name}: features", len(scopes), f"there are {len(scopes)} factors")
+    features = check_features(factors.features, f"{name}: features", len(scopes), f"there are {len(scopes)} factors")
     return TypedFactors(scopes, features, types)
 
 
-def _check_types(given: Any, width: int, counts: dict[str, int], name: str) -> tuple[str, ...]:
-    if given is None:
+def _check_types(types: Any, width: int, counts: dict[str, int], name: str) -> tuple[str, ...]:
+    if types is None:
         if len(counts) > 1:
             raise InvalidInputError(
-                f"{name} does not say which of the types {list(counts)} its {width} variables have. Give "
+                f"{name} does not specify which of the types {list(counts)} its {width} variables have. Pass "
                 f"Factors(scopes, features, types=(...))."
             )
         return tuple(counts) * width
-    if not isinstance(given, (str, list, tuple)):
-        raise InvalidInputError(f"{name} has types={given!r}. Give the name of a type, or a tuple of {width} names.")
-    types = (given,) * width if isinstance(given, str) else tuple(given)
-    if len(types) != width:
-        raise InvalidInputError(f"{name} joins {width} variables, but has {len(types)} types: {types}.")
-    return types
+    if not isinstance(types, (str, list, tuple)):
+        raise InvalidInputError(f"{name} has types={types!r}. Pass the name of a type, or a tuple of {width} names.")
+    type_names = (types,) * width if isinstance(types, str) else tuple(types)
+    if len(type_names) != width:
+        raise InvalidInputError(
+            f"{name} joins {width} variables, but has {len(type_names)} types: {type_names}. Pass one type per "
+            f"variable."
+        )
+    return type_names
 
 
-def find_types(graphs: list[TypedGraph], known: Templates | None = None) -> TypeTable:
-    """All types in the order in which they come up; those of `known` only, where a model is fitted already."""
+def find_types(graphs: list[TypedGraph], templates: Templates | None = None) -> TypeTable:
+    """Return all types in order of occurrence; raise for types that are not in `templates` of a fitted model."""
     table = TypeTable()
-    if known is not None:
-        table = TypeTable(dict(known.n_features), dict(known.scopes), dict(known.n_factor_features))
+    if templates is not None:
+        table = TypeTable(dict(templates.n_features), dict(templates.scopes), dict(templates.n_factor_features))
     for i, graph in enumerate(graphs):
-        here = f"X[{i}]"
+        example_name = f"X[{i}]"
         for kind, features in graph.node_features.items():
-            _agree(table.n_features, kind, int(features.shape[1]), f"{here}: variables of type", known)
+            _check_n_features(
+                table.n_features, kind, int(features.shape[1]), f"{example_name}: variables of type", templates
+            )
         for name, factors in graph.factors.items():
             if table.scopes.setdefault(name, factors.types) != factors.types:
                 raise InvalidInputError(
-                    f"{here}: factors {name!r} join {factors.types}, but others of that name join "
-                    f"{table.scopes[name]}. Give them another name."
+                    f"{example_name}: factors {name!r} join {factors.types}, but others of that type join "
+                    f"{table.scopes[name]}. Use another name for them."
                 )
             width = int(factors.features.shape[1])
-            _agree(table.n_factor_features, name, width, f"{here}: factors", known)
+            _check_n_features(table.n_factor_features, name, width, f"{example_name}: factors", templates)
     for name, types in table.scopes.items():
-        strange = [kind for kind in types if kind not in table.n_features]
-        if strange:
+        unknown = [kind for kind in types if kind not in table.n_features]
+        if unknown:
             raise InvalidInputError(
-                f"factors {name!r} join variables of type {strange[0]!r}, but the types are {list(table.n_features)}."
+                f"factors {name!r} join variables of type {unknown[0]!r}, but the types are {list(table.n_features)}. "
+                f"Use one of these, or add node_features of that type."
             )
     return table
 
 
-def _agree(widths: dict[str, int], name: str, width: int, what: str, known: Templates | None) -> None:
-    if known is not None and name not in widths:
-        raise InvalidInputError(f"{what} {name!r} are new to the model. It was fitted to {list(widths)}.")
+def _check_n_features(
+    widths: dict[str, int], name: str, width: int, description: str, templates: Templates | None
+) -> None:
+    if templates is not None and name not in widths:
+        raise InvalidInputError(
+            f"{description} {name!r} are new to the model, which was fitted to {list(widths)}. Use only these types."
+        )
     if widths.setdefault(name, width) != width:
         raise InvalidInputError(
-            f"{what} {name!r} have {width} features, but the model has {widths[name]}. Give all of a type the same "
-            f"features."
+            f"{description} {name!r} have {width} features, but the model has {widths[name]}. Use the same features "
+            f"for all of a type."
         )

@@ -1,4 +1,4 @@
-"""Learned preferences of a graph model: their strengths for given graphs, and scores tilted by them."""
+"""Fitted energies of a graph model: their strengths for each graph, and scores that include their gradient."""
 
 from __future__ import annotations
 
@@ -28,60 +28,62 @@ from intarsia.models.template_scores import Templates, TemplateScores
 def project_graph(
     graph: FactorGraph, theta: FloatArray, energy: BoundEnergy, method: BetheProjection
 ) -> InferenceResult:
-    """Marginals of one graph under an energy; that the search was cut short is no news to those who ask."""
+    """Compute the marginals of a graph under an energy, without a convergence warning (callers report it)."""
     return run_inference(graph, theta, clone(method).set_params(energy=energy))
 
 
-def names_of(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Names:
-    """Labels of the variables of a graph: one list for all, or with several types a list for each."""
-    listed = {kind: classes[kind].tolist() for kind in scores.templates.n_states}
-    if len(listed) == 1:
-        return next(iter(listed.values()))
-    counts = [block.features.shape[0] for block in scores.blocks[: len(listed)]]
-    return [own for own, n in zip(listed.values(), counts, strict=True) for _ in range(n)]
+def labels_of_variables(scores: TemplateScores, classes: Mapping[str, NDArray[Any]]) -> Names:
+    """Return the labels of the variables of a graph: one list for all, or a list per variable if there are types."""
+    labels_by_type = {kind: classes[kind].tolist() for kind in scores.templates.n_states}
+    if len(labels_by_type) == 1:
+        return next(iter(labels_by_type.values()))
+    counts = [block.features.shape[0] for block in scores.blocks[: len(labels_by_type)]]
+    return [labels for labels, n in zip(labels_by_type.values(), counts, strict=True) for _ in range(n)]
 
 
 def check_psi_types(psi: Psi, templates: Templates) -> None:
-    """Raise where psi depends on features of variables, but these have several types with different columns."""
+    """Raise if psi depends on features of variables, but there are several types with different features."""
     types = list(templates.n_states)
     if len(types) > 1 and psi.n_features(1) > 1:
         raise NotSupportedError(
-            f"psi={type(psi).__name__} reads features of variables, but there are the types {types}. "
+            f"psi={type(psi).__name__} depends on features of variables, but these have several types: {types}. "
             f"Use psi='constant'."
         )
 
 
 def psi_features(psi: Psi, maps: Sequence[TemplateScores]) -> FloatArray:
-    """Features (n_graphs, n_features) on which strengths depend: those of the variables, of which there is one type."""
+    """Return the features (n_graphs, n_features) on which the strengths depend, computed from those of variables."""
     rows, counts = [], []
     for scores in maps:
         check_psi_types(psi, scores.templates)
         features = scores.blocks[0].features
-        if len(scores.templates.n_states) > 1:  # rows of several types have other columns, and psi reads none
+        if len(scores.templates.n_states) > 1:  # columns differ between types, but psi does not depend on features
             features = np.zeros((scores.graph.n_variables, 1))
         rows.append(features)
         counts.append(features.shape[0])
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     if not rows:
         return psi.features_of(np.zeros((0, 1)), ptr)
-    whole = sparse.vstack(rows, format="csr") if any(map(sparse.issparse, rows)) else np.concatenate(rows)
-    return psi.features_of(whole, ptr)
+    features_of_variables = (
+        sparse.vstack(rows, format="csr") if any(map(sparse.issparse, rows)) else np.concatenate(rows)
+    )
+    return psi.features_of(features_of_variables, ptr)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedGraphEnergies:
-    """Energies of graphs with the weights of their strengths.
+    """Energies of graphs with the learned weights of their strengths (the weights psi of the energies).
 
     Attributes
     ----------
     energies : GraphEnergies
-        What is wanted.
+        Global preferences on the labels.
     psi : Psi
-        How strengths depend on the input.
+        Model of the strengths as a function of the features.
     weights : (n_psi, n_features of psi) float array
-        Learned.
+        Learned weights of this model.
     method : BetheProjection
-        How marginals are found.
+        Inference method that computes marginals under the energies.
     """
 
     energies: GraphEnergies
@@ -90,21 +92,21 @@ class FittedGraphEnergies:
     method: BetheProjection
 
     def strengths(self, maps: Sequence[TemplateScores]) -> FloatArray:
-        """Strengths (n_graphs, n_psi) of all preferences, at least 0."""
+        """Return the strengths (n_graphs, n_psi) of all energies, at least 0."""
         return np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
 
-    def tilted(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[TiltedScores]:
-        """The same maps, whose scores are those of the tilted models."""
+    def add_energies(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[ScoresWithEnergy]:
+        """Return feature maps whose scores include the gradient of the energies."""
         strengths = self.strengths(maps)
         return [
-            TiltedScores(scores, self.energies.bound(scores.graph, own).with_psi(psi), self.method)
-            for scores, own, psi in zip(maps, names, strengths, strict=True)
+            ScoresWithEnergy(scores, self.energies.bound(scores.graph, labels).with_psi(psi), self.method)
+            for scores, labels, psi in zip(maps, names, strengths, strict=True)
         ]
 
 
 @dataclass(frozen=True, eq=False)
-class TiltedScores:
-    """A map from weights to the scores of the tilted model (Vilnis2015, Proposition 1)."""
+class ScoresWithEnergy:
+    """Feature map from weights to scores minus the gradient of an energy (Vilnis2015, Proposition 1)."""
 
     scores: TemplateScores
     energy: BoundEnergy
@@ -112,31 +114,36 @@ class TiltedScores:
 
     @property
     def graph(self) -> FactorGraph:
-        """What is connected."""
+        """Graph of the scores."""
         return self.scores.graph
 
     def project(self, weights: FloatArray) -> tuple[FloatArray, ProjectionReport]:
-        """Scores less the slope of the energy, as they are where nothing is possible; and whether they converged."""
-        plain = self.scores.theta(weights)
-        found = project_graph(self.graph, plain, self.energy, self.method)
-        failed = not (found.converged or found.status is Status.INFEASIBLE)
-        report = ProjectionReport(1, int(failed), float(found.residual) if failed else 0.0)
-        return (plain if found.tilted_theta is None else found.tilted_theta), report
+        """Return the scores minus the gradient of the energy, and a report on convergence.
+
+        The scores are returned unchanged if no labelling is possible.
+        """
+        theta = self.scores.theta(weights)
+        result = project_graph(self.graph, theta, self.energy, self.method)
+        failed = not (result.converged or result.status is Status.INFEASIBLE)
+        report = ProjectionReport(1, int(failed), float(result.residual) if failed else 0.0)
+        return (theta if result.tilted_theta is None else result.tilted_theta), report
 
 
 @dataclass(frozen=True, eq=False)
 class FixedScores:
-    """Scores that do not depend on weights any more."""
+    """Feature map with constant scores, independent of the weights."""
 
     graph: FactorGraph
     values: FloatArray
 
     def theta(self, weights: FloatArray) -> FloatArray:
-        """The scores."""
+        """Return the constant scores."""
         return self.values
 
 
-def project_scores(weights: FloatArray, inference: Any, tilted: TiltedScores) -> tuple[FixedScores, ProjectionReport]:
-    """Scores of one tilted model, and whether inference under its energy converged."""
+def project_scores(
+    weights: FloatArray, inference: Any, tilted: ScoresWithEnergy
+) -> tuple[FixedScores, ProjectionReport]:
+    """Return the constant scores of one example under its energy, and a report on convergence."""
     values, report = tilted.project(weights)
     return FixedScores(tilted.graph, values), report

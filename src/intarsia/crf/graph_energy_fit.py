@@ -1,4 +1,4 @@
-"""From what users give to learned energies of a graph model: checks, the second stage of a fit, files."""
+"""Energies of `GraphCRF`: checks of the settings, the second stage of a fit, and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.base import clone
 from intarsia._core.progress import fit_progress
 from intarsia._core.validation import FloatArray, check_n_jobs
 from intarsia._files.saved_model import Arrays, finite_array
-from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, names_of, psi_features
+from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import GraphEnergies
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class GraphEnergyParts:
-    """The settings of energies, resolved and checked; without a learner strengths stay as they are given."""
+    """Settings of the energies, resolved and checked; without a learner the strengths are not learned."""
 
     psi: Psi
     method: BetheProjection
@@ -43,13 +43,13 @@ class GraphEnergyParts:
 
 
 def resolve_graph_energies(crf: GraphCRF) -> GraphEnergyParts | None:
-    """Settings of an estimator; None where it has no energies."""
+    """Resolve and check the energy settings of an estimator; return None if it has no energies."""
     if crf.energies is None:
         return None
     oracle = METHODS.resolve(crf.inference, {})
     if not (oracle.exact or isinstance(oracle, TreeReweighted)):
         raise NotSupportedError(
-            f"energies need exact or convex marginals, but inference is {type(oracle).__name__}. Use "
+            f"energies need exact or convex inference, but inference is {type(oracle).__name__}. Use "
             f"'tree', 'junction_tree' or 'tree_reweighted'."
         )
     learner = None if crf.energy_learner is None else ENERGY_LEARNERS.resolve(crf.energy_learner)
@@ -59,27 +59,30 @@ def resolve_graph_energies(crf: GraphCRF) -> GraphEnergyParts | None:
 
 
 def _projection(crf: GraphCRF, oracle: InferenceMethod) -> BetheProjection:
-    # The paper finds most of the effect within ten calls, and stops at forty.
+    # In the paper most of the effect occurs within ten iterations, and the limit is forty.
     method = BetheRDA(max_iter=40) if crf.projection is None else METHODS.resolve(crf.projection, {})
     if not isinstance(method, BetheProjection):
         raise NotSupportedError(
-            f"projection={type(method).__name__} takes no energies. These do: BetheRDA, BetheMirrorDescent, "
-            f"BetheAccelerated, BetheDual."
+            f"projection={type(method).__name__} does not support energies. Use BetheRDA, BetheMirrorDescent, "
+            f"BetheAccelerated or BetheDual."
         )
     if method.energy is not None or method.temperature not in (None, 1, 1.0):
-        raise NotSupportedError("give energies= to the estimator, and leave energy and temperature out.")
+        raise NotSupportedError(
+            "projection has its own energy or temperature. Pass energies= to the estimator, and leave these two at "
+            "their defaults."
+        )
     method.check_settings()
-    asked: BetheProjection = clone(method).set_params(oracle=oracle) if method.oracle == "auto" else method
-    return asked
+    projection: BetheProjection = clone(method).set_params(oracle=oracle) if method.oracle == "auto" else method
+    return projection
 
 
 def bind_graph_energies(
     crf: GraphCRF, parts: GraphEnergyParts, maps: Sequence[TemplateScores], classes: Mapping[str, NDArray[Any]]
 ) -> GraphEnergies:
-    """Energies that make sense for some of these graphs, checked together with psi before anything is learned."""
+    """Return the energies that apply to some of these graphs, after checking them and psi."""
     for scores in maps[:1]:
         check_psi_types(parts.psi, scores.templates)
-    graphs = [(scores.graph, names_of(scores, classes)) for scores in maps]
+    graphs = [(scores.graph, labels_of_variables(scores, classes)) for scores in maps]
     energies = GraphEnergies.known(crf.energies or [], graphs)
     for graph, names in graphs:
         bound = energies.bound(graph, names).with_psi(energies.psi)
@@ -98,22 +101,23 @@ def fit_graph_energies(
     weights: FloatArray,
     settings: Mapping[str, Any],
     freeze_weights: bool,
-    before: FittedGraphEnergies | None,
+    previous: FittedGraphEnergies | None,
 ) -> tuple[FloatArray, FittedGraphEnergies, dict[str, FloatArray]]:
-    """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
+    """Learn the strengths, and also the weights unless they are frozen; return weights, energies and history.
 
-    `settings` are those of the learner of weights: its penalty and its workers.
+    Learning starts from the strengths of `previous`, if passed. `settings` are those of the learner of the weights, for
+    its regularization (`l2`) and number of workers.
     """
-    maps: list[Any] = [one.scores for one in examples]
+    maps: list[Any] = [labelled.scores for labelled in examples]
     features = psi_features(parts.psi, maps)
     psi_weights = parts.psi.initial_of(energies.psi, features.shape[1])
-    if before is not None and before.weights.shape == psi_weights.shape:
-        psi_weights = before.weights
+    if previous is not None and previous.weights.shape == psi_weights.shape:
+        psi_weights = previous.weights
     history: dict[str, FloatArray] = {}
     if parts.learner is not None:
         check_n_jobs(settings.get("n_jobs"), "n_jobs")
-        mass = sum(one.mass for one in examples) or 1.0
-        bound = [energies.bound(scores.graph, names_of(scores, classes)) for scores in maps]
+        mass = sum(labelled.mass for labelled in examples) or 1.0
+        bound = [energies.bound(scores.graph, labels_of_variables(scores, classes)) for scores in maps]
         risk = GraphSurrogateRisk(
             examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
             fixed=weights if freeze_weights else None,
@@ -121,32 +125,32 @@ def fit_graph_energies(
             psi_ridge=float(parts.learner.l2) / mass,
             n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
-        first = risk.join(weights, psi_weights)
+        start = risk.join(weights, psi_weights)
         with fit_progress("GraphCRF energies", bool(crf.verbose)) as report:
-            found = parts.learner.learn(risk, first, report)
-        own, psi_weights = risk.split(found.point if np.isfinite(found.point).all() else first)
-        weights, history = (weights if freeze_weights else own.copy()), found.history
+            minimum = parts.learner.learn(risk, start, report)
+        learned_weights, psi_weights = risk.split(minimum.point if np.isfinite(minimum.point).all() else start)
+        weights, history = (weights if freeze_weights else learned_weights.copy()), minimum.history
     return weights, FittedGraphEnergies(energies, parts.psi, psi_weights.copy(), parts.method), history
 
 
 def graph_energies_to_file(crf: GraphCRF) -> tuple[dict[str, Any], Arrays]:
-    """What was learned of energies."""
+    """Return the content of a file for the fitted energies: metadata and arrays."""
     fitted = crf.energies_
     if fitted is None:
         return {}, {}
-    about = {"energy_sizes": fitted.energies.sizes, "energy_history": sorted(crf.energy_history_)}
+    metadata = {"energy_sizes": fitted.energies.sizes, "energy_history": sorted(crf.energy_history_)}
     histories = {f"energy_history_{name}": values for name, values in crf.energy_history_.items()}
-    return about, {"psi": fitted.energies.psi, "psi_weights": fitted.weights, **histories}
+    return metadata, {"psi": fitted.energies.psi, "psi_weights": fitted.weights, **histories}
 
 
 def graph_energies_from_file(
-    crf: GraphCRF, about: dict[str, Any], arrays: Arrays
+    crf: GraphCRF, metadata: dict[str, Any], arrays: Arrays
 ) -> tuple[FittedGraphEnergies | None, dict[str, FloatArray]]:
-    """The way back; everything is checked before it is used."""
-    if "energy_sizes" not in about:
+    """Restore energies and their history from the content of a file, which is checked before it is used."""
+    if "energy_sizes" not in metadata:
         return None, {}
     parts = resolve_graph_energies(crf)
-    sizes = [int(size) for size in about["energy_sizes"]]
+    sizes = [int(size) for size in metadata["energy_sizes"]]
     if parts is None or crf.energies is None or min(sizes, default=0) < 0:
         raise ValueError("energies")
     psi = finite_array(arrays, "psi", (sum(sizes),))
@@ -156,5 +160,5 @@ def graph_energies_from_file(
     kinds = list(crf.templates_.n_features.values())
     shape = (psi.size, parts.psi.n_features(kinds[0] if len(kinds) == 1 else 1))
     fitted = FittedGraphEnergies(energies, parts.psi, finite_array(arrays, "psi_weights", shape), parts.method)
-    history = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in about["energy_history"]}
+    history = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in metadata["energy_history"]}
     return fitted, history

@@ -1,4 +1,4 @@
-"""Weights to begin with: those of a model in which every variable stands alone."""
+"""Initial weights from the independent model, in which no factor joins variables."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from intarsia.learning.learner import Learner
 from intarsia.learning.risk_minimizer import RiskMinimizer
 
 
-def independent_weights(apart: Sequence[Example], learner: Learner, title: str = "") -> tuple[FloatArray, Status]:
-    """Weights of multinomial logistic regression of single variables, and how its fit ended.
+def independent_weights(examples: Sequence[Example], learner: Learner, title: str = "") -> tuple[FloatArray, Status]:
+    """Fit the independent model (multinomial logistic regression of single variables); return weights and status.
 
     Parameters
     ----------
-    apart : list of Example
-        Graphs without factors.
+    examples : list of Example
+        Examples whose graphs have no factors.
     learner : Learner
-        Whose `l2`, `n_jobs` and `verbose` are used, where it has them. If it has a checkpoint, this fit has one
-        beside it.
+        Learner whose `l2`, `n_jobs` and `verbose` are used, if it has them. If it has a checkpoint file, this fit
+        writes a separate one next to it.
     title : str
-        For the progress display.
+        Title of the progress display.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
     (True, 'CONVERGED')
     """
     settings: dict[str, Any] = learner.get_params(deep=False)
-    simple = RiskMinimizer(
+    independent_learner = RiskMinimizer(
         loss="univariate_logistic",
         gradient=TruncatedGradient(n_iter=0),
         optimizer=LBFGS(max_iter=200, tol=1e-4),
@@ -53,13 +53,13 @@ def independent_weights(apart: Sequence[Example], learner: Learner, title: str =
         checkpoint=start_checkpoint(learner),
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be exact
-        found = simple.minimize(apart, "tree_reweighted", title=title)
-    return found.point, found.status
+        warnings.simplefilter("ignore", ConvergenceWarning)  # initial weights need not be exact
+        minimum = independent_learner.minimize(examples, "tree_reweighted", title=title)
+    return minimum.point, minimum.status
 
 
 def start_checkpoint(learner: Learner) -> Path | None:
-    """File of the independent fit, beside the learner's own; None if that has none.
+    """Return the checkpoint file of the independent fit, next to that of the learner, or None if it has none.
 
     Examples
     --------
@@ -67,12 +67,12 @@ def start_checkpoint(learner: Learner) -> Path | None:
     >>> start_checkpoint(RiskMinimizer(checkpoint="fit.npz")).name
     'fit.npz.start'
     """
-    own = learner.get_params(deep=False).get("checkpoint")
-    return None if own is None else Path(f"{os.fspath(own)}.start")
+    path = learner.get_params(deep=False).get("checkpoint")
+    return None if path is None else Path(f"{os.fspath(path)}.start")
 
 
-def forget_start(learner: Learner) -> None:
-    """Remove that file, if the fit proper has written its own, from which it would go on."""
+def remove_start_checkpoint(learner: Learner) -> None:
+    """Remove the checkpoint of the independent fit if the main fit has one, from which it would resume."""
     path = start_checkpoint(learner)
     if path is not None and learner.resumes():
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What is connected: factor graphs, how to build them, and the files they come from."""
+"""Factor graphs (Markov random fields): the data structure, builders, and readers and writers of UAI files."""
 
 from intarsia.graph.batch import GraphBatch, batch_graphs
 from intarsia.graph.builder import GraphBuilder

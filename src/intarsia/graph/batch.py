@@ -1,4 +1,4 @@
-"""Many graphs as one disconnected graph, so that one call of a kernel serves them all."""
+"""Batches: several graphs joined into one disconnected graph, so that one call of a kernel processes all of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from intarsia.graph.factor_graph import FactorGraph
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """Several graphs side by side; made by `batch_graphs`.
+    """Several factor graphs joined into one disconnected graph, as returned by `batch_graphs`.
 
     Attributes
     ----------
     graphs : tuple of FactorGraph
-        The members.
+        The member graphs.
     graph : FactorGraph
-        The disconnected union.
+        The disconnected union of the members.
     variable_start : int array
-        First variable of each member in the union, then their number.
+        First variable of each member in the union, followed by the total number of variables.
     shared : bool
-        Whether the members use the same tables (table t of each is table t of the union).
+        Whether the members share tables (table t of each member is table t of the union).
 
     Examples
     --------
@@ -41,24 +41,26 @@ class GraphBatch:
     shared: bool
 
     def pack(self, thetas: Sequence[FloatArray]) -> FloatArray:
-        """Theta of the union from one theta per member; shared tables must be the same in all."""
+        """Return the theta of the union from one theta per member; shared tables must have equal scores."""
         if len(thetas) != len(self.graphs):
             raise InvalidInputError(
-                f"GraphBatch.pack: {len(thetas)} thetas for {len(self.graphs)} graphs. Give one per graph."
+                f"GraphBatch.pack: got {len(thetas)} thetas for {len(self.graphs)} graphs. Pass one theta per graph."
             )
-        parts = [graph.check_theta(theta) for graph, theta in zip(self.graphs, thetas, strict=True)]
-        variables = [part[: graph.variable_ptr[-1]] for graph, part in zip(self.graphs, parts, strict=True)]
-        tables = [part[graph.variable_ptr[-1] :] for graph, part in zip(self.graphs, parts, strict=True)]
-        other = [k for k, table in enumerate(tables) if self.shared and not np.array_equal(table, tables[0])]
-        if other:
+        checked_thetas = [graph.check_theta(theta) for graph, theta in zip(self.graphs, thetas, strict=True)]
+        variables = [
+            theta_k[: graph.variable_ptr[-1]] for graph, theta_k in zip(self.graphs, checked_thetas, strict=True)
+        ]
+        tables = [theta_k[graph.variable_ptr[-1] :] for graph, theta_k in zip(self.graphs, checked_thetas, strict=True)]
+        differing = [k for k, table in enumerate(tables) if self.shared and not np.array_equal(table, tables[0])]
+        if differing:
             raise InvalidInputError(
-                f"GraphBatch.pack: the members share tables, but thetas[{other[0]}] has other scores for them than "
-                f"thetas[0]."
+                f"GraphBatch.pack: the members share tables, but the table scores of thetas[{differing[0]}] differ "
+                f"from those of thetas[0]. Pass equal table scores, or use batch_graphs(..., share_tables=False)."
             )
         return np.concatenate([*variables, *(tables[:1] if self.shared else tables)])
 
     def unpack(self, mu: FloatArray) -> list[FloatArray]:
-        """One vector per member from a mu of the union; refused when tables are shared."""
+        """Return one vector per member from a mu of the union; raises if the members share tables."""
         if self.shared:
             raise InvalidInputError(
                 "GraphBatch.unpack: the members share tables, so their statistics are summed. "
@@ -70,31 +72,31 @@ class GraphBatch:
         return [np.concatenate([block, mu[starts[k] : starts[k + 1]]]) for k, block in enumerate(variables)]
 
     def unpack_variables(self, mu: FloatArray) -> list[FloatArray]:
-        """The variable blocks of each member, as views."""
+        """Return the blocks of the variables of each member as views."""
         if mu.shape != (self.graph.n_theta,):
             raise InvalidInputError(
                 f"GraphBatch: the vector has shape {mu.shape}, but the union of the graphs needs "
-                f"({self.graph.n_theta},). Give a mu or theta of batch.graph."
+                f"({self.graph.n_theta},). Pass a mu or theta of batch.graph."
             )
-        at = self.graph.variable_ptr[self.variable_start]
-        return [mu[at[k] : at[k + 1]] for k in range(len(self.graphs))]
+        starts = self.graph.variable_ptr[self.variable_start]
+        return [mu[starts[k] : starts[k + 1]] for k in range(len(self.graphs))]
 
     def unpack_labelling(self, y: IntArray) -> list[IntArray]:
-        """The labels of each member, as views."""
-        at = self.variable_start
-        return [y[..., at[k] : at[k + 1]] for k in range(len(self.graphs))]
+        """Return the labels of each member as views."""
+        starts = self.variable_start
+        return [y[..., starts[k] : starts[k + 1]] for k in range(len(self.graphs))]
 
 
 def batch_graphs(graphs: Sequence[FactorGraph], *, share_tables: bool = False) -> GraphBatch:
-    """Join graphs into one disconnected graph.
+    """Join several graphs into one disconnected graph.
 
     Parameters
     ----------
     graphs : sequence of FactorGraph
-        At least one.
+        The member graphs, at least one.
     share_tables : bool
-        Whether table t is the same in all of them (chains with one transition table); then every member needs the
-        same tables, and mu holds their sum.
+        Whether all members share their tables, such as chains with one transition table. Then every member must have
+        tables of the same sizes and kinds, and mu holds the sum over the members.
 
     Examples
     --------
@@ -105,21 +107,22 @@ def batch_graphs(graphs: Sequence[FactorGraph], *, share_tables: bool = False) -
     """
     members = tuple(graphs)
     if not members:
-        raise InvalidInputError("batch_graphs: the list of graphs is empty. Give at least one.")
+        raise InvalidInputError("batch_graphs: the list of graphs is empty. Pass at least one graph.")
     variable_start = np.concatenate([[0], np.cumsum([g.n_variables for g in members])])
     pair_start = np.concatenate([[0], np.cumsum([g.scope_idx.size for g in members])])
     if share_tables:
         first = members[0]
         sizes = np.diff(first.table_ptr)
         for k, graph in enumerate(members):
-            same = (
+            same_tables = (
                 np.array_equal(np.diff(graph.table_ptr), sizes)
                 and np.array_equal(graph.table_kind, first.table_kind)
                 and np.array_equal(graph.table_truncation, first.table_truncation)
             )
-            if not same:
+            if not same_tables:
                 raise InvalidInputError(
-                    f"batch_graphs: graph {k} has other tables than graph 0. Use share_tables=False."
+                    f"batch_graphs: the tables of graph {k} differ in size or kind from those of graph 0. "
+                    f"Use share_tables=False."
                 )
         table_start = np.zeros(len(members), dtype=np.int64)
         kinds, truncations = first.table_kind, first.table_truncation

@@ -1,4 +1,4 @@
-"""Many sequences side by side: scores of labels by position and of transitions, in flat arrays."""
+"""Batches of label sequences: scores of the labels at each position and of the transitions, in flat arrays."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from intarsia.exceptions import InvalidInputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChainBatch:
-    """Sequences of labels with scores for labels and for transitions; -inf marks what is forbidden.
+    """Batch of label sequences (linear chains) with scores for labels and transitions; -inf forbids a label.
 
     The score of labels y for sequence s, whose positions are `ptr[s] .. ptr[s + 1] - 1`, is
 
     `start[y_first] + sum_t nodes[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_last]`.
 
-    The functions of `intarsia.inference.chains.chain_inference` take it. Arrays are not copied but read through views
-    that cannot be written to: do not change them as long as the batch is in use.
+    Pass it to the functions of `intarsia.inference.chains.chain_inference`. Arrays are not copied: the batch holds
+    read-only views, so do not change the arrays while the batch is in use.
 
     Parameters
     ----------
     nodes : (n_positions, n_labels) float array
-        Scores of the labels at each position, sequence after sequence.
+        Scores of the labels at each position, with the sequences concatenated.
     ptr : (n_sequences + 1,) int array
-        Where the sequences begin, then n_positions. No sequence is empty; there may be none at all.
+        First position of each sequence, followed by n_positions. Every sequence has at least one position; the batch
+        may have no sequences.
     transitions : (n_labels, n_labels) or (n_steps, n_labels, n_labels) float array
-        Scores of a label (row) followed by another (column): one table for all steps, or one per step. Steps are
-        counted through the batch, n_positions - n_sequences in all: the one from position t to t + 1 of sequence s
-        is number t - s.
+        Scores of a label (row) followed by another label (column): one table for all steps, or one table per step.
+        Steps are numbered through the batch, n_positions - n_sequences in all: the step from position t to t + 1 in
+        sequence s has index t - s.
     start, end : (n_labels,) float arrays, optional
-        Scores of the first and of the last label of a sequence.
+        Scores of the first and the last label of a sequence.
 
     Raises
     ------
     InvalidInputError
-        If shapes do not fit, a sequence is empty, or a score is NaN, +inf or too large.
+        If shapes are mismatched, a sequence is empty, or a score is NaN, +inf or too large.
 
     Examples
     --------
-    Two sequences, of 2 positions and of 1, with labels 0 and 1 of which 0 must not follow 1:
+    A sequence of 2 positions and a sequence of 1 position; label 0 must not follow label 1:
 
     >>> batch = ChainBatch([[0, 1], [2, 3], [4, 5]], [0, 2, 3], [[0, 0], [-np.inf, 0]])
     >>> batch
@@ -63,24 +64,24 @@ class ChainBatch:
         transitions = as_float_array(self.transitions, "ChainBatch: transitions")
         if nodes.ndim != 2 or nodes.shape[1] == 0:
             raise InvalidInputError(
-                f"ChainBatch: nodes has shape {nodes.shape}. Give a row per position and a column per label."
+                f"ChainBatch: nodes has shape {nodes.shape}. Pass one row per position and one column per label."
             )
         check_lengths(ptr, nodes.shape[0])
         k = nodes.shape[1]
         n_steps = nodes.shape[0] - (ptr.size - 1)
         if transitions.shape not in ((k, k), (n_steps, k, k)):
             raise InvalidInputError(
-                f"ChainBatch: transitions has shape {transitions.shape}. Give ({k}, {k}) for one table, or "
+                f"ChainBatch: transitions has shape {transitions.shape}. Pass ({k}, {k}) for one table, or "
                 f"({n_steps}, {k}, {k}) for one per step."
             )
         arrays = {"nodes": nodes, "transitions": transitions}
         for name in ("start", "end"):
-            given: ArrayLike | None = getattr(self, name)
-            if given is not None:
-                arrays[name] = as_float_array(given, f"ChainBatch: {name}")
+            scores: ArrayLike | None = getattr(self, name)
+            if scores is not None:
+                arrays[name] = as_float_array(scores, f"ChainBatch: {name}")
                 if arrays[name].shape != (k,):
                     raise InvalidInputError(
-                        f"ChainBatch: {name} has shape {arrays[name].shape}. Give ({k},), a score per label."
+                        f"ChainBatch: {name} has shape {arrays[name].shape}. Pass shape ({k},), one score per label."
                     )
         for name, array in arrays.items():
             _check_scores(array, name)
@@ -89,33 +90,33 @@ class ChainBatch:
 
     @property
     def n_sequences(self) -> int:
-        """Number of sequences."""
+        """Number of sequences in the batch."""
         return self.ptr.size - 1
 
     @property
     def n_positions(self) -> int:
-        """Number of positions of all sequences together."""
+        """Total number of positions of all sequences."""
         return self.nodes.shape[0]
 
     @property
     def n_labels(self) -> int:
-        """Number of labels."""
+        """Number of labels at each position."""
         return self.nodes.shape[1]
 
     @property
     def n_steps(self) -> int:
-        """Number of transitions of all sequences together."""
+        """Total number of transitions of all sequences."""
         return self.n_positions - self.n_sequences
 
     @property
     def has_table_per_step(self) -> bool:
-        """Whether `transitions` holds a table for each step."""
+        """Whether `transitions` has a separate table for each step."""
         return self.transitions.ndim == 3
 
     def with_scores(self, nodes: FloatArray, transitions: FloatArray) -> ChainBatch:
-        """The same sequences with other scores of the same shapes, which are not checked.
+        """Return a batch with the same sequences and other scores of the same shapes, without checking the scores.
 
-        For searches that take finite amounts from scores which have been checked, again and again.
+        Use it in loops that repeatedly add finite amounts to scores that have already been checked.
 
         Examples
         --------
@@ -124,14 +125,14 @@ class ChainBatch:
         array([[0., 1.],
                [2., 3.]])
         """
-        made = object.__new__(ChainBatch)
-        given = {"nodes": read_only(nodes), "ptr": self.ptr, "transitions": read_only(transitions)}
-        for name, value in {**given, "start": self.start, "end": self.end}.items():
-            object.__setattr__(made, name, value)
-        return made
+        batch = object.__new__(ChainBatch)
+        arrays = {"nodes": read_only(nodes), "ptr": self.ptr, "transitions": read_only(transitions)}
+        for name, value in {**arrays, "start": self.start, "end": self.end}.items():
+            object.__setattr__(batch, name, value)
+        return batch
 
     def part(self, first: int, last: int) -> ChainBatch:
-        """Sequences `first .. last - 1` as a batch of their own, without copying scores.
+        """Return the sequences `first .. last - 1` as a batch, without copying scores.
 
         Examples
         --------
@@ -140,15 +141,15 @@ class ChainBatch:
         """
         if not 0 <= first <= last <= self.n_sequences:
             raise InvalidInputError(
-                f"ChainBatch.part: there are no sequences {first} .. {last - 1}; they are numbered "
+                f"ChainBatch.part: there are no sequences {first} .. {last - 1}. Pass a range within "
                 f"0 .. {self.n_sequences - 1}."
             )
         a, b = int(self.ptr[first]), int(self.ptr[last])
         transitions = self.transitions[a - first : b - last] if self.has_table_per_step else self.transitions
         return ChainBatch(self.nodes[a:b], self.ptr[first : last + 1] - a, transitions, self.start, self.end)
 
-    def subset(self, chosen: IntArray) -> ChainBatch:
-        """Some of the sequences as a batch of their own, in the order given; scores are copied.
+    def subset(self, sequences: IntArray) -> ChainBatch:
+        """Return the sequences with these indices as a batch, in this order; scores are copied.
 
         Examples
         --------
@@ -157,20 +158,20 @@ class ChainBatch:
                [0., 1.],
                [2., 3.]])
         """
-        rows, ptr = rows_of(self.ptr, chosen)
+        rows, ptr = rows_of(self.ptr, sequences)
         transitions = self.transitions
         if self.has_table_per_step:
-            before = self.ptr - np.arange(self.ptr.size)  # a sequence has one step less than positions
-            transitions = transitions[rows_of(before, chosen)[0]]
+            step_ptr = self.ptr - np.arange(self.ptr.size)  # a sequence has one step fewer than positions
+            transitions = transitions[rows_of(step_ptr, sequences)[0]]
         return ChainBatch(self.nodes[rows], ptr, transitions, self.start, self.end)
 
     def restricted(self, allowed: ArrayLike) -> ChainBatch:
-        """The same batch with labels forbidden by position: sets of labels, or labels that are known.
+        """Return a batch in which only some labels are allowed at each position, such as observed labels.
 
         Parameters
         ----------
         allowed : (n_positions, n_labels) bool array
-            False where a label is impossible. A position may lose all its labels: its sequence is infeasible then.
+            False where a label is forbidden. If all labels of a position are forbidden, its sequence is infeasible.
 
         Examples
         --------
@@ -182,7 +183,7 @@ class ChainBatch:
         mask = np.asarray(allowed)
         if mask.dtype != np.bool_ or mask.shape != self.nodes.shape:
             raise InvalidInputError(
-                f"ChainBatch.restricted: expected True and False in shape {self.nodes.shape}, got {mask.dtype} in "
+                f"ChainBatch.restricted: expected a bool array of shape {self.nodes.shape}, got {mask.dtype} of "
                 f"shape {mask.shape}."
             )
         nodes = np.where(mask, self.nodes, -np.inf)
@@ -193,45 +194,45 @@ class ChainBatch:
         return f"ChainBatch({self.n_sequences} sequences, {self.n_positions} positions, {self.n_labels} labels{tables})"
 
 
-def rows_of(ptr: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows of the chosen sequences in their order, and where each begins among them.
+def rows_of(ptr: IntArray, sequences: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of some sequences, in their order, and the position where each sequence begins among them.
 
     Examples
     --------
     >>> rows_of(np.array([0, 2, 3, 5]), np.array([2, 0]))
     (array([3, 4, 0, 1]), array([0, 2, 4]))
     """
-    lengths = ptr[chosen + 1] - ptr[chosen]  # those of all sequences would take long where few of many are chosen
-    new = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.repeat(ptr[chosen] - new[:-1], lengths) + np.arange(new[-1]), new
+    lengths = ptr[sequences + 1] - ptr[sequences]  # np.diff(ptr) would be slow for few of many sequences
+    new_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.repeat(ptr[sequences] - new_ptr[:-1], lengths) + np.arange(new_ptr[-1]), new_ptr
 
 
 def check_lengths(ptr: IntArray, n_positions: int) -> None:
-    """Raise unless `ptr` divides `n_positions` positions into sequences, none of them empty."""
+    """Raise unless `ptr` divides `n_positions` positions into sequences that are not empty."""
     if ptr.ndim != 1 or ptr.size == 0 or ptr[0] != 0 or ptr[-1] != n_positions:
-        ends = f" from {ptr[0]} to {ptr[-1]}" if ptr.ndim == 1 and ptr.size else ""
+        span = f" from {ptr[0]} to {ptr[-1]}" if ptr.ndim == 1 and ptr.size else ""
         raise InvalidInputError(
-            f"ChainBatch: ptr has shape {ptr.shape}{ends}, but must rise from 0 to {n_positions}, the number of rows "
-            f"of nodes."
+            f"ChainBatch: ptr has shape {ptr.shape}{span}, but must increase from 0 to {n_positions}, the number of "
+            f"rows of nodes."
         )
-    short = np.diff(ptr) < 1
-    if short.any():
-        s = int(np.argmax(short))
+    too_short = np.diff(ptr) < 1
+    if too_short.any():
+        s = int(np.argmax(too_short))
         raise InvalidInputError(
-            f"ChainBatch: sequence {s} has {ptr[s + 1] - ptr[s]} positions. Leave empty sequences out; each needs at "
-            f"least 1."
+            f"ChainBatch: sequence {s} has {ptr[s + 1] - ptr[s]} positions, but needs at least 1. Leave empty "
+            f"sequences out."
         )
 
 
 def _check_scores(scores: FloatArray, name: str) -> None:
-    """Raise for NaN, +inf and finite scores so large that sums of them would overflow."""
+    """Raise if a score is NaN, +inf, or so large that sums of scores could overflow."""
     if not scores.size or (scores.max() <= LARGEST_SCORE and scores.min() >= -LARGEST_SCORE):
         return
-    bad = ~(scores <= LARGEST_SCORE) | ((scores < -LARGEST_SCORE) & (scores > -np.inf))
-    if bad.any():
-        at = np.unravel_index(int(np.argmax(bad)), scores.shape)
-        place = ", ".join(str(int(i)) for i in at)
+    invalid = ~(scores <= LARGEST_SCORE) | ((scores < -LARGEST_SCORE) & (scores > -np.inf))
+    if invalid.any():
+        position = np.unravel_index(int(np.argmax(invalid)), scores.shape)
+        subscript = ", ".join(str(int(i)) for i in position)
         raise InvalidInputError(
-            f"ChainBatch: {name}[{place}] is {scores[at]}. Give finite scores of at most {LARGEST_SCORE:g}, or -inf "
-            f"for what is forbidden."
+            f"ChainBatch: {name}[{subscript}] is {scores[position]}. Pass finite scores of at most {LARGEST_SCORE:g}, "
+            f"or -inf for forbidden labels."
         )

@@ -1,4 +1,4 @@
-"""The order in which variables are eliminated, and how large the tables then become."""
+"""Search for an order in which to eliminate variables such that the tables stay small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.graph.factor_graph import FactorGraph
 
 
 def neighbour_masks(n_variables: int, scope_ptr: list[int], scope_idx: list[int]) -> list[int]:
-    """Set of the variables that share a factor with each variable.
+    """Return, for each variable, the bit set of the variables that share a factor with it.
 
     Examples
     --------
@@ -32,12 +32,12 @@ def neighbour_masks(n_variables: int, scope_ptr: list[int], scope_idx: list[int]
 
 
 def _members(mask: int) -> list[int]:
-    found = []
+    variables = []
     while mask:
         lowest = mask & -mask
-        found.append(lowest.bit_length() - 1)
+        variables.append(lowest.bit_length() - 1)
         mask ^= lowest
-    return found
+    return variables
 
 
 def greedy_order(
@@ -49,11 +49,11 @@ def greedy_order(
     max_steps: float,
     rng: random.Random,
 ) -> tuple[IntArray, float, float, float]:
-    """Eliminate the variable that looks cheapest, again and again; the twin of the kernel for large graphs.
+    """Compute a greedy elimination order in plain Python; a compiled kernel does the same for large graphs.
 
-    Returns the order, the sum of message sizes, log2 of the largest bucket and the steps made; the order is shorter
-    than the number of variables if the sizes exceeded `max_cells` or the search `max_steps`. With `noise`, ties
-    are broken at random instead of by table size.
+    Returns the order, the sum of message sizes, log2 of the largest bucket and the number of steps. The order is
+    incomplete if the sizes exceeded `max_cells` or the search exceeded `max_steps`. With `noise`, ties are broken at
+    random instead of by table size.
 
     Examples
     --------
@@ -62,89 +62,93 @@ def greedy_order(
     (array([0, 1, 2]), 5.0, 2.0)
     """
     n = len(masks)
-    around = masks.copy()
-    weight = [own + sum(log2_states[u] for u in _members(mask)) for own, mask in zip(log2_states, around, strict=True)]
+    neighbours = masks.copy()
+    weight = [
+        log2_count + sum(log2_states[u] for u in _members(mask))
+        for log2_count, mask in zip(log2_states, neighbours, strict=True)
+    ]
     keys: list[tuple[float, float, int]] = []
     steps = 0
 
-    def rate(v: int) -> tuple[float, float, int]:
+    def priority(v: int) -> tuple[float, float, int]:
         nonlocal steps
-        key, mask = weight[v], around[v]
+        key, mask = weight[v], neighbours[v]
         if by_fill:
             members = _members(mask)
             size = len(members)
             steps += 1 + size * (size + 1)
-            # Each missing pair is seen from both ends, and each member misses itself.
-            key = (sum((mask & ~around[u]).bit_count() for u in members) - size) / 2.0
+            # Each missing pair is counted at both of its ends, and each member counts as missing itself.
+            key = (sum((mask & ~neighbours[u]).bit_count() for u in members) - size) / 2.0
         return key, rng.random() if noise else weight[v], v
 
     for v in range(n):
-        keys.append(rate(v))
+        keys.append(priority(v))
         if steps > max_steps:
             break
     heap = keys.copy()
     heapq.heapify(heap)
     order: list[int] = []
-    alive = [True] * n
-    cells = widest = 0.0
+    is_present = [True] * n
+    cells = log2_width = 0.0
     while len(order) < n and steps <= max_steps and cells <= max_cells:
-        entry = heapq.heappop(heap)
-        v = entry[2]
-        if not alive[v] or keys[v] != entry:  # rated anew since
+        heap_entry = heapq.heappop(heap)
+        v = heap_entry[2]
+        if not is_present[v] or keys[v] != heap_entry:  # outdated: the variable has a newer entry
             continue
-        alive[v] = False
+        is_present[v] = False
         order.append(v)
         cells += 2.0 ** (weight[v] - log2_states[v])
-        widest = max(widest, weight[v])
-        clique, own = around[v], 1 << v
+        log2_width = max(log2_width, weight[v])
+        clique, eliminated = neighbours[v], 1 << v
         members = _members(clique)
         steps += len(members) * (len(members) + 1)
-        filled = False
-        once = twice = 0
+        has_new_edge = False
+        seen_once = seen_twice = 0
         for u in members:
-            new = clique & ~around[u] & ~(1 << u)
+            new_neighbours = clique & ~neighbours[u] & ~(1 << u)
             weight[u] -= log2_states[v]
-            if new:
-                filled = True
-                weight[u] += sum(log2_states[w] for w in _members(new))
-            around[u] = (around[u] | new) & ~own
-            twice |= once & around[u]
-            once |= around[u]
-        # A new edge changes the fill-in of everyone who knows both its ends.
-        for u in _members(clique | twice) if by_fill and filled else members:
-            keys[u] = rate(u)
+            if new_neighbours:
+                has_new_edge = True
+                weight[u] += sum(log2_states[w] for w in _members(new_neighbours))
+            neighbours[u] = (neighbours[u] | new_neighbours) & ~eliminated
+            seen_twice |= seen_once & neighbours[u]
+            seen_once |= neighbours[u]
+        # A new edge changes the fill-in of every variable that is a neighbour of both its ends.
+        for u in _members(clique | seen_twice) if by_fill and has_new_edge else members:
+            keys[u] = priority(u)
             heapq.heappush(heap, keys[u])
-    return np.array(order, dtype=np.int64), cells, widest, float(steps)
+    return np.array(order, dtype=np.int64), cells, log2_width, float(steps)
 
 
 ORDERINGS = ("best", "min_fill", "min_degree")
 
-# Steps of a search take some nanoseconds each: none should take much longer than a second.
+# A step of a search takes some nanoseconds; no search should take much longer than a second.
 _MAX_STEPS = 200_000_000
-_SMALL = 5_000
-# So few variables are searched in plain Python, unless restarts promise many steps: compiling takes seconds.
-_FEW = 1_000
-_MANY_STEPS = 2_000_000
-# A first order this many times above the limit is not rescued by a better search.
-_HOPELESS = 2.0**20
-# Where steps are few, one this many times above is given up. Counting fill-in saves less than that on grids.
-_GAIN = 4.0
+_MAX_EXHAUSTIVE_VARIABLES = 5_000
+# Graphs with up to this many variables are searched in plain Python, because compiling takes seconds, unless the
+# restarts may take more than this many steps.
+_MAX_PYTHON_VARIABLES = 1_000
+_MAX_PYTHON_STEPS = 2_000_000
+# If the first order exceeds the limit by this factor, a better search will not get below the limit.
+_MAX_EXCESS = 2.0**20
+# The same factor for searches with few steps. Counting fill-in saves less than this factor on grids.
+_MAX_GAIN = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class EliminationOrder:
-    """An order together with the sizes that follow from it.
+    """Elimination order of the variables together with the resulting table sizes.
 
     Attributes
     ----------
     order : int array
-        Variables, first eliminated first; some are missing if `complete` is False.
+        Variables in the order of elimination; incomplete if `complete` is False.
     n_cells : float
-        Sum over variables of the size of the table that its elimination leaves.
+        Sum over variables of the size of the table that results from eliminating the variable.
     log2_width : float
-        log2 of the largest product of state counts of a variable and its neighbours when it is eliminated.
+        log2 of the largest product of the numbers of states of a variable and its neighbours at its elimination.
     complete : bool
-        Whether the search came to its end; otherwise the sizes are lower bounds for this order.
+        Whether the search finished; otherwise the sizes are lower bounds for this order.
     """
 
     order: IntArray
@@ -154,9 +158,9 @@ class EliminationOrder:
 
 
 def forest_order(graph: FactorGraph) -> IntArray | None:
-    """Leaves-first order of a graph whose factor graph (variables and factors as nodes) is a forest, else None.
+    """Return an elimination order from the leaves of a factor graph that is a forest, or None if it is not a forest.
 
-    No table larger than the factors' own arises.
+    This order creates no table that is larger than the tables of the factors.
 
     Examples
     --------
@@ -171,9 +175,9 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
 
     n = graph.n_variables
     order, scratch = np.empty(n, np.int64), np.empty((3, n), np.int64)
-    given = graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
-    made = np.empty(graph.n_factors, np.int64), *scratch, order
-    return order if run_loops(peel_forest, n + graph.scope_idx.size, given, made) == n else None
+    inputs = graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
+    outputs = np.empty(graph.n_factors, np.int64), *scratch, order
+    return order if run_loops(peel_forest, n + graph.scope_idx.size, inputs, outputs) == n else None
 
 
 def search_order(
@@ -184,75 +188,75 @@ def search_order(
     max_cells: float = np.inf,
     max_steps: float | None = None,
 ) -> EliminationOrder:
-    """Greedy elimination order with small tables.
+    """Search greedily for an elimination order with small tables.
 
     Parameters
     ----------
     graph : FactorGraph
-        Variables that share a factor are neighbours.
+        Graph in which variables that share a factor are neighbours.
     ordering : {"best", "min_fill", "min_degree"}
-        Take next the variable whose elimination joins the fewest pairs of neighbours ("min_fill"), or makes the
-        smallest table ("min_degree", quicker); "best" tries both.
+        Next eliminate the variable whose elimination connects the fewest pairs of neighbours ("min_fill"), or creates
+        the smallest table ("min_degree", faster); "best" tries both.
     n_restarts : int
-        Further searches that break ties at random (always the same ones) by fill-in where that can be afforded, made
-        while they are cheap compared with the tables they may save; they often save a factor of 4 or more.
+        Number of further searches that break ties at random, with a fixed seed. They stop when they become expensive
+        compared with the tables that they may save, and often reduce the sizes by a factor of 4 or more.
     max_cells : float
         Sum of table sizes above which an order is of no use; a search that is far above it ends early.
     max_steps : float, optional
-        Steps, of some nanoseconds each, that one search may take. The search then also ends early in small graphs,
-        which otherwise are searched to the end for the true size.
+        Largest number of steps of one search; a step takes some nanoseconds. If set, searches in small graphs may end
+        early too; otherwise these continue to the end to get the true size.
 
     Returns
     -------
     EliminationOrder
-        The one with the least sum of table sizes.
+        The order with the smallest sum of table sizes.
 
     Examples
     --------
     >>> from intarsia.graph.shapes import grid_graph
-    >>> found = search_order(grid_graph(4, 30, 2))
-    >>> found.log2_width            # one more than the treewidth
+    >>> result = search_order(grid_graph(4, 30, 2))
+    >>> result.log2_width           # the treewidth plus 1
     5.0
     """
     check_choice(ordering, ORDERINGS, "ordering")
-    in_python = graph.n_variables <= _FEW
+    in_python = graph.n_variables <= _MAX_PYTHON_VARIABLES
     greedy_order = _compiled_search(graph) if not in_python else _python_search(graph)
 
-    def search(by_fill: bool, noise: bool, limit: float, max_steps: float) -> tuple[EliminationOrder, float]:
-        order, n_cells, widest, steps = greedy_order(by_fill, noise, float(limit), float(max_steps))
-        return EliminationOrder(order, float(n_cells), float(widest), order.size == graph.n_variables), float(steps)
+    def run_search(by_fill: bool, noise: bool, limit: float, max_steps: float) -> tuple[EliminationOrder, float]:
+        order, n_cells, log2_width, steps = greedy_order(by_fill, noise, float(limit), float(max_steps))
+        return EliminationOrder(order, float(n_cells), float(log2_width), order.size == graph.n_variables), float(steps)
 
-    # Small graphs are searched to the end even if too wide, so that the refusal can state the true size.
-    patience = max_cells if max_steps is not None or graph.n_variables > _SMALL else np.inf
-    hopeless = _HOPELESS if max_steps is None else 1.0
+    # Small graphs are searched to the end even if too wide, so that the error message can state the true size.
+    cell_limit = max_cells if max_steps is not None or graph.n_variables > _MAX_EXHAUSTIVE_VARIABLES else np.inf
+    excess_limit = _MAX_EXCESS if max_steps is None else 1.0
     if max_steps is None:
         max_steps = _MAX_STEPS
     elif ordering == "best":
-        patience *= _GAIN  # the second search may do better
-        hopeless = _GAIN
+        cell_limit *= _MAX_GAIN  # the second search may find a better order
+        excess_limit = _MAX_GAIN
     by_fill = ordering == "min_fill"
-    best, steps = search(by_fill, False, patience, max_steps)
+    best, steps = run_search(by_fill, False, cell_limit, max_steps)
     if by_fill and not best.complete:
         by_fill = False
-        best, steps = search(by_fill, False, patience, max_steps)
-    if not best.complete or best.n_cells > hopeless * max_cells:
+        best, steps = run_search(by_fill, False, cell_limit, max_steps)
+    if not best.complete or best.n_cells > excess_limit * max_cells:
         return best
     if ordering == "best":
-        # Counting fill-in is slow around hubs; it should not cost more than the tables it may save.
-        most = min(1e6 + 16.0 * best.n_cells, max_steps)
-        other, more = search(True, False, best.n_cells, most)
-        if more < most:  # with random tie-breaks fill-in does better, even if it did not at first
-            steps, by_fill = more, True
+        # Counting fill-in is slow around hubs; it should not take longer than computing the tables that it may save.
+        step_limit = min(1e6 + 16.0 * best.n_cells, max_steps)
+        other, other_steps = run_search(True, False, best.n_cells, step_limit)
+        if other_steps < step_limit:  # restarts with random ties do better by fill-in, even if this search did not
+            steps, by_fill = other_steps, True
         if other.complete and other.n_cells <= best.n_cells:
             best = other
-    allowance = min(best.n_cells, max_steps / 2)
-    if in_python and n_restarts > 0 and allowance > _MANY_STEPS:
+    remaining_steps = min(best.n_cells, max_steps / 2)
+    if in_python and n_restarts > 0 and remaining_steps > _MAX_PYTHON_STEPS:
         greedy_order = _compiled_search(graph)
     for _ in range(n_restarts):
-        allowance -= steps
-        if allowance <= 0:
+        remaining_steps -= steps
+        if remaining_steps <= 0:
             break
-        other, steps = search(by_fill, True, best.n_cells, allowance)
+        other, steps = run_search(by_fill, True, best.n_cells, remaining_steps)
         if other.complete and other.n_cells < best.n_cells:
             best = other
     return best
@@ -268,11 +272,15 @@ def _compiled_search(graph: FactorGraph) -> _Search:
         graph.n_variables, graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
     )
     log2_states, rng = np.log2(graph.n_states), np.random.default_rng(0)
-    return lambda by_fill, noise, limit, most: greedy_order(log2_states, ptr, idx, by_fill, noise, limit, most, rng)
+    return lambda by_fill, noise, limit, max_steps: greedy_order(
+        log2_states, ptr, idx, by_fill, noise, limit, max_steps, rng
+    )
 
 
 def _python_search(graph: FactorGraph) -> _Search:
 
     masks = neighbour_masks(graph.n_variables, graph.scope_ptr.tolist(), graph.scope_idx.tolist())
     log2_states, rng = np.log2(graph.n_states).tolist(), random.Random(0)
-    return lambda by_fill, noise, limit, most: greedy_order(log2_states, masks, by_fill, noise, limit, most, rng)
+    return lambda by_fill, noise, limit, max_steps: greedy_order(
+        log2_states, masks, by_fill, noise, limit, max_steps, rng
+    )

@@ -1,6 +1,6 @@
-"""Parametric factors as full tables, for algorithms that know tables only.
+"""Expansion of parametric factors to full tables, for algorithms that support only tables.
 
-As in `reduction`, both directions are one sparse matrix E: `theta' = E theta` and `mu = E^T mu'`.
+As in `reduction`, both directions are a sparse matrix E: `theta' = E theta` and `mu = E^T mu'`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MAX_BYTES = 4e9
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """A graph whose tables are all full, with the same variables, factors and scopes as the original."""
+    """Graph in which all tables are full, with the variables, factors and scopes of the original graph."""
 
     original: FactorGraph
     graph: FactorGraph
 
     @property
     def is_identity(self) -> bool:
-        """Whether all tables were full already."""
+        """Whether all tables of the original graph are full, so that nothing changes."""
         return self.graph is self.original
 
     def lower(self, theta: FloatArray) -> FloatArray:
-        """Scores of the full tables."""
+        """Return the theta of the expanded graph from a theta of the original graph."""
         if self.is_identity:
             return theta
         full = self.graph.zeros()
@@ -40,7 +40,7 @@ class Expansion:
         return full
 
     def raise_mu(self, mu: FloatArray) -> FloatArray:
-        """Expected statistics of the original tables."""
+        """Return the expected statistics of the original graph from those of the expanded graph."""
         if self.is_identity:
             return mu
         original = self.original
@@ -58,16 +58,16 @@ class Expansion:
 
 
 def expand_tables(graph: FactorGraph) -> Expansion:
-    """Give every table of a graph its full form; refuse where that would not fit in memory."""
+    """Expand every parametric table of a graph to a full table, or raise if they would not fit in memory."""
     parametric = graph.table_kind != FactorKind.TABLE
     if not parametric.any():
         return Expansion(graph, graph)
     states = graph.n_states[graph.scope_idx[graph.scope_ptr[graph.first_factor_of_table[parametric]]]]
-    needed = 8.0 * float((states.astype(float) ** 2).sum())
-    if needed > MAX_BYTES:
+    n_bytes = 8.0 * float((states.astype(float) ** 2).sum())
+    if n_bytes > MAX_BYTES:
         raise TooLargeError(
-            f"{needed / 2**30:.1f} GiB would be needed to write {int(parametric.sum())} parametric tables in full. "
-            f"Pairwise graphs with equal state counts and one kind of factor need no such tables; mixed ones do."
+            f"Expanding {int(parametric.sum())} parametric tables would need {n_bytes / 2**30:.1f} GiB. Use a pairwise "
+            f"graph with equal numbers of states and a single kind of factor, which needs no expansion."
         )
     full = FactorGraph(
         graph.n_states, graph.scope_ptr, graph.scope_idx, graph.table_of_factor, names=graph.names,

@@ -1,4 +1,4 @@
-"""Checks of a factor graph's arrays, scores and labellings; each error names the first offender."""
+"""Checks of the arrays, scores and labellings of a factor graph; each error names the first invalid value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) -> None:
-    """Refuse CSR lists that are broken, name a missing variable, or name one twice in a factor."""
+    """Raise if the CSR scopes are malformed, name a variable that does not exist, or repeat one within a factor."""
     if scope_ptr.ndim != 1 or scope_ptr.size < 1 or scope_ptr[0] != 0 or scope_ptr[-1] != scope_idx.size:
         raise InvalidInputError(f"FactorGraph: scope_ptr must start at 0 and end at len(scope_idx)={scope_idx.size}.")
     widths = np.diff(scope_ptr)
@@ -25,35 +25,35 @@ def check_scopes(scope_ptr: IntArray, scope_idx: IntArray, n_variables: int) -> 
         raise InvalidInputError("FactorGraph: scope_ptr must not decrease.")
     outside = (scope_idx < 0) | (scope_idx >= n_variables)
     if outside.any():
-        at = int(np.argmax(outside))
-        c = int(np.searchsorted(scope_ptr, at, side="right")) - 1
+        position = int(np.argmax(outside))
+        c = int(np.searchsorted(scope_ptr, position, side="right")) - 1
         raise InvalidInputError(
-            f"FactorGraph: factor {c} names variable {scope_idx[at]}, but there are {n_variables} variables "
-            f"(0..{n_variables - 1})."
+            f"FactorGraph: factor {c} names variable {scope_idx[position]}, but there are {n_variables} variables "
+            f"(0..{n_variables - 1}). Pass indices of existing variables in scope_idx."
         )
     for width, factors, rows in scopes_by_width(scope_ptr, scope_idx):
         if width < 2:
             continue
         if width == 2:
-            twice = rows[:, 0] == rows[:, 1]
+            has_repeat = rows[:, 0] == rows[:, 1]
         else:
-            ordered = np.sort(rows, axis=1)
-            twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if twice.any():
-            c = int(factors[np.argmax(twice)])
+            sorted_rows = np.sort(rows, axis=1)
+            has_repeat = (sorted_rows[:, 1:] == sorted_rows[:, :-1]).any(axis=1)
+        if has_repeat.any():
+            c = int(factors[np.argmax(has_repeat)])
             scope = scope_idx[scope_ptr[c] : scope_ptr[c + 1]].tolist()
             raise InvalidInputError(
-                f"FactorGraph: factor {c} names a variable twice: {scope}. Name each variable of a factor once."
+                f"FactorGraph: factor {c} names a variable twice: {scope}. Use each variable once per factor."
             )
 
 
 def scopes_by_width(scope_ptr: IntArray, scope_idx: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """Factors grouped by the number of their variables: width, factors, their scopes as rows."""
+    """Group factors by their number of variables; yield width, factors, and their scopes as rows."""
     widths = np.diff(scope_ptr)
     if widths.size == 0:
         return
     low, high = int(widths.min()), int(widths.max())
-    if low == high:  # the usual case, without a copy
+    if low == high:  # the common case needs no copy
         yield low, np.arange(widths.size), scope_idx.reshape(widths.size, low)
         return
     for width in np.flatnonzero(np.bincount(widths)).tolist():
@@ -62,10 +62,11 @@ def scopes_by_width(scope_ptr: IntArray, scope_idx: IntArray) -> Iterator[tuple[
 
 
 def check_tables(table_of_factor: IntArray, n_factors: int) -> int:
-    """Return the number of tables; refuse numbers that leave gaps."""
+    """Return the number of tables, or raise if the tables are not numbered without gaps."""
     if table_of_factor.shape != (n_factors,):
         raise InvalidInputError(
-            f"FactorGraph: table_of_factor has shape {table_of_factor.shape}, but there are {n_factors} factors."
+            f"FactorGraph: table_of_factor has shape {table_of_factor.shape}, but there are {n_factors} factors. "
+            f"Pass one table index per factor."
         )
     if n_factors == 0:
         return 0
@@ -75,7 +76,7 @@ def check_tables(table_of_factor: IntArray, n_factors: int) -> int:
     unused = np.bincount(table_of_factor, minlength=n_tables) == 0
     if unused.any():
         raise InvalidInputError(
-            f"FactorGraph: no factor uses table {int(np.argmax(unused))}. Number the tables without gaps."
+            f"FactorGraph: no factor uses table {int(np.argmax(unused))}. Tables must be numbered without gaps."
         )
     return n_tables
 
@@ -88,7 +89,7 @@ def table_sizes(
     kind: IntArray,
     n_tables: int,
 ) -> IntArray:
-    """Entries of each table; factors that share one must agree in shape."""
+    """Return the number of entries of each table, or raise if factors that share a table differ in shape."""
     widths = np.diff(scope_ptr)
     n_factors = widths.size
     first = np.zeros(n_tables, dtype=np.int64)
@@ -96,41 +97,41 @@ def table_sizes(
     size = np.ones(n_tables, dtype=np.int64)
     for width, factors, scopes in scopes_by_width(scope_ptr, scope_idx):
         shapes = n_states[scopes]
-        own = table_of_factor[factors]
-        model = first[own]
-        same = widths[model] == width
-        if same.all() and (model != factors).any():
-            model_shapes = n_states[scope_idx[scope_ptr[model][:, None] + np.arange(width)]]
-            same = (shapes == model_shapes).all(axis=1)
-        if not same.all():
-            at = int(np.argmin(same))
+        tables = table_of_factor[factors]
+        first_factors = first[tables]
+        same_shape = widths[first_factors] == width
+        if same_shape.all() and (first_factors != factors).any():
+            model_shapes = n_states[scope_idx[scope_ptr[first_factors][:, None] + np.arange(width)]]
+            same_shape = (shapes == model_shapes).all(axis=1)
+        if not same_shape.all():
+            position = int(np.argmin(same_shape))
             raise InvalidInputError(
-                f"FactorGraph: factors {model[at]} and {factors[at]} share table {own[at]} but "
-                f"differ in shape. Give them tables of their own."
+                f"FactorGraph: factors {first_factors[position]} and {factors[position]} share table "
+                f"{tables[position]} but differ in shape. Use separate tables for them."
             )
-        # Column by column: NumPy's reductions along a short axis are slow. Products are exact as far as 2**53.
+        # Multiply column by column, because NumPy's reductions along a short axis are slow. Exact up to 2**53.
         entries = np.ones(factors.size)
         equal = np.full(factors.size, width == 2)
         for k in range(width):
             with np.errstate(over="ignore"):
                 entries *= shapes[:, k]
             equal &= shapes[:, k] == shapes[:, 0]
-        counted = is_constraint(kind[own])
-        not_binary = counted & (shapes != 2).any(axis=1)
+        constraint = is_constraint(kind[tables])
+        not_binary = constraint & (shapes != 2).any(axis=1)
         if not_binary.any():
             raise InvalidInputError(
                 f"FactorGraph: factor {int(factors[np.argmax(not_binary)])} is a constraint, but not all its variables "
-                f"have two states. Constraints count binary variables in state 1."
+                f"have two states. Use only binary variables in a constraint."
             )
-        entries[counted] = 1.0
+        entries[constraint] = 1.0
         if entries.max() > 2.0**40:
             c = int(np.argmax(entries))
             raise InvalidInputError(
                 f"FactorGraph: the table of factor {factors[c]} would have 2**{np.log2(shapes[c]).sum():.0f} entries. "
                 f"Use smaller scopes."
             )
-        size[own] = entries
-        bad = (kind[own] != FactorKind.TABLE) & ~counted & ~equal
+        size[tables] = entries
+        bad = (kind[tables] != FactorKind.TABLE) & ~constraint & ~equal
         if bad.any():
             raise InvalidInputError(
                 f"FactorGraph: factor {int(factors[np.argmax(bad)])} is parametric (Potts or truncated), which needs "
@@ -138,28 +139,31 @@ def table_sizes(
             )
     unknown = (kind < 0) | (kind > max(FactorKind))
     if unknown.any():
-        raise InvalidInputError(f"FactorGraph: table {int(np.argmax(unknown))} has no known kind. See FactorKind.")
+        t = int(np.argmax(unknown))
+        raise InvalidInputError(f"FactorGraph: table {t} has the unknown kind {kind[t]}. Use a value of FactorKind.")
     size[kind != FactorKind.TABLE] = 1
     return size
 
 
-def check_index(index: int, count: int, what: str) -> None:
-    """Refuse the index of a variable, factor or table that does not exist."""
+def check_index(index: int, count: int, element: str) -> None:
+    """Raise if a variable, factor or table with this index does not exist."""
     if not 0 <= index < count:
-        raise InvalidInputError(f"FactorGraph: there is no {what} {index}; they are numbered 0..{count - 1}.")
+        raise InvalidInputError(f"FactorGraph: there is no {element} {index}. The index must be in 0..{count - 1}.")
 
 
 def check_names(names: Sequence[str], n_variables: int) -> None:
-    """Refuse names that are not one for each variable, or not unique."""
+    """Raise unless there is one unique name per variable."""
     if len(names) != n_variables:
-        raise InvalidInputError(f"FactorGraph: {len(names)} names for {n_variables} variables.")
+        raise InvalidInputError(
+            f"FactorGraph: there are {len(names)} names for {n_variables} variables. Pass one name per variable."
+        )
     if len(set(names)) != n_variables:
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise InvalidInputError(f"FactorGraph: the name {twice!r} is given twice. Names must be unique.")
+        repeated = next(name for k, name in enumerate(names) if name in names[:k])
+        raise InvalidInputError(f"FactorGraph: the name {repeated!r} occurs twice. Names must be unique.")
 
 
 def check_theta(graph: FactorGraph, theta: ArrayLike) -> FloatArray:
-    """Return theta as a float64 vector, or raise naming the first entry that cannot be meant."""
+    """Return theta as a float64 vector, or raise an error that names the first invalid entry."""
     flat = as_float_array(theta, "theta")
     if flat.shape != (graph.n_theta,):
         raise InvalidInputError(
@@ -167,31 +171,35 @@ def check_theta(graph: FactorGraph, theta: ArrayLike) -> FloatArray:
             f"{int(graph.variable_ptr[-1])} entries for {graph.n_variables} variables, then "
             f"{graph.n_theta - int(graph.variable_ptr[-1])} for {graph.n_tables} tables. Use graph.pack(...)."
         )
-    # Two passes without a temporary settle the usual case; a NaN makes the largest one NaN.
+    # Two passes without a temporary array cover the common case; a NaN makes the maximum NaN.
     if flat.size and not (flat.max() <= LARGEST_SCORE and flat.min() >= -LARGEST_SCORE):
         bad = np.isnan(flat) | ((np.abs(flat) > LARGEST_SCORE) & (flat > -np.inf))
         if bad.any():
-            at = int(np.argmax(bad))
-            large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[at]) else ""
+            position = int(np.argmax(bad))
+            large = f" and at most {LARGEST_SCORE:g}" if np.isfinite(flat[position]) else ""
             raise InvalidInputError(
-                f"theta[{at}] ({graph.locate(at)}) is {flat[at]}. Scores are finite{large}, or -inf for the impossible."
+                f"theta[{position}] ({graph.locate(position)}) is {flat[position]}. Scores must be finite{large}, or "
+                f"-inf for impossible states."
             )
-    smooth = (graph.table_kind >= FactorKind.TRUNCATED_LINEAR) & ~is_constraint(graph.table_kind)
-    if smooth.any() and not np.isfinite(flat[graph.table_ptr[:-1][smooth]]).all():
-        at = int(graph.table_ptr[:-1][smooth][~np.isfinite(flat[graph.table_ptr[:-1][smooth]])][0])
-        raise InvalidInputError(f"theta[{at}] ({graph.locate(at)}) is -inf; a truncated weight must be finite.")
-    prices = np.flatnonzero(is_constraint(graph.table_kind))
-    if prices.size and flat[graph.table_ptr[prices]].max() > 0:
-        at = int(graph.table_ptr[prices[np.argmax(flat[graph.table_ptr[prices]] > 0)]])
+    truncated = (graph.table_kind >= FactorKind.TRUNCATED_LINEAR) & ~is_constraint(graph.table_kind)
+    if truncated.any() and not np.isfinite(flat[graph.table_ptr[:-1][truncated]]).all():
+        position = int(graph.table_ptr[:-1][truncated][~np.isfinite(flat[graph.table_ptr[:-1][truncated]])][0])
         raise InvalidInputError(
-            f"theta[{at}] ({graph.locate(at)}) is {flat[at]}. The weight of a constraint is what it costs to "
-            f"violate it: -inf to forbid it, or a finite score of at most 0."
+            f"theta[{position}] ({graph.locate(position)}) is -inf, but the weight of a truncated factor must be "
+            f"finite."
+        )
+    constraints = np.flatnonzero(is_constraint(graph.table_kind))
+    if constraints.size and flat[graph.table_ptr[constraints]].max() > 0:
+        position = int(graph.table_ptr[constraints[np.argmax(flat[graph.table_ptr[constraints]] > 0)]])
+        raise InvalidInputError(
+            f"theta[{position}] ({graph.locate(position)}) is {flat[position]}, but the weight of a constraint is a "
+            f"penalty. Use -inf to forbid violations, or a finite score of at most 0."
         )
     return flat
 
 
 def check_labelling(graph: FactorGraph, y: ArrayLike) -> IntArray:
-    """Return labellings as an int array (..., n_variables), or raise naming the first bad label."""
+    """Return labellings as an int array (..., n_variables), or raise naming the first invalid label."""
     labels = as_int_array(y, "y")
     if labels.ndim == 0 or labels.shape[-1] != graph.n_variables:
         raise InvalidInputError(
@@ -200,16 +208,17 @@ def check_labelling(graph: FactorGraph, y: ArrayLike) -> IntArray:
         )
     bad = (labels < 0) | (labels >= graph.n_states)
     if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        v = where[-1]
+        position = tuple(int(i) for i in np.argwhere(bad)[0])
+        v = position[-1]
         raise InvalidInputError(
-            f"y{list(where)} is {labels[where]}, but variable {v} has states 0..{graph.n_states[v] - 1}."
+            f"y{list(position)} is {labels[position]}, but the label of variable {v} must be in "
+            f"0..{graph.n_states[v] - 1}."
         )
     return labels
 
 
 def check_axes(graph: FactorGraph, shape: tuple[int, ...], name: str) -> None:
-    """Refuse scores whose last axes are not those of a block, such as a transposed array."""
+    """Raise if the last axes of an array of scores differ from those of a block, as in a transposed array."""
     if name == "variables":
         blocks = {(int(k),) for k in np.unique(graph.n_states)}
     else:

@@ -1,4 +1,4 @@
-"""What is connected: `FactorGraph`, flat read-only arrays that every algorithm reads."""
+"""`FactorGraph`: the variables and factors of a model as flat, read-only arrays that every algorithm reads."""
 
 from __future__ import annotations
 
@@ -23,40 +23,43 @@ from intarsia.graph.factor_checks import (
 )
 from intarsia.graph.factor_kinds import FactorKind, statistic_table
 
-# Constraints over more variables than this are not written out as tables.
+# Constraints over more variables than this are not expanded to full tables.
 MAX_WRITTEN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FactorGraph:
-    """Variables, factors and which factors share a table; scores live apart, in a flat vector theta.
+    """Structure of a factor graph (Markov random field); the log-potentials are a separate flat vector theta.
 
-    theta (log-potentials; larger is more probable) and mu (expected statistics) have one layout: a block per
-    variable, then a block per *table* in C order of the scope. Factors may share a table: then mu and
-    `statistics` hold the sum over its factors, so that `theta @ statistics(y)` is the score. Build one with
-    `GraphBuilder`, `grid_graph`, `chain_graph`, `from_edges` or `read_uai` rather than from raw arrays.
+    theta (log-potentials; larger is more probable) and mu (marginals, that is, expected statistics) have the same
+    layout: a block per variable, then a block per *table* in C order of the scope. Several factors may share a table.
+    Then mu and `statistics` hold the sum over these factors, so that `theta @ statistics(y)` is always the score of a
+    labelling y. Build graphs with `GraphBuilder`, `grid_graph`, `chain_graph`, `from_edges` or `read_uai` rather than
+    from raw arrays.
 
     Parameters
     ----------
     n_states : (n_variables,) int array
         Number of states of each variable, at least 1.
     scope_ptr, scope_idx : int arrays
-        CSR lists: factor c joins the variables `scope_idx[scope_ptr[c]:scope_ptr[c + 1]]`.
+        Scopes in CSR form: factor c joins the variables `scope_idx[scope_ptr[c]:scope_ptr[c + 1]]`.
     table_of_factor : (n_factors,) int array, optional
-        Which table each factor uses; by default every factor has its own.
+        Index of the table that each factor uses; by default every factor has a separate table.
     table_kind : (n_tables,) int array, optional
         A `FactorKind` per table; by default all are `TABLE`.
     table_truncation : (n_tables,) float array, optional
-        Where truncated linear and quadratic tables level off; the number that constraints compare with.
+        Distance at which truncated linear and quadratic tables level off; for constraints, the number that the count
+        of variables in state 1 is compared with.
     names : sequence of str, optional
-        A name per variable.
+        Name of each variable.
     grid_shape : tuple of int, optional
         Height and width, when the variables are the pixels of an image in row-major order.
 
     Raises
     ------
     InvalidInputError
-        If a scope names a missing variable or one twice, or factors that share a table differ in shape.
+        If a scope names a variable that does not exist or the same variable twice, or if factors that share a table
+        differ in shape.
 
     Examples
     --------
@@ -109,13 +112,14 @@ class FactorGraph:
             truncation = as_float_array(self.table_truncation, "FactorGraph: table_truncation")
         if kind.shape != (n_tables,) or truncation.shape != (n_tables,):
             raise InvalidInputError(
-                f"FactorGraph: {n_tables} tables, but {kind.size} kinds and {truncation.size} truncations were given."
+                f"FactorGraph: there are {n_tables} tables, but {kind.size} kinds and {truncation.size} truncations. "
+                f"Pass one of each per table."
             )
         bad = ~(truncation >= 0)
         if bad.any():
             t = int(np.argmax(bad))
             raise InvalidInputError(
-                f"FactorGraph: table {t} has truncation {truncation[t]}. Give a number of at least 0, or inf for none."
+                f"FactorGraph: table {t} has truncation {truncation[t]}. Pass a number of at least 0, or inf for none."
             )
         size = table_sizes(n_states, scope_ptr, scope_idx, table_of_factor, kind, n_tables)
         variable_ptr = np.concatenate([[0], np.cumsum(n_states)])
@@ -128,7 +132,7 @@ class FactorGraph:
             if height * width != n_states.size:
                 raise InvalidInputError(
                     f"FactorGraph: grid_shape {(height, width)} has {height * width} pixels, but there are "
-                    f"{n_states.size} variables. Give one variable per pixel, or no grid_shape."
+                    f"{n_states.size} variables. Pass one variable per pixel, or no grid_shape."
                 )
         for name, array in (
             ("n_states", n_states),
@@ -143,24 +147,24 @@ class FactorGraph:
             object.__setattr__(self, name, frozen(array, getattr(self, name, None)))
 
     def __getstate__(self) -> dict[str, object]:
-        """State for pickles and copies: without the values of `OncePerGraph`, which are computed again."""
+        """Return the state for pickles and copies, without the values of `OncePerGraph`, which are recomputed."""
         return {**vars(self), "_computed": {}}
 
     # ---------------------------------------------------------------- sizes
 
     @property
     def n_variables(self) -> int:
-        """Number of variables."""
+        """Number of variables in the graph."""
         return int(self.n_states.size)
 
     @property
     def n_factors(self) -> int:
-        """Number of factors."""
+        """Number of factors in the graph."""
         return int(self.scope_ptr.size - 1)
 
     @property
     def n_tables(self) -> int:
-        """Number of different tables; fewer than factors when some are shared."""
+        """Number of tables, which is smaller than the number of factors when factors share tables."""
         return int(self.table_kind.size)
 
     @property
@@ -180,25 +184,25 @@ class FactorGraph:
 
     @cached_property
     def first_factor_of_table(self) -> IntArray:
-        """The first factor that uses each table; it tells the table's shape."""
+        """First factor that uses each table, from which the shape of the table follows."""
         first = np.zeros(self.n_tables, dtype=np.int64)
         first[self.table_of_factor[::-1]] = np.arange(self.n_factors - 1, -1, -1)
         return first
 
     @cached_property
     def pairs_by_variable(self) -> tuple[IntArray, IntArray]:
-        """CSR lists of the pairs (factor, variable) at each variable; a pair is its position in `scope_idx`."""
+        """Pairs (factor, variable) of each variable in CSR form; a pair is its position in `scope_idx`."""
         ptr = np.concatenate([[0], np.cumsum(np.bincount(self.scope_idx, minlength=self.n_variables))])
         return ptr.astype(np.int64), np.argsort(self.scope_idx, kind="stable").astype(np.int64)
 
     @cached_property
     def factor_of_pair(self) -> IntArray:
-        """The factor that each position of `scope_idx` belongs to."""
+        """Factor that each position of `scope_idx` belongs to."""
         return np.repeat(np.arange(self.n_factors, dtype=np.int64), np.diff(self.scope_ptr))
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether variables and factors, joined as in the scopes, form no cycle."""
+        """Whether the bipartite graph of variables and factors has no cycle."""
         n_nodes, n_links = self.n_variables + self.n_factors, int(self.scope_idx.size)
         if n_links >= n_nodes > 0:
             return False
@@ -212,25 +216,25 @@ class FactorGraph:
     # ---------------------------------------------------------------- views
 
     def scope(self, factor: int) -> IntArray:
-        """Variables of one factor, in the order of its table's axes."""
+        """Return the variables of a factor, in the order of the axes of its table."""
         check_index(factor, self.n_factors, "factor")
         return self.scope_idx[self.scope_ptr[factor] : self.scope_ptr[factor + 1]]
 
     def factor_shape(self, factor: int) -> tuple[int, ...]:
-        """State counts of one factor's variables."""
+        """Return the number of states of each variable of a factor."""
         return tuple(self.n_states[self.scope(factor)].tolist())
 
     def zeros(self) -> FloatArray:
-        """Return a theta of zeros: the uniform distribution."""
+        """Return a theta of zeros, which is the uniform distribution."""
         return np.zeros(self.n_theta)
 
     def variable(self, theta: FloatArray, variable: int | str) -> FloatArray:
-        """View of one variable's block of theta (or mu)."""
+        """Return a view of the block of theta (or mu) that belongs to a variable."""
         v = self.variable_index(variable)
         return theta[self.variable_ptr[v] : self.variable_ptr[v + 1]]
 
     def table(self, theta: FloatArray, table: int) -> FloatArray:
-        """View of one table's block: shaped like its factors' scope, or (1,) for parametric kinds."""
+        """Return a view of the block of a table, shaped like the scope of its factors, or (1,) for parametric kinds."""
         check_index(table, self.n_tables, "table")
         block = theta[self.table_ptr[table] : self.table_ptr[table + 1]]
         if self.table_kind[table] == FactorKind.TABLE:
@@ -238,7 +242,7 @@ class FactorGraph:
         return block
 
     def factor_table(self, theta: FloatArray, factor: int) -> FloatArray:
-        """Scores of every joint state of one factor, whatever its kind."""
+        """Return the score of every joint state of a factor of any kind."""
         check_index(factor, self.n_factors, "factor")
         table = int(self.table_of_factor[factor])
         block = self.table(theta, table)
@@ -247,23 +251,26 @@ class FactorGraph:
         shape = self.factor_shape(factor)
         if len(shape) > MAX_WRITTEN:
             raise TooLargeError(
-                f"FactorGraph: factor {factor} joins {len(shape)} variables; its 2**{len(shape)} scores are not "
-                f"written out. Read its weight with graph.table."
+                f"FactorGraph: factor {factor} joins {len(shape)} variables, so its table of 2**{len(shape)} scores is "
+                f"too large. Read its weight with graph.table."
             )
         statistic = statistic_table(int(self.table_kind[table]), float(self.table_truncation[table]), shape)
         return np.multiply(block[0], statistic, where=statistic != 0, out=np.zeros(statistic.shape))
 
     def variable_index(self, variable: int | str) -> int:
-        """Position of a variable given by index or by name."""
+        """Return the index of a variable that is specified by index or by name."""
         if isinstance(variable, str):
             try:
                 return self._index_of_name[variable]
             except KeyError:
-                raise InvalidInputError(f"There is no variable named {variable!r} in this graph.") from None
-        whole = isinstance(variable, (int, np.integer)) and not isinstance(variable, bool)
-        if not whole or not -self.n_variables <= variable < self.n_variables:
+                raise InvalidInputError(
+                    f"There is no variable named {variable!r} in this graph. Use one of graph.names, or an index."
+                ) from None
+        is_integer = isinstance(variable, (int, np.integer)) and not isinstance(variable, bool)
+        if not is_integer or not -self.n_variables <= variable < self.n_variables:
             raise InvalidInputError(
-                f"Variable {variable!r} does not exist; the graph has {self.n_variables} variables, counted from 0."
+                f"Variable {variable!r} does not exist; the graph has {self.n_variables} variables, counted from 0. "
+                f"Pass an integer below {self.n_variables}, or a name."
             )
         return int(variable) % self.n_variables
 
@@ -272,15 +279,15 @@ class FactorGraph:
         return {name: v for v, name in enumerate(self.names or ())}
 
     def pack(self, variables: ArrayLike | None = None, tables: ArrayLike | None = None) -> FloatArray:
-        """Lay scores out as a flat theta.
+        """Return a flat theta from arrays of log-potentials.
 
         Parameters
         ----------
         variables : array, optional
-            Scores of all variables: (..., k) with n_variables rows in all, such as (height, width, k) for an image; or
-            flat. Default zero.
+            Scores of all variables, flat or of shape (..., k) with n_variables rows in all, such as (height, width, k)
+            for an image. Default: zero.
         tables : array, optional
-            Scores of all tables: (n_tables, k, k), or the weights of parametric ones; or flat. Default zero.
+            Scores of all tables, flat or of shape (n_tables, k, k), or the weights of parametric tables. Default: zero.
         """
         theta = self.zeros()
         split = int(self.variable_ptr[-1])
@@ -292,7 +299,8 @@ class FactorGraph:
                 flat = as_float_array(values, f"FactorGraph.pack: {name}").reshape(-1)
                 if flat.size != block.size:
                     raise InvalidInputError(
-                        f"FactorGraph.pack: {name} holds {flat.size} scores, but the graph needs {block.size}."
+                        f"FactorGraph.pack: {name} holds {flat.size} scores, but the graph needs {block.size}. "
+                        f"Pass one score per state, or per joint state of a table."
                     )
                 check_axes(self, np.shape(values), name)
                 block[:] = flat
@@ -301,29 +309,29 @@ class FactorGraph:
     # ---------------------------------------------------------------- scores
 
     def check_theta(self, theta: ArrayLike) -> FloatArray:
-        """Return theta as a float64 vector, or raise naming the first entry that cannot be meant."""
+        """Return theta as a float64 vector, or raise an error that names the first invalid entry."""
         return check_theta(self, theta)
 
     def locate(self, position: int) -> str:
-        """Say in words what one entry of theta belongs to."""
+        """Describe as a string which variable or table, and which state, an entry of theta belongs to."""
         if position < self.variable_ptr[-1]:
             v = int(np.searchsorted(self.variable_ptr, position, side="right")) - 1
             label = f" {self.names[v]!r}" if self.names else ""
             return f"variable {v}{label}, state {position - int(self.variable_ptr[v])}"
         t = int(np.searchsorted(self.table_ptr, position, side="right")) - 1
-        inside = position - int(self.table_ptr[t])
+        offset = position - int(self.table_ptr[t])
         if self.table_kind[t] != FactorKind.TABLE:
             return f"table {t}, weight"
         shape = self.factor_shape(int(self.first_factor_of_table[t]))
-        states = tuple(int(s) for s in np.unravel_index(inside, shape)) if shape else ()
+        states = tuple(int(s) for s in np.unravel_index(offset, shape)) if shape else ()
         return f"table {t}, states {states}"
 
     def check_labelling(self, y: ArrayLike) -> IntArray:
-        """Return labellings as an int array (..., n_variables), or raise naming the first bad label."""
+        """Return labellings as an int array (..., n_variables), or raise naming the first invalid label."""
         return check_labelling(self, y)
 
     def score(self, theta: ArrayLike, y: ArrayLike) -> float | FloatArray:
-        """Score `theta @ statistics(y)` of one labelling, or of each row of several.
+        """Return the score `theta @ statistics(y)` of a labelling, or of each row of an array of labellings.
 
         Examples
         --------
@@ -338,23 +346,23 @@ class FactorGraph:
 
         labels = self.check_labelling(y)
         values = read_only(self.check_theta(theta))
-        scores: FloatArray = score_labellings(self._rows(labels), values, *self.statistics_arguments)
+        scores: FloatArray = score_labellings(self._as_rows(labels), values, *self.statistics_arguments)
         return float(scores[0]) if labels.ndim == 1 else scores.reshape(labels.shape[:-1])
 
     def statistics(self, y: ArrayLike) -> FloatArray:
-        """Sufficient statistics of a labelling (summed over rows, if several), in the layout of theta."""
+        """Return the sufficient statistics of a labelling, summed over rows if there are several, like theta."""
         from intarsia._kernels.statistics import count_statistics
 
-        labels = self._rows(self.check_labelling(y))
+        labels = self._as_rows(self.check_labelling(y))
         counts: FloatArray = count_statistics(labels, self.n_theta, *self.statistics_arguments)
         return counts
 
-    def _rows(self, labels: IntArray) -> IntArray:
+    def _as_rows(self, labels: IntArray) -> IntArray:
         return labels.reshape(math.prod(labels.shape[:-1]), self.n_variables)
 
     @property
     def statistics_arguments(self) -> tuple[FloatArray | IntArray, ...]:
-        """What the kernels of scores and statistics read, in their order."""
+        """Arrays that the kernels for scores and statistics take, in their order of arguments."""
         return (
             self.n_states,
             self.variable_ptr,

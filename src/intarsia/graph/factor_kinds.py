@@ -1,4 +1,4 @@
-"""The kinds of factors: tables, those whose scores follow from a single weight, and constraints on counts."""
+"""Kinds of factors: full tables, factors with a single weight, and logical constraints on counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from intarsia._core.validation import FloatArray, IntArray
 
 
 class FactorKind(enum.IntEnum):
-    """How a factor's scores follow from its block of theta.
+    """Rule by which the scores of a factor follow from its block of theta.
 
-    `TABLE` has one entry per joint state. The other kinds have a single entry `w`, the score being `w` times the
-    statistic given here. `POTTS` and the truncated kinds join two variables with equally many states. Constraints
-    join binary variables, any number of them; their statistic is 1 where they are violated, so that a weight of -inf
-    forbids and a finite one (never above 0) is a price. They compare a number, which stands where other kinds have
-    their truncation, with how many variables are in state 1; in those that end in `OUTPUT` the last variable counts
-    when it is in state 0.
+    `TABLE` has one entry per joint state. The other kinds have a single weight `w`, and the score is `w` times the
+    statistic shown beside each kind. `POTTS` and the truncated kinds join two variables with equally many states.
+    Constraints join any number of binary variables. Their statistic is 1 where they are violated: a weight of -inf
+    forbids violations, and a finite weight (never above 0) is a penalty. A constraint compares a number, which is
+    stored as its truncation, with the count of variables in state 1; in the kinds that end in `OUTPUT`, the last
+    variable counts when it is in state 0.
 
     Examples
     --------
@@ -43,14 +43,14 @@ _OUTPUT = FactorKind.AT_MOST_OUTPUT - FactorKind.AT_MOST
 
 
 def is_constraint(kind: IntArray) -> NDArray[Any]:
-    """Which kinds are constraints on counts."""
+    """Return a mask of the kinds that are constraints on counts."""
     return np.asarray(kind) >= FactorKind.AT_MOST
 
 
 def pair_statistic(
     kind: IntArray | int, truncation: FloatArray | float, first: IntArray, second: IntArray
 ) -> FloatArray:
-    """What multiplies the weight of Potts and the truncated kinds at pairs of states; arrays of one shape.
+    """Compute the statistic of Potts and truncated factors at pairs of states, elementwise.
 
     Examples
     --------
@@ -63,24 +63,27 @@ def pair_statistic(
 
 
 def parametric_statistic(kind: int, truncation: float, n_states: int) -> FloatArray:
-    """Table (n_states, n_states) of the statistic that multiplies the weight of Potts and the truncated kinds."""
+    """Return the statistic of a Potts or truncated factor as a table (n_states, n_states)."""
     return pair_statistic(kind, truncation, *np.indices((n_states, n_states)))
 
 
 def count_range(kind: int, number: float, width: int) -> tuple[int, int]:
-    """Smallest and largest count that a constraint on `width` variables allows; the first is larger if none is."""
+    """Return the smallest and largest count that a constraint on `width` variables allows.
+
+    The smallest is above the largest if the constraint cannot be satisfied.
+    """
     base = kind - _OUTPUT if kind >= FactorKind.AT_MOST_OUTPUT else kind
-    whole = int(min(number, width + 1))
-    return 0 if base == FactorKind.AT_MOST else whole, width if base == FactorKind.AT_LEAST else whole
+    threshold = int(min(number, width + 1))
+    return 0 if base == FactorKind.AT_MOST else threshold, width if base == FactorKind.AT_LEAST else threshold
 
 
 def counts_off(kind: int) -> bool:
-    """Whether the last variable of a constraint counts when it is in state 0."""
+    """Return whether the last variable of a constraint counts when it is in state 0 (kinds with an output)."""
     return kind >= FactorKind.AT_MOST_OUTPUT
 
 
 def statistic_table(kind: int, number: float, shape: tuple[int, ...]) -> FloatArray:
-    """Statistic of each joint state of a factor with one weight, whatever its kind.
+    """Return the statistic of each joint state of a factor with a single weight.
 
     Examples
     --------
@@ -99,7 +102,7 @@ def statistic_table(kind: int, number: float, shape: tuple[int, ...]) -> FloatAr
 
 
 def condition_constraint(kind: int, number: float, n_on: int, n_free: int, output_is_free: bool) -> tuple[int, float]:
-    """Kind and number of what is left of a constraint when some variables are known, `n_on` of which count.
+    """Return kind and number of the constraint that remains after some variables are observed, `n_on` of which count.
 
     Examples
     --------
@@ -109,11 +112,11 @@ def condition_constraint(kind: int, number: float, n_on: int, n_free: int, outpu
     """
     if counts_off(kind) and not output_is_free:
         kind -= _OUTPUT
-    left = float(number) - n_on
-    if left >= 0:
-        return int(kind), left
+    remaining = float(number) - n_on
+    if remaining >= 0:
+        return int(kind), remaining
     base = kind - _OUTPUT if counts_off(kind) else kind
-    if base == FactorKind.AT_LEAST:  # satisfied already
+    if base == FactorKind.AT_LEAST:  # the observed variables satisfy the constraint
         return int(kind), 0.0
-    # Violated already: no count is large enough for this.
+    # The observed variables violate the constraint: return one that no count can satisfy.
     return int(FactorKind.AT_LEAST + (kind - base)), n_free + 1.0

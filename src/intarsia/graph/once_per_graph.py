@@ -1,4 +1,4 @@
-"""Values that follow from a graph alone, computed at first use and stored with the graph."""
+"""Cache of values that depend only on a graph: computed at first use and stored with the graph."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class OncePerGraph(Generic[T]):
-    """Decorator: compute a function of a graph once for each graph.
+    """Decorator that computes a function of a graph only once for each graph.
 
-    The value is stored with the graph and is freed with it, also where it refers to the graph. It is left out of
-    pickles.
+    The value is stored with the graph and is freed together with the graph, even where the value refers to the graph.
+    Pickles do not contain it.
 
     Examples
     --------
@@ -40,5 +40,5 @@ class OncePerGraph(Generic[T]):
         return cast("T", graph._computed[self])
 
     def store(self, graph: FactorGraph, value: T) -> None:
-        """Store a value that the caller knows already."""
+        """Store a value that the caller has already computed."""
         graph._computed[self] = value

@@ -1,4 +1,4 @@
-"""Evidence files of the UAI competitions: which variables are known to be in which state."""
+"""Reader and writer of evidence files of the UAI competitions: the observed state of some variables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from intarsia.graph.uai_tokens import MAX_BYTES, Tokens, read_bytes
 
 
 def read_uai_evidence(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> dict[int, int]:
-    """Known states by variable from a UAI evidence file, plain or gzip.
+    """Read the observed state of each variable from a UAI evidence file, plain or gzip.
 
-    Both forms in use are read: `n v s v s ...`, and the same after a leading number of samples. Which one it is follows
-    from counting the numbers. An empty file is no evidence.
+    Two forms are in use and both are read: `n v s v s ...`, and this form preceded by the number of samples. The form
+    is detected from the count of numbers. An empty file means that nothing is observed.
 
     Raises
     ------
     FileFormatError
-        If the numbers fit neither form, a variable is given two states, or there is more than one sample.
+        If the numbers match neither form, a variable has two states, or there is more than one sample.
 
     Examples
     --------
@@ -36,35 +36,38 @@ def read_uai_evidence(path: str | os.PathLike[str], *, max_bytes: float = MAX_BY
     tokens = Tokens(path, read_bytes(path, max_bytes))
     if tokens.n_tokens == 0:
         return {}
-    first = tokens.whole(0, "the number of known variables")
-    if tokens.n_tokens == 1 + 2 * first:
-        begin = 1
+    count = tokens.integer(0, "the number of observed variables")
+    if tokens.n_tokens == 1 + 2 * count:
+        first_pair = 1
     else:
-        begin = 2
-        _check_single_sample(tokens, first)
-    known: dict[int, int] = {}
-    for at in range(begin, tokens.n_tokens, 2):
-        variable = tokens.whole(at, "a known variable")
-        state = tokens.whole(at + 1, f"the state of variable {variable}")
-        if known.setdefault(variable, state) != state:
-            tokens.fail(at, f"variable {variable} is given state {state}, but state {known[variable]} before.")
-    return known
+        first_pair = 2
+        _check_single_sample(tokens, count)
+    evidence: dict[int, int] = {}
+    for position in range(first_pair, tokens.n_tokens, 2):
+        variable = tokens.integer(position, "an observed variable")
+        state = tokens.integer(position + 1, f"the state of variable {variable}")
+        if evidence.setdefault(variable, state) != state:
+            tokens.fail(
+                position,
+                f"variable {variable} has state {state} here, but state {evidence[variable]} before. Keep one.",
+            )
+    return evidence
 
 
 def _check_single_sample(tokens: Tokens, n_samples: int) -> None:
-    """Raise unless the numbers are one sample after the number of samples."""
-    at, read = 1, 0
-    while read < n_samples and at < tokens.n_tokens:
-        at += 1 + 2 * tokens.whole(at, "the number of known variables")
-        read += 1
-    if read != n_samples or at != tokens.n_tokens:
+    """Raise unless the numbers are a number of samples, 1, followed by one sample."""
+    position, n_read = 1, 0
+    while n_read < n_samples and position < tokens.n_tokens:
+        position += 1 + 2 * tokens.integer(position, "the number of observed variables")
+        n_read += 1
+    if n_read != n_samples or position != tokens.n_tokens:
         tokens.fail(
             0,
-            f"{n_samples} known variables need {2 * n_samples} more numbers (variable and state of each), but "
+            f"{n_samples} observed variables need {2 * n_samples} more numbers (variable and state of each), but "
             f"{tokens.n_tokens - 1} follow.",
         )
     if n_samples != 1:
-        tokens.fail(0, f"the file holds {n_samples} samples of evidence. Give a file with exactly one.")
+        tokens.fail(0, f"the file holds {n_samples} samples of evidence. Pass a file with exactly one.")
 
 
 def _is_index(value: object) -> bool:
@@ -75,7 +78,7 @@ def _is_index(value: object) -> bool:
 
 
 def write_uai_evidence(path: str | os.PathLike[str], evidence: Mapping[int, int]) -> None:
-    r"""Write known states by variable as a UAI evidence file, without a leading number of samples.
+    r"""Write the observed state of each variable as a UAI evidence file, without a leading number of samples.
 
     Examples
     --------
@@ -89,8 +92,8 @@ def write_uai_evidence(path: str | os.PathLike[str], evidence: Mapping[int, int]
     for variable, state in evidence.items():
         if not all(_is_index(value) for value in (variable, state)):
             raise InvalidInputError(
-                f"write_uai_evidence: variable {variable!r} in state {state!r}; both must be whole numbers counted "
-                f"from 0. Give the index of a variable instead of its name: graph.variable_index(name)."
+                f"write_uai_evidence: got variable {variable!r} with state {state!r}, but both must be integers "
+                f"counted from 0. Pass the index of a variable instead of its name: graph.variable_index(name)."
             )
     pairs = [f"{int(variable)} {int(state)}" for variable, state in evidence.items()]
     Path(path).write_text(" ".join([str(len(pairs)), *pairs]) + "\n", encoding="ascii")

@@ -1,4 +1,4 @@
-"""Result files of the UAI competitions: PR (log10 Z), MAR (marginals) and MAP (an assignment)."""
+"""Reader and writer of result files of the UAI competitions: PR (log10 Z), MAR (marginals), MAP (an assignment)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _TASKS = ("map", "mar", "pr")
 
 
 @runtime_checkable
-class Solved(Protocol):
-    """What an inference result offers to a solution file."""
+class SolutionSource(Protocol):
+    """Fields of an inference result that a solution file can contain."""
 
     graph: FactorGraph
     mu: FloatArray | None
@@ -31,19 +31,23 @@ class Solved(Protocol):
 def read_uai_solution(
     path: str | os.PathLike[str], task: str | None = None, *, max_bytes: float = MAX_BYTES
 ) -> float | list[FloatArray] | IntArray:
-    r"""Content of a result file: log Z (natural logarithm), marginals by variable, or states by variable.
+    r"""Read a UAI result file: log Z, the marginals of each variable, or the state of each variable.
 
     Parameters
     ----------
     path : path
-        The file, plain or gzip; a leading number of samples (1) before the answer is accepted.
+        File to read, plain or gzip; a number of samples (1) before the values is accepted.
     task : {"pr", "mar", "map"}, optional
-        What the file must hold; by default whatever its first word says.
+        Required content of the file: log Z, marginals, or a MAP assignment. By default any of them, as declared by the
+        first word of the file.
+    max_bytes : float
+        Largest accepted size after decompression.
 
     Returns
     -------
     float, list of float arrays, or int array
-        For "pr", "mar" and "map". PR files hold log10 Z; it is converted.
+        The log partition function log Z, converted to the natural logarithm from log10 ("pr"); the marginals of each
+        variable ("mar"); or the state of each variable ("map").
 
     Examples
     --------
@@ -57,7 +61,7 @@ def read_uai_solution(
     words = _TASKS if task is None else (check_choice(task.lower(), _TASKS, "task"),)
     tokens = Tokens(path, read_bytes(path, max_bytes), tuple(word.upper() for word in words))
     if tokens.word == "PR":
-        # Older files put the number of samples before the value.
+        # Older files have the number of samples before the value.
         if tokens.n_tokens not in (1, 2) or (tokens.n_tokens == 2 and tokens.values[0] != 1):
             tokens.fail(0, f"expected one number, log10 of Z, got {tokens.n_tokens} numbers.")
         value = float(tokens.values[-1])
@@ -70,52 +74,59 @@ def read_uai_solution(
 
 
 def _read_states(tokens: Tokens) -> IntArray:
-    count = tokens.whole(0, "the number of variables")
+    count = tokens.integer(0, "the number of variables")
     begin = 1
     if count != tokens.n_tokens - 1:
         if count != 1 or tokens.n_tokens < 2 or tokens.values[1] != tokens.n_tokens - 2:
-            tokens.fail(0, f"{count} states are announced, but {tokens.n_tokens - 1} follow.")
+            tokens.fail(0, f"expected {count} states, but {tokens.n_tokens - 1} follow.")
         begin = 2
-    return tokens.wholes(begin, tokens.n_tokens, "the state of variable {}")
+    return tokens.integers(begin, tokens.n_tokens, "the state of variable {}")
 
 
 def _read_marginals(tokens: Tokens) -> list[FloatArray]:
-    found = _marginals_from(tokens, 0)
-    if found is None and tokens.values[0] == 1:
-        found = _marginals_from(tokens, 1)
-    if found is None:
+    marginals = _marginals_from(tokens, 0)
+    if marginals is None and tokens.values[0] == 1:
+        marginals = _marginals_from(tokens, 1)
+    if marginals is None:
         tokens.fail(
-            0, f"the {tokens.n_tokens} numbers are no list of marginals: n, then k p_1 ... p_k for each variable."
+            0,
+            f"the {tokens.n_tokens} numbers are not a list of marginals. Expected n, then k p_1 ... p_k for each "
+            f"of the n variables.",
         )
-    return found
+    return marginals
 
 
-def _marginals_from(tokens: Tokens, at: int) -> list[FloatArray] | None:
-    """Marginals that start at a token, or None when the counts do not come out even."""
-    n_variables = tokens.whole(at, "the number of variables")
-    at += 1
-    found: list[FloatArray] = []
-    while at < tokens.n_tokens and len(found) < n_variables:
-        size = tokens.values[at]
-        if not (1 <= size <= tokens.n_tokens - at - 1 and size == np.rint(size)):
+def _marginals_from(tokens: Tokens, position: int) -> list[FloatArray] | None:
+    """Return the marginals that start at a token, or None if the counts do not match the number of tokens."""
+    n_variables = tokens.integer(position, "the number of variables")
+    position += 1
+    marginals: list[FloatArray] = []
+    while position < tokens.n_tokens and len(marginals) < n_variables:
+        size = tokens.values[position]
+        if not (1 <= size <= tokens.n_tokens - position - 1 and size == np.rint(size)):
             return None
-        found.append(tokens.values[at + 1 : at + 1 + int(size)].copy())
-        at += 1 + int(size)
-    return found if len(found) == n_variables and at == tokens.n_tokens else None
+        marginals.append(tokens.values[position + 1 : position + 1 + int(size)].copy())
+        position += 1 + int(size)
+    return marginals if len(marginals) == n_variables and position == tokens.n_tokens else None
 
 
 def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> None:
-    """Write a result file of the competition.
+    """Write a result file in the format of the UAI competitions.
 
     Parameters
     ----------
     path : path
-        Where to write.
+        File to write.
     values : InferenceResult, or float, or list of arrays, or sequence of int
-        The answer: for "pr" log Z (natural logarithm; log10 is written), for "mar" a distribution per variable, for
-        "map" a state per variable. A result supplies whichever is asked for.
+        The result of inference, or the values themselves: for "pr" log Z (natural logarithm; converted to log10), for
+        "mar" a distribution per variable, for "map" a state per variable.
     task : {"pr", "mar", "map"}
-        What to write.
+        Content to write: log Z, marginals, or a MAP assignment.
+
+    Raises
+    ------
+    NotSupportedError
+        If a result does not contain the values of this task.
 
     Examples
     --------
@@ -129,7 +140,7 @@ def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> 
     <BLANKLINE>
     """
     task = check_choice(str(task).lower(), _TASKS, "task")
-    if isinstance(values, Solved):
+    if isinstance(values, SolutionSource):
         values = _from_result(values, task)
     if task == "pr":
         if not float(values) < math.inf:
@@ -144,7 +155,7 @@ def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> 
     Path(path).write_text(f"{task.upper()}\n{body}\n", encoding="ascii")
 
 
-def _from_result(result: Solved, task: str) -> float | Sequence[FloatArray] | IntArray:
+def _from_result(result: SolutionSource, task: str) -> float | Sequence[FloatArray] | IntArray:
     if task == "pr" and result.log_partition is not None:
         return result.log_partition
     if task == "mar" and result.mu is not None:
@@ -152,6 +163,6 @@ def _from_result(result: Solved, task: str) -> float | Sequence[FloatArray] | In
     if task == "map" and result.assignment is not None:
         return result.assignment
     raise NotSupportedError(
-        f"write_uai_solution: this result holds nothing for task={task!r}. Run inference for that task; an infeasible "
-        f"model has no marginals and no assignment."
+        f"write_uai_solution: this result holds nothing for task={task!r}. Run inference for that task. An infeasible "
+        f"model has neither marginals nor an assignment."
     )

@@ -1,7 +1,7 @@
-"""Bytes of a UAI file as numbers, with the line of each at hand for error messages.
+"""Parser of the numbers in a UAI file, which keeps the line of each number for error messages.
 
-Speed and safety rest on one idea: the whole file after its first word is numbers, so they are parsed in one go and
-every count in the file is compared with how many numbers are really there before anything is allocated for it.
+A UAI file consists of numbers after its first word. All of them are parsed in one pass, which is fast, and every count
+in the file is compared with the number of values that follow before memory is allocated, which is safe.
 """
 
 from __future__ import annotations
@@ -36,48 +36,48 @@ MAX_BYTES = 2_000_000_000
 
 
 def read_bytes(path: str | os.PathLike[str], max_bytes: float) -> bytes:
-    """Content of a plain or gzip file (detected from its content), at most `max_bytes` after decompression.
+    """Return the content of a plain or gzip file, detected from its content, or raise if it exceeds `max_bytes`.
 
-    A megabyte without any space is no number, and is refused where it is read.
+    A megabyte without any space cannot be a number, so it raises as soon as it is read.
     """
     name = Path(path).name
-    parts: list[bytes] = []
+    pieces: list[bytes] = []
     total = 0
     with open_packed(path) as stream:
-        while part := stream.read(_PIECE):
-            total += len(part)
+        while piece := stream.read(_PIECE):
+            total += len(piece)
             if total > max_bytes:
                 raise TooLargeError(
-                    f"{name}: more than max_bytes={max_bytes:g} bytes after decompression, if any. Raise max_bytes if "
-                    f"the file can be trusted."
+                    f"{name}: more than max_bytes={max_bytes:g} bytes after decompression. Raise max_bytes if you "
+                    f"trust the file."
                 )
-            if len(part) == _PIECE and not _GAP.search(part):
-                line = 1 + sum(before.count(b"\n") for before in parts)
+            if len(piece) == _PIECE and not _GAP.search(piece):
+                line = 1 + sum(earlier.count(b"\n") for earlier in pieces)
                 raise FileFormatError(f"{name}, line {line}: {_PIECE} bytes without a space. Expected numbers.")
-            parts.append(part)
-    return b"".join(parts)
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 class Tokens:
-    """Numbers of a file, an optional leading word apart, that know their lines.
+    """Numbers of a file after an optional first word, with the line of each number.
 
     Parameters
     ----------
     path : path
-        For error messages.
+        Name of the file for error messages.
     data : bytes
         Content of the file.
     words : tuple of str
-        Accepted first words; empty when the file starts with a number.
+        Accepted first words; empty if the file starts with a number.
     trailer : bool
-        Whether the numbers may end before the file does: `text` is then the offset of what follows them.
+        Whether text may follow the numbers; then the attribute `text` is its offset in the file.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], data: bytes, words: tuple[str, ...] = (), *, trailer: bool = False
     ) -> None:
         self.name = Path(path).name
-        # Some editors put a byte order mark before the first word; it says nothing here.
+        # Some editors write a byte order mark before the first word; ignore it.
         self.data = data = data.removeprefix(codecs.BOM_UTF8)
         self.word = ""
         self._begin = 0
@@ -85,8 +85,8 @@ class Tokens:
             head = data[:_LONG_TOKEN].split(None, 1)
             self.word = head[0].decode("ascii", "replace").upper() if head else ""
             if self.word not in words:
-                found = f"{_brief(head[0])}" if head else "an empty file"
-                self._fail_at(0, f"expected {' or '.join(words)} as the first word, got {found}.")
+                first_word = f"{_brief(head[0])}" if head else "an empty file"
+                self._fail_at(0, f"expected {' or '.join(words)} as the first word, got {first_word}.")
             self._begin = data.index(head[0]) + len(head[0])
         self.text: int | None = None
         self.all_data: bytes | None = None
@@ -96,10 +96,11 @@ class Tokens:
     # ---------------------------------------------------------------- numbers
 
     def _parse(self, trailer: bool) -> FloatArray:
-        if self.n_tokens == 0:  # NumPy reads a number out of blanks alone
+        if self.n_tokens == 0:  # NumPy parses a string of spaces as one number
             return np.empty(0)
         values = _numbers(self.data[self._begin :])
-        # A token such as 1.5.2 gives two numbers and text ends the parse, so equal counts mean one number per token.
+        # NumPy parses a token such as 1.5.2 as two numbers and stops at text, so equal counts mean one number per
+        # token.
         if values.size != self.n_tokens:
             self.text = self._first_text()
             if not trailer:
@@ -110,7 +111,10 @@ class Tokens:
         return values
 
     def _first_text(self) -> int:
-        """Offset of what is no number, found piece by piece, so that only one piece is looked at token by token."""
+        """Return the offset of the first token that is not a number.
+
+        The file is searched in pieces, so that only a single piece is checked token by token.
+        """
         start = self._begin
         while start < len(self.data):
             gap = _GAP.search(self.data, start + _PIECE)
@@ -124,85 +128,85 @@ class Tokens:
         return self._begin
 
     def _masks(self) -> Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
-        """Chunks of the file: offset, and a mask of the bytes that start a token."""
-        before = True
+        """Yield chunks of the file as their offset and a mask of the bytes that start a token."""
+        after_space = True
         for start in range(self._begin, len(self.data), _CHUNK):
             space = _SPACE[np.frombuffer(self.data, np.uint8, min(_CHUNK, len(self.data) - start), start)]
-            first = ~space
-            first[1:] &= space[:-1]
-            first[0] &= before
-            before = bool(space[-1])
-            yield start, first
+            is_start = ~space
+            is_start[1:] &= space[:-1]
+            is_start[0] &= after_space
+            after_space = bool(space[-1])
+            yield start, is_start
 
     def _count(self) -> int:
-        return sum(int(np.count_nonzero(first)) for _, first in self._masks())
+        return sum(int(np.count_nonzero(is_start)) for _, is_start in self._masks())
 
     @cached_property
     def _starts(self) -> IntArray:
-        found = [start + np.flatnonzero(first) for start, first in self._masks()]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        starts = [start + np.flatnonzero(is_start) for start, is_start in self._masks()]
+        return np.concatenate(starts) if starts else np.empty(0, np.int64)
 
     def token(self, index: int) -> bytes:
-        """One token as written."""
+        """Return a token as bytes."""
         start = int(self._starts[index])
         return self.data[start : start + 2 * _LONG_TOKEN].split(None, 1)[0]
 
-    def whole(self, index: int, what: str, low: int = 0) -> int:
-        """One token as a whole number of at least `low`."""
+    def integer(self, index: int, description: str, low: int = 0) -> int:
+        """Return a token as an integer, or raise if it is none or below `low`."""
         if index >= self.n_tokens:
-            self.fail(index, f"the file ends where {what} should stand.")
+            self.fail(index, f"the file ends, but {description} was expected.")
         value = self.values[index]
         if not (value >= low and value == np.rint(value) and value < 2**53):
-            self.fail(index, f"{what} must be a whole number of at least {low}, got {_brief(self.token(index))}.")
+            self.fail(index, f"{description} must be an integer of at least {low}, got {_brief(self.token(index))}.")
         return int(value)
 
-    def wholes(self, start: int, stop: int, what: str, low: int = 0) -> IntArray:
-        """Several tokens as whole numbers; `what` may hold `{}` for the position."""
+    def integers(self, start: int, stop: int, description: str, low: int = 0) -> IntArray:
+        """Return several tokens as integers; `description` may contain `{}` for the position."""
         block = self.values[start:stop]
-        good = (block >= low) & (block == np.rint(block)) & (block < 2**53)
-        if not good.all():
-            at = int(np.argmin(good))
-            self.whole(start + at, what.format(at), low)
+        valid = (block >= low) & (block == np.rint(block)) & (block < 2**53)
+        if not valid.all():
+            k = int(np.argmin(valid))
+            self.integer(start + k, description.format(k), low)
         return block.astype(np.int64)
 
-    def logs(self, start: int, stop: int, what: str) -> FloatArray:
-        """Natural logarithms of several tokens, which must be finite and not negative; 0 gives -inf.
+    def logs(self, start: int, stop: int, description: str) -> FloatArray:
+        """Return the natural logarithms of several tokens, which must be finite and not negative; 0 becomes -inf.
 
-        Numbers too small or too large for a float64 (1e-400) keep their logarithm, so underflow never looks like a
-        hard zero.
+        Logarithms are correct even for numbers too small or too large for a float64 (1e-400), so that underflow is
+        never mistaken for probability zero.
         """
         block = self.values[start:stop]
-        bad = ~(block >= 0)
-        if bad.any():
-            at = start + int(np.argmax(bad))
-            self.fail(at, f"{what} must be a number of at least 0, got {_brief(self.token(at))}.")
+        invalid = ~(block >= 0)
+        if invalid.any():
+            k = start + int(np.argmax(invalid))
+            self.fail(k, f"{description} must be a number of at least 0, got {_brief(self.token(k))}.")
         with np.errstate(divide="ignore"):
             logs = np.log(block)
         extreme = np.flatnonzero((block < np.finfo(float).tiny) | (block == np.inf))
-        for at in self._not_plain_zero(start + extreme):
-            logs[at - start] = self._log_of_extreme(int(at), what)
+        for k in self._not_plain_zero(start + extreme):
+            logs[k - start] = self._log_of_extreme(int(k), description)
         return logs
 
     def _not_plain_zero(self, indices: IntArray) -> IntArray:
-        """Those of the given tokens that have a digit other than 0, or are long or no digits at all."""
+        """Return the indices of tokens that are not simply zero: nonzero as a float, with a nonzero digit, or long."""
         if not indices.size:
             return indices
         content = np.frombuffer(self.data, np.uint8)
-        at = self._starts[indices]
-        found = self.values[indices] != 0
-        active = np.flatnonzero(~found)
+        offset = self._starts[indices]
+        is_kept = self.values[indices] != 0
+        active = np.flatnonzero(~is_kept)
         for _ in range(_LONG_TOKEN):
-            active = active[at[active] < content.size]
-            byte = content[at[active]]
-            found[active[(byte >= ord("1")) & (byte <= ord("9"))]] = True
-            active = active[~_SPACE[byte] & ~found[active]]
+            active = active[offset[active] < content.size]
+            byte = content[offset[active]]
+            is_kept[active[(byte >= ord("1")) & (byte <= ord("9"))]] = True
+            active = active[~_SPACE[byte] & ~is_kept[active]]
             if not active.size:
                 break
-            at[active] += 1
-        found[active] = True
-        return indices[found]
+            offset[active] += 1
+        is_kept[active] = True
+        return indices[is_kept]
 
-    def _log_of_extreme(self, index: int, what: str) -> float:
+    def _log_of_extreme(self, index: int, description: str) -> float:
         start = int(self._starts[index])
         token = self.data[start : start + 100_000].split(None, 1)[0].decode("ascii")
         try:
@@ -212,7 +216,7 @@ class Tokens:
         if number.is_zero():
             return -math.inf
         if not number.is_finite() or abs(number.adjusted()) > 10**6:
-            self.fail(index, f"{what} must be a finite number, got {_brief(token.encode())}.")
+            self.fail(index, f"{description} must be a finite number, got {_brief(token.encode())}.")
         digits = number.as_tuple().digits[:20]
         mantissa = float("".join(map(str, digits))) / 10.0 ** (len(digits) - 1)
         return math.log(mantissa) + number.adjusted() * math.log(10.0)
@@ -220,17 +224,17 @@ class Tokens:
     # ---------------------------------------------------------------- errors
 
     def fail(self, index: int, message: str) -> NoReturn:
-        """Raise with the line of a token; past the last one, with the last line."""
+        """Raise an error with the line of a token, or with the last line for an index past the end."""
         offset = int(self._starts[index]) if index < self.n_tokens else len(self.data.rstrip())
         self._fail_at(offset, message)
 
-    def place(self, index: int) -> str:
-        """File and line of a token, or of the text that follows the last one."""
+    def line_of(self, index: int) -> str:
+        """Return the file and line of a token, or of the text after the last token."""
         offset = int(self._starts[index]) if index < self.n_tokens else len(self.data)
         return f"{self.name}, line {self.data.count(NEWLINE, 0, offset) + 1}"
 
     def fail_at_text(self) -> NoReturn:
-        """Raise for what is no number."""
+        """Raise an error that shows the first token that is not a number."""
         data = self.data if self.all_data is None else self.all_data
         token = data[self.text : (self.text or 0) + 2 * _LONG_TOKEN].split(None, 1)[0]
         self._fail_at(self.text or 0, f"expected a number, got {_brief(token)}.")
@@ -241,9 +245,9 @@ class Tokens:
 
 
 def _numbers(data: bytes) -> FloatArray:
-    """Numbers of a text up to the first thing that is none."""
+    """Parse the numbers of a byte string up to the first token that is not a number."""
     with warnings.catch_warnings():
-        # NumPy warns where it stops; the count tells.
+        # NumPy warns where it stops parsing; callers compare the count of numbers instead.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(data, dtype=np.float64, sep=" ")

@@ -1,4 +1,4 @@
-"""How data becomes scores: feature maps, and the way back of a gradient."""
+"""Feature maps: from data and weights to scores (log-potentials), and the backward pass of a gradient."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How data becomes scores: feature maps, and the way back of a gradient."""
+"""Feature maps: from data and weights to scores (log-potentials), and the backward pass of a gradient."""
 
 from .image_features import edge_features as edge_features
 from .image_features import histogram_of_gradients as histogram_of_gradients

@@ -1,4 +1,4 @@
-"""Scores in blocks, each the product of features and of a weight matrix that all its rows share."""
+"""Scores in blocks, each of which is the product of a feature matrix and a weight matrix."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
-# Products of at most this many multiplications are serial in OpenBLAS. Large ones would start threads inside those that
-# work on the examples, where they wait for each other; small ones also keep features in single precision from being
-# copied whole.
+# OpenBLAS computes products of at most this many multiplications in one thread. Larger products would start threads
+# inside the threads that process examples, which would wait for each other. Small products also avoid a full copy of
+# features in single precision.
 SERIAL_PRODUCT = 2**18
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Features of one kind of variable or factor, and how weights become the entries of its tables.
+    """Features of one type of variables or factors, and the rule that maps weights to the entries of their tables.
 
     Attributes
     ----------
     name : str
-        What the weights are called in messages.
+        Name of the weights in messages.
     features : (n, q) array or CSR array
-        A row for each variable or factor.
+        Features, one row per variable or factor.
     n_entries : int
-        Entries of one table.
+        Number of entries of one table.
     row_of : int array (n_entries,), optional
-        Row of the weights that each entry takes; by default each has its own.
+        Row of the weights that each entry uses; by default every entry has a separate row.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the weights."""
+        """Shape of the weight matrix."""
         rows = self.n_entries if self.row_of is None else int(self.row_of.max(initial=-1)) + 1
         return rows, int(self.features.shape[1])
 
@@ -53,7 +53,7 @@ class Block:
         return int(self.features.shape[0]) * self.n_entries
 
     def write_scores(self, weights: FloatArray, out: FloatArray) -> None:
-        """Write all tables, flat."""
+        """Compute the scores of all tables and write them to the flat array `out`."""
         if self.row_of is not None:
             single = np.empty((self.features.shape[0], self.shape[0]))
             _multiply(self.features, weights, single)
@@ -62,16 +62,16 @@ class Block:
             _multiply(self.features, weights, out.reshape(-1, self.n_entries))
 
     def pull_back(self, slope: FloatArray) -> FloatArray:
-        """Gradient in the weights from one in the tables, flat."""
+        """Return the flat gradient with respect to the weights from that with respect to the tables."""
         tables = slope.reshape(-1, self.n_entries)
         if self.row_of is not None:
             tables = tables @ (self.row_of[:, None] == np.arange(self.shape[0])).astype(np.float64)
         if _is_sparse(self.features):
             return np.asarray(self.features.T @ tables).T.reshape(-1)
-        found = np.zeros(self.shape)
-        for part in _parts(self.features, self.shape[0]):
-            found += tables[part].T @ self.features[part].astype(np.float64, copy=False)
-        return found.reshape(-1)
+        gradient = np.zeros(self.shape)
+        for rows in _row_slices(self.features, self.shape[0]):
+            gradient += tables[rows].T @ self.features[rows].astype(np.float64, copy=False)
+        return gradient.reshape(-1)
 
 
 def _is_sparse(features: Any) -> bool:
@@ -79,23 +79,26 @@ def _is_sparse(features: Any) -> bool:
 
 
 def _multiply(features: Any, weights: FloatArray, out: FloatArray) -> None:
-    """Write the product of the features and the transposed weights."""
+    """Write the product of the features and the transposed weights to `out`."""
     if _is_sparse(features):
         out[:] = features @ weights.T
         return
-    for part in _parts(features, weights.shape[0]):
-        np.matmul(features[part].astype(np.float64, copy=False), weights.T, out=out[part])
+    for rows in _row_slices(features, weights.shape[0]):
+        np.matmul(features[rows].astype(np.float64, copy=False), weights.T, out=out[rows])
 
 
-def _parts(features: Any, n_rows: int) -> list[slice]:
-    """Rows of dense features that are multiplied at a time."""
+def _row_slices(features: Any, n_rows: int) -> list[slice]:
+    """Return slices of rows of dense features, each small enough for a serial product."""
     n, width = features.shape
     size = min(max(SERIAL_PRODUCT // max(width * n_rows, 1), 64), 4096)
-    return [slice(at, at + size) for at in range(0, n, size)]
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
-class BlockScores(ABC):  # noqa: B024  # subclasses differ in how blocks are made, which is their constructor
-    """Base of the maps whose theta is a sequence of blocks; the weights are their matrices in C order, one by one."""
+class BlockScores(ABC):  # noqa: B024  # subclasses differ only in their constructor, which makes the blocks
+    """Base class of feature maps whose theta consists of blocks.
+
+    The flat weights are the concatenated weight matrices of the blocks, each in C order.
+    """
 
     def __init__(self, graph: FactorGraph, blocks: list[Block]) -> None:
         self.graph = graph
@@ -103,7 +106,7 @@ class BlockScores(ABC):  # noqa: B024  # subclasses differ in how blocks are mad
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Shapes of the weight matrices."""
+        """Shape of each weight matrix."""
         return tuple(block.shape for block in self.blocks)
 
     @cached_property
@@ -112,59 +115,61 @@ class BlockScores(ABC):  # noqa: B024  # subclasses differ in how blocks are mad
         return sum(rows * columns for rows, columns in self.shapes)
 
     def split(self, weights: FloatArray) -> tuple[FloatArray, ...]:
-        """The weight matrices, as views of the flat weights."""
-        here = type(self).__name__
-        flat = as_float_array(weights, f"{here}: weights")
+        """Return the weight matrices as views of the flat weights."""
+        class_name = type(self).__name__
+        flat = as_float_array(weights, f"{class_name}: weights")
         if flat.shape != (self.n_weights,):
-            needed = ", ".join(f"{block.name} {block.shape}" for block in self.blocks)
+            expected = ", ".join(f"{block.name} {block.shape}" for block in self.blocks)
             raise InvalidInputError(
-                f"{here}: weights have shape {flat.shape}, but {needed} need ({self.n_weights},). Make them with join."
+                f"{class_name}: weights have shape {flat.shape}, but {expected} need ({self.n_weights},). Use join to "
+                f"concatenate weight matrices."
             )
-        found, at = [], 0
+        matrices, start = [], 0
         for rows, columns in self.shapes:
-            found.append(flat[at : at + rows * columns].reshape(rows, columns))
-            at += rows * columns
-        return tuple(found)
+            matrices.append(flat[start : start + rows * columns].reshape(rows, columns))
+            start += rows * columns
+        return tuple(matrices)
 
     def join(self, *matrices: Any) -> FloatArray:
-        """Flat weights of the matrices, one for each block."""
-        here = type(self).__name__
+        """Return flat weights from weight matrices, one per block."""
+        class_name = type(self).__name__
         if len(matrices) != len(self.blocks):
             raise InvalidInputError(
-                f"{here}: {len(matrices)} matrices, but there are weights of "
-                f"{', '.join(block.name for block in self.blocks)}. Give one for each."
+                f"{class_name}: got {len(matrices)} matrices, but there are weights of "
+                f"{', '.join(block.name for block in self.blocks)}. Pass one matrix for each."
             )
-        parts = [np.empty(0)]
-        for given, block in zip(matrices, self.blocks, strict=True):
-            matrix = as_float_array(given, f"{here}: {block.name}")
+        flat_matrices = [np.empty(0)]
+        for values, block in zip(matrices, self.blocks, strict=True):
+            matrix = as_float_array(values, f"{class_name}: {block.name}")
             if matrix.shape != block.shape:
                 raise InvalidInputError(
-                    f"{here}: {block.name} has shape {matrix.shape}, but these features need {block.shape}."
+                    f"{class_name}: {block.name} has shape {matrix.shape}, but these features need {block.shape}."
                 )
-            parts.append(matrix.reshape(-1))
-        return np.concatenate(parts)
+            flat_matrices.append(matrix.reshape(-1))
+        return np.concatenate(flat_matrices)
 
     def theta(self, weights: FloatArray) -> FloatArray:
-        """Scores of the graph for these weights."""
-        theta, at = self.graph.zeros(), 0
+        """Return the scores theta of the graph for these weights."""
+        theta, start = self.graph.zeros(), 0
         for block, matrix in zip(self.blocks, self.split(weights), strict=True):
-            block.write_scores(matrix, theta[at : at + block.n_scores])
-            at += block.n_scores
+            block.write_scores(matrix, theta[start : start + block.n_scores])
+            start += block.n_scores
         return theta
 
     def pull_back(self, gradient: FloatArray) -> FloatArray:
-        """Gradient in the flat weights from one in theta: the adjoint of `theta`."""
-        here = type(self).__name__
-        slope = as_float_array(gradient, f"{here}: gradient")
-        if slope.shape != (self.graph.n_theta,):
+        """Return the gradient with respect to the flat weights from that with respect to theta."""
+        class_name = type(self).__name__
+        theta_gradient = as_float_array(gradient, f"{class_name}: gradient")
+        if theta_gradient.shape != (self.graph.n_theta,):
             raise InvalidInputError(
-                f"{here}: the gradient has shape {slope.shape}, but this graph needs ({self.graph.n_theta},)."
+                f"{class_name}: the gradient has shape {theta_gradient.shape}, but this graph needs "
+                f"({self.graph.n_theta},)."
             )
-        parts, at = [np.empty(0)], 0
+        gradients, start = [np.empty(0)], 0
         for block in self.blocks:
-            parts.append(block.pull_back(slope[at : at + block.n_scores]))
-            at += block.n_scores
-        return np.concatenate(parts)
+            gradients.append(block.pull_back(theta_gradient[start : start + block.n_scores]))
+            start += block.n_scores
+        return np.concatenate(gradients)
 
     def __repr__(self) -> str:
         weights = "".join(f", {block.name} {block.shape}" for block in self.blocks)

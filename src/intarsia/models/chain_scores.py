@@ -1,4 +1,4 @@
-"""Scores of sequences from weights of features, transitions and ends, and the backward pass of a gradient."""
+"""Scores of sequences from the weights of features, transitions and ends, and the backward pass of a gradient."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.state_scores import add_state_gradient, add_state_scores
 from intarsia.graph.chains import rows_of
 
-# Loops over so many labels, or twice as many, leave no rest in vector registers.
-WHOLE = 16
-# A feature with weights for at least one label in so many (of whole rows) is worked by whole rows: adding zeros is
-# cheaper than looking labels up, and the room for it stays within so many times the weights.
-WIDE = 8
+# Loops over a multiple of this many labels fill the vector registers completely.
+VECTOR_WIDTH = 16
+# A feature that has weights with at least 1 in this many labels is processed as a full row of labels: adding zeros is
+# cheaper than looking up labels, and the memory is at most this many times that of the weights.
+MIN_DENSITY = 8
 
 
 class ChainWeights(NamedTuple):
-    """The parts of a vector of weights, as views: see `ChainLayout.unpack`."""
+    """Weights of a chain model by kind, as views of the flat vector; see `ChainLayout.unpack`."""
 
     states: FloatArray
     transitions: FloatArray
@@ -31,41 +31,42 @@ class ChainWeights(NamedTuple):
     edges: FloatArray | None
 
 
-class Split(NamedTuple):
-    """Which features are worked by whole rows (wide), and where their weights stand meanwhile.
+class WideFeatures(NamedTuple):
+    """Wide features, which are processed as full rows of labels, and the positions of their weights.
 
-    width : length of a row: the number of labels, or somewhat more
-    n_wide : how many there are
-    number : (n_features,) rows of the features in the table; those with many labels first, -1 for others
-    slot, place : where weights of wide features stand in the vector, and in a table (n_wide, width) of them. None
-        where every feature has a weight with every label: the vector is their matrix.
+    width : length of a row: the number of labels, possibly rounded up
+    n_wide : number of wide features
+    number : (n_features,) row of each feature in the table of wide features, those with most labels first; -1 for
+    others slot, position : index of each weight of the wide features in the vector of weights, and in the flattened
+    table
+        (n_wide, width). None if every feature has a weight with every label, so that the vector is the table.
     """
 
     width: int
     n_wide: int
     number: IntArray
     slot: IntArray | None
-    place: IntArray | None
+    position: IntArray | None
 
 
 @dataclass(frozen=True, eq=False)
 class ChainLayout:
-    """Which weights a chain model has, and where each stands in one vector.
+    """Layout of the weights of a linear-chain model in one flat vector.
 
-    First those of features with labels, then transitions (n_labels, n_labels), then (if `ends`) the scores of first and
-    last labels, then features of steps (n_edge_features, n_labels, n_labels).
+    The order is: weights of features with labels, transitions (n_labels, n_labels), then (if `ends`) the scores of the
+    first and last labels, then the features of steps (n_edge_features, n_labels, n_labels).
 
     Attributes
     ----------
     n_features, n_labels : int
-        Columns of the feature matrix, and labels.
+        Number of columns of the feature matrix, and number of labels.
     pair_ptr, pair_label : int arrays, optional
-        Labels with which feature f has a weight: `pair_label[pair_ptr[f]:pair_ptr[f + 1]]`. Without them every feature
+        Labels with which feature f has a weight: `pair_label[pair_ptr[f]:pair_ptr[f + 1]]`. If omitted, every feature
         has a weight with every label, (n_features, n_labels).
     ends : bool
-        Whether first and last labels have scores.
+        Whether the first and last labels of a sequence have scores.
     n_edge_features : int
-        Features of steps.
+        Number of features of steps.
 
     Examples
     --------
@@ -91,42 +92,44 @@ class ChainLayout:
 
     @property
     def n_weights(self) -> int:
-        """Number of weights in all."""
+        """Total number of weights."""
         k = self.n_labels
         return self.n_states + k * k * (1 + self.n_edge_features) + (2 * k if self.ends else 0)
 
     def unpack(self, weights: FloatArray) -> ChainWeights:
-        """Parts of the vector, without copying."""
-        k, at = self.n_labels, self.n_states
-        states, after = weights[:at], at + k * k
-        ends = after + 2 * k if self.ends else after
+        """Return views of the weights by kind, without copying."""
+        k, n_states = self.n_labels, self.n_states
+        states, transitions_end = weights[:n_states], n_states + k * k
+        end = transitions_end + 2 * k if self.ends else transitions_end
         return ChainWeights(
             states.reshape(self.n_features, k) if self.pair_label is None else states,
-            weights[at:after].reshape(k, k),
-            weights[after : after + k] if self.ends else None,
-            weights[after + k : ends] if self.ends else None,
-            weights[ends:].reshape(-1, k, k) if self.n_edge_features else None,
+            weights[n_states:transitions_end].reshape(k, k),
+            weights[transitions_end : transitions_end + k] if self.ends else None,
+            weights[transitions_end + k : end] if self.ends else None,
+            weights[end:].reshape(-1, k, k) if self.n_edge_features else None,
         )
 
     @cached_property
-    def split(self) -> Split:
-        """How features are worked; found once, since all parts of the data share the layout."""
+    def split(self) -> WideFeatures:
+        """Wide features of this layout, computed once because all parts of the data share the layout."""
         k = self.n_labels
-        width = k if 2 * k <= WHOLE else -(-k // WHOLE) * WHOLE
+        width = k if 2 * k <= VECTOR_WIDTH else -(-k // VECTOR_WIDTH) * VECTOR_WIDTH
         if self.pair_ptr is None or self.pair_label is None:
-            return Split(width, self.n_features, np.arange(self.n_features), None, None)
+            return WideFeatures(width, self.n_features, np.arange(self.n_features), None, None)
         n_pairs = np.diff(self.pair_ptr)
-        is_wide = n_pairs * WIDE >= width
+        is_wide = n_pairs * MIN_DENSITY >= width
         wide = np.flatnonzero(is_wide)
         wide = wide[np.argsort(-n_pairs[wide], kind="stable")]
         number = np.full(self.n_features, -1)
         number[wide] = np.arange(wide.size)
         slot = np.flatnonzero(np.repeat(is_wide, n_pairs))
-        place: IntArray = np.repeat(number[is_wide], n_pairs[is_wide]) * width + self.pair_label[slot].astype(np.int64)
-        return Split(width, wide.size, number, slot, place)
+        position: IntArray = np.repeat(number[is_wide], n_pairs[is_wide]) * width + self.pair_label[slot].astype(
+            np.int64
+        )
+        return WideFeatures(width, wide.size, number, slot, position)
 
     def of_features(self, columns: IntArray) -> tuple[ChainLayout, IntArray]:
-        """The layout of a model with some of the features, and where its weights stand in this one.
+        """Return the layout of a model with some of the features, and the positions of its weights in this layout.
 
         Examples
         --------
@@ -134,25 +137,25 @@ class ChainLayout:
         >>> layout.n_features, slots
         (1, array([4, 5, 6, 7, 8, 9]))
         """
-        k, rest = self.n_labels, np.arange(self.n_states, self.n_weights)
+        k, other_weights = self.n_labels, np.arange(self.n_states, self.n_weights)
         if self.pair_ptr is None or self.pair_label is None:
             states = (columns[:, None] * k + np.arange(k)).reshape(-1)
-            fewer = ChainLayout(columns.size, k, None, None, self.ends, self.n_edge_features)
+            layout = ChainLayout(columns.size, k, None, None, self.ends, self.n_edge_features)
         else:
             states, ptr = rows_of(self.pair_ptr, columns)
-            fewer = ChainLayout(columns.size, k, ptr, self.pair_label[states], self.ends, self.n_edge_features)
-        return fewer, np.concatenate([states, rest])
+            layout = ChainLayout(columns.size, k, ptr, self.pair_label[states], self.ends, self.n_edge_features)
+        return layout, np.concatenate([states, other_weights])
 
     def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
-        """`pair_ptr` and `pair_label`, also where every feature has a weight with every label."""
+        """Return `pair_ptr` and `pair_label`, even if every feature has a weight with every label."""
         if self.pair_ptr is not None and self.pair_label is not None:
             return self.pair_ptr, self.pair_label
         k = self.n_labels
-        every = np.tile(np.arange(k, dtype=np.int32), self.n_features)
-        return np.arange(self.n_features + 1, dtype=np.int64) * k, every
+        labels = np.tile(np.arange(k, dtype=np.int32), self.n_features)
+        return np.arange(self.n_features + 1, dtype=np.int64) * k, labels
 
     def state_matrix(self, weights: FloatArray) -> FloatArray:
-        """Weights of features with labels as a whole matrix (n_features, n_labels); 0 where there is none."""
+        """Return the weights of features with labels as a matrix (n_features, n_labels), 0 where there is no weight."""
         states = self.unpack(weights).states
         if self.pair_ptr is None or self.pair_label is None:
             return states.copy()
@@ -162,40 +165,40 @@ class ChainLayout:
 
 
 def observed_pairs(matrix: Any, labels: NDArray[np.bool_]) -> tuple[IntArray, NDArray[np.int32]]:
-    """Labels with which each feature occurs: `pair_ptr` and `pair_label` of `ChainLayout`.
+    """Return the labels with which each feature occurs, as `pair_ptr` and `pair_label` of `ChainLayout`.
 
     Parameters
     ----------
     matrix : (n, n_features) array or CSR
         Features of positions.
     labels : (n, n_labels) bool array
-        Labels of each position that count.
+        True for the observed labels of each position.
 
     Examples
     --------
     >>> observed_pairs(np.array([[1.0, 0.0], [2.0, 3.0]]), np.array([[True, False], [False, True]]))
     (array([0, 2, 3]), array([0, 1, 1], dtype=int32))
     """
-    seen = sparse.csr_array(matrix, copy=True)
-    seen.data = (seen.data != 0).astype(np.float64)  # a value of 0 is no occurrence
-    counts = sparse.csr_array(seen.T @ sparse.csr_array(labels.astype(np.float64)))
+    occurrences = sparse.csr_array(matrix, copy=True)
+    occurrences.data = (occurrences.data != 0).astype(np.float64)  # a stored value of 0 is not an occurrence
+    counts = sparse.csr_array(occurrences.T @ sparse.csr_array(labels.astype(np.float64)))
     counts.eliminate_zeros()
     counts.sort_indices()
     return counts.indptr.astype(np.int64), counts.indices.astype(np.int32)
 
 
-_LINE = 64  # bytes of a line of the cache
+_CACHE_LINE = 64  # bytes
 
 
 class StateFeatures:
-    """Features of positions with the layout of their weights: scores of rows, and the gradient from all of them.
+    """Features of the positions of sequences, which compute the scores of rows and the gradient of the weights.
 
     Parameters
     ----------
     matrix : (n, n_features) array or CSR
-        Features.
+        Features, one row per position.
     layout : ChainLayout
-        Which weights there are.
+        Layout of the weights.
 
     Examples
     --------
@@ -220,107 +223,107 @@ class StateFeatures:
             return
         rows = sparse.csr_array(matrix)
         is_wide = layout.split.number[rows.indices] >= 0
-        # Indicators all have the same value: then it is read again and again from one place, which saves the memory.
-        same = rows.data.size > 0 and bool((rows.data == rows.data[0]).all())
-        self._wide = _Wide(rows, is_wide, layout.split.number, same)
-        self._pairs = _Pairs(rows, ~is_wide, layout, same)
+        # Indicator features all have the same value; storing it once saves memory.
+        is_constant = rows.data.size > 0 and bool((rows.data == rows.data[0]).all())
+        self._wide = _WideEntries(rows, is_wide, layout.split.number, is_constant)
+        self._pairs = _PairEntries(rows, ~is_wide, layout, is_constant)
 
     def spread(self, states: FloatArray) -> FloatArray:
-        """Weights as a table by label, of those features that are worked by whole rows: see `scores`."""
+        """Return the table of weights (n_wide, width) of the wide features, for use in `scores`."""
         if self._dense is not None:
             return states
         split, table = self.layout.split, self.zeros()
-        if split.slot is None or split.place is None:
+        if split.slot is None or split.position is None:
             table[:, : self.layout.n_labels] = states
         else:
-            table.reshape(-1)[split.place] = states[split.slot]
+            table.reshape(-1)[split.position] = states[split.slot]
         return table
 
     def scores(self, states: FloatArray, first: int, last: int, table: FloatArray | None = None) -> FloatArray:
-        """Scores (last - first, n_labels) of rows `first` .. `last` - 1.
+        """Return the scores (last - first, n_labels) of rows `first` .. `last` - 1.
 
-        `states` as `ChainLayout.unpack` gives it, `table` as `spread` does: given by whoever asks for many parts.
+        `states` comes from `ChainLayout.unpack`. Pass `table` from `spread` to compute it only once for many calls.
         """
         if self._dense is not None:
             return np.asarray(self._dense[first:last] @ states, dtype=np.float64)
         table = self.spread(states) if table is None else table
-        found = np.empty((last - first, self.layout.n_labels))
+        scores = np.empty((last - first, self.layout.n_labels))
         wide, pairs = self._wide, self._pairs
         add_state_scores(
             wide.ptr, wide.columns, wide.values, read_only(table), pairs.ptr, pairs.slot, pairs.label, pairs.values,
-            read_only(states.reshape(-1)), first, last, np.empty(self.layout.split.width), found,
+            read_only(states.reshape(-1)), first, last, np.empty(self.layout.split.width), scores,
         )  # fmt: skip
-        return found
+        return scores
 
     def pull_back(
         self, residual: FloatArray, gradient: FloatArray, first: int, last: int, table: FloatArray | None = None
     ) -> None:
-        """Add to `gradient` (flat) that of the scores of rows `first` .. `last` - 1, which is `residual`.
+        """Add the gradient of rows `first` .. `last` - 1 to the flat `gradient`; `residual` is that of their scores.
 
-        With a table of `zeros`, what belongs there is added to it instead: see `collect`.
+        If a table from `zeros` is passed, the part of the wide features is added to the table instead; see `collect`.
         """
         if self._dense is not None:
             gradient.reshape(-1, self.layout.n_labels)[:] += self._dense[first:last].T @ residual
             return
         wide, pairs = self._wide, self._pairs
-        own = self.zeros() if table is None else table
+        wide_gradient = self.zeros() if table is None else table
         add_state_gradient(
             wide.ptr, wide.columns, wide.values, pairs.ptr, pairs.slot, pairs.label, pairs.values, read_only(residual),
-            first, last, np.zeros(self.layout.split.width), own, gradient,
+            first, last, np.zeros(self.layout.split.width), wide_gradient, gradient,
         )  # fmt: skip
         if table is None:
-            self.collect(own, gradient)
+            self.collect(wide_gradient, gradient)
 
     def zeros(self) -> FloatArray:
-        """A table to gather gradients in, its rows (where they are whole) aligned with the lines of the cache."""
+        """Return a table of zeros for the gradients of the wide features, aligned with cache lines."""
         split = self.layout.split
         size = 0 if self._dense is not None else split.n_wide * split.width
-        room = np.zeros(size + _LINE // 8)
-        shift = -room.ctypes.data % _LINE // room.itemsize
-        return room[shift : shift + size].reshape(-1, split.width)
+        buffer = np.zeros(size + _CACHE_LINE // 8)
+        shift = -buffer.ctypes.data % _CACHE_LINE // buffer.itemsize
+        return buffer[shift : shift + size].reshape(-1, split.width)
 
     def collect(self, table: FloatArray, gradient: FloatArray) -> None:
-        """Add to `gradient` (flat) what was gathered in a table."""
+        """Add the gradients of the wide features in a table to the flat `gradient`."""
         split, k = self.layout.split, self.layout.n_labels
         if self._dense is not None:
             return
-        if split.slot is None or split.place is None:
+        if split.slot is None or split.position is None:
             gradient.reshape(-1, k)[:] += table[:, :k]
         else:
-            gradient[split.slot] += table.reshape(-1)[split.place]
+            gradient[split.slot] += table.reshape(-1)[split.position]
 
 
-class _Wide:
-    """Entries of a matrix that belong to features which are worked by whole rows."""
+class _WideEntries:
+    """Entries of a feature matrix that belong to wide features."""
 
-    def __init__(self, rows: Any, chosen: NDArray[np.bool_], number: IntArray, same: bool) -> None:
-        before = np.concatenate([[0], np.cumsum(chosen)])
-        self.ptr = read_only(before[rows.indptr])
-        self.columns = read_only(number[rows.indices[chosen]].astype(np.int32))
-        self.values = _kept(rows.data[chosen], same)
+    def __init__(self, rows: Any, is_wide: NDArray[np.bool_], number: IntArray, is_constant: bool) -> None:
+        n_before = np.concatenate([[0], np.cumsum(is_wide)])
+        self.ptr = read_only(n_before[rows.indptr])
+        self.columns = read_only(number[rows.indices[is_wide]].astype(np.int32))
+        self.values = _read_only_values(rows.data[is_wide], is_constant)
 
 
-class _Pairs:
-    """The other entries, once for each weight of their feature: its slot, and its label."""
+class _PairEntries:
+    """Other entries of a feature matrix, repeated for each weight of their feature with its slot and label."""
 
-    def __init__(self, rows: Any, chosen: NDArray[np.bool_], layout: ChainLayout, same: bool) -> None:
-        before = np.concatenate([[0], np.cumsum(chosen)])
-        feature = rows.indices[chosen]
+    def __init__(self, rows: Any, is_pair: NDArray[np.bool_], layout: ChainLayout, is_constant: bool) -> None:
+        n_before = np.concatenate([[0], np.cumsum(is_pair)])
+        feature = rows.indices[is_pair]
         pair_ptr, pair_label = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
         if layout.pair_ptr is not None and layout.pair_label is not None:  # otherwise all are wide
             pair_ptr, pair_label = layout.pair_ptr, layout.pair_label
         begin, size = pair_ptr[feature], np.diff(pair_ptr)[feature]
         ends = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
         slot = np.arange(ends[-1]) + np.repeat(begin - ends[:-1], size)
-        self.ptr = read_only(ends[before[rows.indptr]])
-        # Half the memory to read; and there are tables of transitions, so that labels are few.
+        self.ptr = read_only(ends[n_before[rows.indptr]])
+        # Small integers halve the memory to read. Labels fit 16 bits, since there are tables of transitions.
         self.slot = read_only(slot.astype(np.int32 if layout.n_states < 2**31 else np.int64))
         self.label = read_only(pair_label[slot].astype(np.uint16))
-        self.values = _kept(np.repeat(rows.data[chosen], size), same)
+        self.values = _read_only_values(np.repeat(rows.data[is_pair], size), is_constant)
 
 
-def _kept(values: NDArray[Any], same: bool) -> FloatArray:
-    """Values, read-only; with `same`, one of them in the place of all."""
-    if same:
+def _read_only_values(values: NDArray[Any], is_constant: bool) -> FloatArray:
+    """Return the values as a read-only array; if they are constant, as a broadcast view of a single value."""
+    if is_constant:
         return read_only(np.broadcast_to(np.float64(values[0] if values.size else 1.0), values.shape))
     return read_only(values.astype(np.float64))

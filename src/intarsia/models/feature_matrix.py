@@ -1,4 +1,4 @@
-"""Features as the score maps keep them: dense or CSR, single precision left single, every number finite."""
+"""Feature matrices of the feature maps: dense or CSR, in single or double precision, with finite values."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from intarsia._core.validation import as_float_array
 from intarsia.exceptions import InvalidInputError
 
 
-def as_features(given: Any, name: str) -> Any:
-    """Features as a contiguous array or a CSR array, of float32 where they are float32 or float16, else of float64.
+def as_features(features: Any, name: str) -> Any:
+    """Return features as a contiguous array or a CSR array, float32 if they are float32 or float16, else float64.
 
-    Single precision is kept because features are most of the memory; products with weights are in double.
+    Single precision is preserved because features use most of the memory; products with weights are in double
+    precision.
 
     Examples
     --------
@@ -22,35 +23,35 @@ def as_features(given: Any, name: str) -> Any:
     >>> as_features(np.ones((2, 3), np.float32), "X").dtype.name, as_features([[1, 2]], "X").dtype.name
     ('float32', 'float64')
     """
-    dtype = getattr(given, "dtype", None)
-    kept = np.float32 if dtype in (np.float16, np.float32) else np.float64
-    if sparse.issparse(given):
-        thin: Any = given
-        if thin.dtype.kind not in "fiub":
-            raise InvalidInputError(f"{name}: expected numbers, got a sparse matrix of {thin.dtype}.")
-        return sparse.csr_array(thin).astype(kept, copy=False)
-    if kept is np.float32:
-        return np.asarray(given, dtype=np.float32, order="C")
-    return as_float_array(given, name)
+    dtype = getattr(features, "dtype", None)
+    dtype_out = np.float32 if dtype in (np.float16, np.float32) else np.float64
+    if sparse.issparse(features):
+        matrix: Any = features
+        if matrix.dtype.kind not in "fiub":
+            raise InvalidInputError(f"{name}: expected numbers, got a sparse matrix of dtype {matrix.dtype}.")
+        return sparse.csr_array(matrix).astype(dtype_out, copy=False)
+    if dtype_out is np.float32:
+        return np.asarray(features, dtype=np.float32, order="C")
+    return as_float_array(features, name)
 
 
-def check_features(given: Any, name: str, n_rows: int | None = None, owner: str = "") -> Any:
-    """Features with a finite row for each of `n_rows`; `owner` says in the message what has so many."""
-    matrix = as_features(given, name)
+def check_features(features: Any, name: str, n_rows: int | None = None, owner: str = "") -> Any:
+    """Return features with `n_rows` finite rows, or raise; `owner` explains the number of rows in the message."""
+    matrix = as_features(features, name)
     if matrix.ndim != 2 or (n_rows is not None and matrix.shape[0] != n_rows):
         rows = "n" if n_rows is None else n_rows
         raise InvalidInputError(
-            f"{name} has shape {matrix.shape}{f', but {owner}' if owner else ''}. Give one row for each, shape "
+            f"{name} has shape {matrix.shape}{f', but {owner}' if owner else ''}. Pass one row for each, shape "
             f"({rows}, number of features)."
         )
-    thin = sparse.issparse(matrix)
-    values = matrix.data if thin else matrix.reshape(-1)
+    is_sparse = sparse.issparse(matrix)
+    values = matrix.data if is_sparse else matrix.reshape(-1)
     finite = np.isfinite(values)
     if not finite.all():
-        at = int(np.argmin(finite))
-        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1 if thin else at // matrix.shape[1]
+        k = int(np.argmin(finite))
+        row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1 if is_sparse else k // matrix.shape[1]
         raise InvalidInputError(
-            f"{name}[{row}] contains {values[at]}. Features must be finite; fill in what is missing, and add a "
-            f"feature that says so."
+            f"{name}[{row}] contains {values[k]}, but features must be finite. Impute missing values, and add an "
+            f"indicator feature for them."
         )
     return matrix

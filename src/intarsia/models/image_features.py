@@ -1,4 +1,4 @@
-"""Features of pixels and of pairs of neighbouring pixels, histograms of oriented gradients included."""
+"""Image features for segmentation: of pixels and of pairs of neighbouring pixels, with histograms of gradients."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from intarsia.exceptions import InvalidInputError
 
 
 def as_rgb(image: Any) -> FloatArray:
-    """Image as (H, W, 3) float64 in [0, 1]; bytes are divided by 255, grey becomes three equal channels."""
-    given = np.asarray(image)
-    shape = given.shape
-    if not (given.ndim == 2 or (given.ndim == 3 and shape[2] == 3)) or given.size == 0:
+    """Return an image as (H, W, 3) float64 in [0, 1]; bytes are divided by 255, grey becomes three equal channels."""
+    pixels = np.asarray(image)
+    shape = pixels.shape
+    if not (pixels.ndim == 2 or (pixels.ndim == 3 and shape[2] == 3)) or pixels.size == 0:
         raise InvalidInputError(
             f"the image has shape {shape}, but (height, width) or (height, width, 3) is needed, with at least "
-            f"one pixel. Take one image at a time, and drop an alpha channel with image[..., :3]."
+            f"one pixel. Pass one image at a time, and drop an alpha channel with image[..., :3]."
         )
-    if given.dtype == np.uint8:
-        values = given / 255.0
-    elif given.dtype.kind in "fb":
-        values = given.astype(np.float64)
+    if pixels.dtype == np.uint8:
+        values = pixels / 255.0
+    elif pixels.dtype.kind in "fb":
+        values = pixels.astype(np.float64)
         inside = (values >= 0.0) & (values <= 1.0)
         if not inside.all():
-            at = tuple(int(i) for i in np.argwhere(~inside)[0])
+            position = tuple(int(i) for i in np.argwhere(~inside)[0])
             raise InvalidInputError(
-                f"image[{', '.join(map(str, at))}] is {values[at]}, but intensities lie in [0, 1]. "
-                f"Divide 8-bit values by 255 or give them as uint8, and fill in what is missing."
+                f"image[{', '.join(map(str, position))}] is {values[position]}, but intensities must lie in [0, 1]. "
+                f"Divide 8-bit values by 255 or pass them as uint8, and fill in missing values."
             )
     else:
         raise InvalidInputError(
-            f"the image has dtype {given.dtype}. Give uint8 (0 to 255) or floats in [0, 1]; for other whole "
-            f"numbers divide by their largest possible value."
+            f"the image has dtype {pixels.dtype}. Pass uint8 (0 to 255) or floats in [0, 1]; divide other integers by "
+            f"their largest possible value."
         )
     return np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else np.ascontiguousarray(values)
 
@@ -45,45 +45,45 @@ def as_rgb(image: Any) -> FloatArray:
 def histogram_of_gradients(
     image: Any, *, n_orientations: int = 9, cell: float = 12.0, clip: float = 0.2, noise: float = 0.1
 ) -> NDArray[np.float32]:
-    r"""Directions of the edges around each pixel: histograms of four neighbouring cells, normalised together.
+    r"""Compute a histogram of oriented gradients (HOG) around each pixel, from four neighbouring cells.
 
-    A pixel votes for the direction of its gradient (without sign; the channel where it is longest) with the gradient's
-    length, split linearly between the two nearest of `n_orientations` directions :math:`k \pi / n`, k = 0, 1, ...;
-    direction 0 is a change along a row. Around *each* pixel lies a block of 2 x 2 cells, with centres
-    half a cell up or down and half a cell left or right of it. A cell's histogram is the mean vote of the image's
-    pixels, with distances :math:`d` from the cell's centre weighted by :math:`\max(0, 1 - |d_r| / cell)` times
-    :math:`\max(0, 1 - |d_c| / cell)`. The block v of four histograms is normalised as
+    A pixel votes for the direction of its gradient (without sign; in the channel where it is longest) with the length
+    of the gradient, split linearly between the two nearest of `n_orientations` directions :math:`k \pi / n`, k = 0, 1,
+    ...; direction 0 is a change along a row. Around *each* pixel there is a block of 2 x 2 cells, whose centres are
+    half a cell up or down and half a cell left or right of the pixel. The histogram of a cell is the mean vote of the
+    pixels, where a pixel at distance :math:`d` from the centre of the cell has the weight
+    :math:`\max(0, 1 - |d_r| / cell) \max(0, 1 - |d_c| / cell)`. The block v of four histograms is normalised as
 
     .. math:: v \leftarrow v / \sqrt{|v|^2 + noise^2}, \quad v \leftarrow \min(v, clip), \quad
               v \leftarrow v / \sqrt{|v|^2 + noise^2}.
 
-    Libraries give one descriptor per block of a coarse lattice; a label for each pixel needs one for each pixel.
-    Works for images of any size, down to one pixel; a constant image gives zeros. Cost: O(H W n_orientations cell).
+    Other libraries compute one descriptor per block of a coarse grid, but segmentation needs one for each pixel. Images
+    of any size are accepted, down to one pixel; a constant image has zeros. The cost is O(H W n_orientations cell).
 
     Parameters
     ----------
     image : (H, W, 3) or (H, W) array
-        uint8, or floats in [0, 1]; grey is read as three equal channels.
+        Image of uint8, or of floats in [0, 1]; grey is read as three equal channels.
     n_orientations : int
-        Directions in a histogram, between 0 and 180 degrees.
+        Number of directions in a histogram, between 0 and 180 degrees.
     cell : float
-        Side of a cell in pixels, at least 1. Each pixel sees about 1.5 cells each way: larger cells tell more about
-        the scene, smaller ones more about the place.
+        Side of a cell in pixels, at least 1. The features of a pixel depend on about 1.5 cells in each direction:
+        larger cells describe the scene, smaller cells the immediate neighbourhood.
     clip : float
-        Largest component after the first normalisation, so that one strong edge does not hide the rest.
+        Largest component after the first normalisation, so that one strong edge does not dominate.
     noise : float
-        Length of a block (mean gradients per pixel) below which contrast fades out instead of being raised to full
-        strength: a smooth sky and a wall with texture then differ. In photographs it is near 0.06, rarely above 0.1.
+        Norm of a block (mean gradients per pixel) below which contrast is damped instead of being normalised to 1, so
+        that a smooth sky and a textured wall differ. In photographs the norm is near 0.06, rarely above 0.1.
 
     Returns
     -------
     (H, W, 4 * n_orientations) float32 array
-        Upper left, upper right, lower left and lower right cell, each with its directions.
+        Histograms of the upper left, upper right, lower left and lower right cell.
 
     Raises
     ------
     InvalidInputError
-        If the image or a setting is not as above.
+        If the image or a setting is invalid.
 
     References
     ----------
@@ -91,7 +91,7 @@ def histogram_of_gradients(
 
     Examples
     --------
-    A step between left and right has direction 0 only, alike in the four cells around a pixel beside it:
+    A vertical edge has gradients of direction 0 only:
 
     >>> import numpy as np
     >>> step = np.repeat([[0.0, 0.0, 1.0, 1.0]], 4, axis=0)
@@ -109,7 +109,7 @@ def histogram_of_gradients(
     check_number(cell, "cell", low=1, high=1e6)
     check_number(clip, "clip", low=0, open_low=True)
     check_number(noise, "noise", low=0, open_low=True)
-    votes = _votes(rgb, int(n_orientations))
+    votes = _orientation_votes(rgb, int(n_orientations))
     height, width, n = votes.shape
     above_below = _cell_weights(height, cell) @ votes.reshape(height, width * n)
     by_column = above_below.reshape(2, height, width, n).transpose(2, 0, 1, 3).reshape(width, -1)
@@ -121,39 +121,39 @@ def histogram_of_gradients(
     return blocks
 
 
-def _votes(rgb: FloatArray, n_orientations: int) -> NDArray[np.float32]:
-    """Length of each pixel's gradient, shared between the two directions nearest to its own: (H, W, n)."""
+def _orientation_votes(rgb: FloatArray, n_orientations: int) -> NDArray[np.float32]:
+    """Return the gradient length of each pixel, split between the two nearest directions: (H, W, n)."""
     padded = np.pad(rgb, ((1, 1), (1, 1), (0, 0)), mode="edge")
-    down = (padded[2:, 1:-1] - padded[:-2, 1:-1]) / 2
-    right = (padded[1:-1, 2:] - padded[1:-1, :-2]) / 2
-    strongest = np.argmax(down**2 + right**2, axis=2)[..., None]
-    down = np.take_along_axis(down, strongest, axis=2).ravel()
-    right = np.take_along_axis(right, strongest, axis=2).ravel()
-    place = np.mod(np.arctan2(down, right), np.pi) * (n_orientations / np.pi)
-    lower = np.floor(place).astype(np.int64)
-    share = place - lower
-    length = np.hypot(down, right)
+    vertical = (padded[2:, 1:-1] - padded[:-2, 1:-1]) / 2
+    horizontal = (padded[1:-1, 2:] - padded[1:-1, :-2]) / 2
+    strongest = np.argmax(vertical**2 + horizontal**2, axis=2)[..., None]
+    vertical = np.take_along_axis(vertical, strongest, axis=2).ravel()
+    horizontal = np.take_along_axis(horizontal, strongest, axis=2).ravel()
+    angle = np.mod(np.arctan2(vertical, horizontal), np.pi) * (n_orientations / np.pi)
+    lower = np.floor(angle).astype(np.int64)
+    fraction = angle - lower
+    length = np.hypot(vertical, horizontal)
     votes = np.zeros((length.size, n_orientations), dtype=np.float32)
     pixel = np.arange(length.size)
-    # Directions go round: beyond the last one lies the first. With a single direction both shares meet in it.
-    votes[pixel, lower % n_orientations] += length * (1 - share)
-    votes[pixel, (lower + 1) % n_orientations] += length * share
+    # Directions are cyclic: the first follows the last. With a single direction it gets both fractions.
+    votes[pixel, lower % n_orientations] += length * (1 - fraction)
+    votes[pixel, (lower + 1) % n_orientations] += length * fraction
     return votes.reshape(*rgb.shape[:2], n_orientations)
 
 
 def _cell_weights(length: int, cell: float) -> sparse.csr_array:
-    """Rows average a line of pixels into the cell before (first half) and after each of them (second half)."""
+    """Return a matrix that averages a line of pixels over the cell before (first half) and after each pixel."""
     reach = int(np.ceil(1.5 * cell)) - 1
     steps = np.arange(-min(reach, length - 1), min(reach, length - 1) + 1)
-    before = np.maximum(0.0, 1 - np.abs(steps + cell / 2) / cell)
+    weights_before = np.maximum(0.0, 1 - np.abs(steps + cell / 2) / cell)
     halves = [
-        sparse.diags_array(list(weights), offsets=list(steps), shape=(length, length), format="csr")
-        for weights in (before, before[::-1])
+        sparse.diags_array(list(half_weights), offsets=list(steps), shape=(length, length), format="csr")
+        for half_weights in (weights_before, weights_before[::-1])
     ]
-    both = sparse.csr_array(sparse.vstack(halves))
-    # Where a cell reaches beyond the image the mean is over the pixels there are: no dark frame, no invented pixels.
-    both = sparse.diags_array(1 / both.sum(axis=1)) @ both
-    return sparse.csr_array(both, dtype=np.float32)
+    weights = sparse.csr_array(sparse.vstack(halves))
+    # Where a cell extends beyond the image, the mean is over the existing pixels, without padding.
+    weights = sparse.diags_array(1 / weights.sum(axis=1)) @ weights
+    return sparse.csr_array(weights, dtype=np.float32)
 
 
 def _normalise(blocks: NDArray[np.float32], noise: float) -> None:
@@ -161,28 +161,28 @@ def _normalise(blocks: NDArray[np.float32], noise: float) -> None:
     blocks /= length[..., None]
 
 
-# Near k/11 quantiles over the pairs of photographs 144 and 64 pixels wide (the two nearly agree), the last beyond.
+# Close to the k/11 quantiles over pairs in photographs 144 and 64 pixels wide (which nearly agree); the last is larger.
 _COLOUR_THRESHOLDS = (0.01, 0.02, 0.03, 0.045, 0.065, 0.09, 0.13, 0.2, 0.3, 0.45)
 _SOBEL_THRESHOLDS = (0.02, 0.04, 0.06, 0.09, 0.12, 0.16, 0.21, 0.28, 0.4, 0.55)
-_MOST_BASE_FEATURES = 16  # 131,072 columns; the expansion doubles with each further one
+_MAX_BASE_FEATURES = 16  # 131,072 columns; each further base feature doubles them
 
 
 def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np.float32]:
-    r"""Sines and cosines of all sums of base features: a smooth non-linear function becomes a linear one.
+    r"""Expand features by sines and cosines of all their sums, so that a linear model is a smooth non-linear function.
 
     For base features s the columns are :math:`\sin(a\, c \cdot s)`, then :math:`\cos(a\, c \cdot s)`, for the
-    binary vectors c = (0, ..., 0), (0, ..., 0, 1), (0, ..., 1, 0), ... counted upwards, with a = `scale`. Columns
-    double with every base feature, so this is for a handful of them. The first sine is 0 and the first cosine 1, so a
+    binary vectors c = (0, ..., 0), (0, ..., 0, 1), (0, ..., 1, 0), ... in counting order, with a = `scale`. The number
+    of columns doubles with every base feature, so use only a few. The first sine is 0 and the first cosine is 1, so a
     bias is included.
 
     Parameters
     ----------
     base : (..., d) array
-        s, usually between 0 and 1, with d <= 16.
+        Base features s, usually between 0 and 1, with d <= 16.
     scale : float
-        a. With :math:`\pi` a feature from 0 to 1 runs through half a period, the usual Fourier basis. Domke2013
-        prints none, that is 1, with which the columns are nearly linear and nearly dependent: about as good for
-        telling pixels apart, and harder to fit.
+        Factor a. With :math:`\pi`, a feature from 0 to 1 covers half a period, the usual Fourier basis. Domke2013
+        prints no factor, that is 1; then the columns are nearly linear and nearly dependent, about as accurate and
+        harder to fit.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np
     Raises
     ------
     InvalidInputError
-        If there are no or too many base features, or one is not finite.
+        If there are no or too many base features, or a value is not finite.
 
     References
     ----------
@@ -205,14 +205,17 @@ def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np
     """
     values = as_float_array(base, "sinusoidal_expansion: base")
     d = values.shape[-1] if values.ndim else 0
-    if not 1 <= d <= _MOST_BASE_FEATURES:
+    if not 1 <= d <= _MAX_BASE_FEATURES:
         raise InvalidInputError(
-            f"sinusoidal_expansion: base has shape {values.shape}; its last axis holds the features, between 1 and "
-            f"{_MOST_BASE_FEATURES} of them. Expand the most telling few and append the others."
+            f"sinusoidal_expansion: base has shape {values.shape}, but its last axis must hold 1 to "
+            f"{_MAX_BASE_FEATURES} features. Expand the most important features and append the others."
         )
     if not np.isfinite(values).all():
-        at = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise InvalidInputError(f"sinusoidal_expansion: base[{', '.join(map(str, at))}] is {values[at]}. Fill it in.")
+        position = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise InvalidInputError(
+            f"sinusoidal_expansion: base[{', '.join(map(str, position))}] is {values[position]}. Use finite values, "
+            f"and fill in missing ones."
+        )
     check_number(scale, "sinusoidal_expansion: scale", low=0, high=1e6, open_low=True)
     choices = (np.arange(2**d)[:, None] >> np.arange(d)[::-1]) & 1
     angles = scale * (values @ choices.T)
@@ -223,15 +226,15 @@ def sinusoidal_expansion(base: ArrayLike, *, scale: float = np.pi) -> NDArray[np
 def pixel_features(
     image: Any, *, cell: float = 12.0, scale: float = np.pi, clip: float = 0.2, noise: float = 0.1
 ) -> NDArray[np.float32]:
-    """100 features for each pixel: 64 of colour and position, 36 of the edges around it.
+    """Compute 100 features for each pixel: 64 of colour and position, and 36 of the surrounding edges.
 
-    The first 64 are the `sinusoidal_expansion` of red, green, blue, row and column (both from 0 to 1; 0 where there
-    is only one), the other 36 the `histogram_of_gradients`.
+    The first 64 are the `sinusoidal_expansion` of red, green, blue, row and column (row and column scaled to [0, 1]; 0
+    if there is only one). The other 36 are the `histogram_of_gradients`.
 
     Parameters
     ----------
     image : (H, W, 3) or (H, W) array
-        uint8, or floats in [0, 1]; grey is read as three equal channels.
+        Image of uint8, or of floats in [0, 1]; grey is read as three equal channels.
     cell, clip, noise
         As in `histogram_of_gradients`.
     scale : float
@@ -240,7 +243,7 @@ def pixel_features(
     Returns
     -------
     (H, W, 100) float32 array
-        `reshape(-1, 100)` has the rows in the order of `grid_graph`'s variables.
+        Features of each pixel; `reshape(-1, 100)` has the rows in the order of the variables of `grid_graph`.
 
     References
     ----------
@@ -252,7 +255,7 @@ def pixel_features(
     >>> features = pixel_features(np.zeros((2, 3, 3)))
     >>> features.shape
     (2, 3, 100)
-    >>> features[0, 2, 32:34].round().tolist()           # cosines of nothing, and of the column: pi at the right edge
+    >>> features[0, 2, 32:34].round().tolist()           # cosines of 0, and of the column: pi at the right edge
     [1.0, -1.0]
     """
     rgb = as_rgb(image)
@@ -274,39 +277,39 @@ def edge_features(
     sobel_thresholds: ArrayLike = _SOBEL_THRESHOLDS,
     by_direction: bool = True,
 ) -> NDArray[np.float32]:
-    r"""42 features (22 without Sobel) for each pair of neighbouring pixels, of how different they are.
+    r"""Compute 42 features (22 without Sobel) of the contrast between each pair of neighbouring pixels.
 
-    A pair i, j has the base features 1; for each threshold t whether :math:`|rgb_i - rgb_j|_2 > t`; for
-    each threshold whether the larger Sobel response of i and j exceeds it: 21, or 11 without Sobel. With
-    `by_direction` there are twice as many columns: pairs side by side fill the first half and pairs one above the
-    other the second, the rest being 0, so that the two kinds have weights of their own.
+    A pair i, j has these base features: the constant 1; for each threshold t, whether :math:`|rgb_i - rgb_j|_2 > t`;
+    and for each threshold, whether the larger Sobel response of i and j exceeds it. These are 21, or 11 without Sobel.
+    With `by_direction` there are twice as many columns: horizontal pairs use the first half and vertical pairs the
+    second half, and the other half is 0, so that the two directions have separate weights.
 
-    The Sobel response is the length of the gradient (1 2 1)/4 x (-1 0 1), pixels beyond the border repeated,
-    in the channel where it is longest: 1 on both sides of a step from 0 to 1.
+    The Sobel response is the length of the gradient (1 2 1)/4 x (-1 0 1) in the channel where it is longest, with
+    border pixels repeated. It is 1 on both sides of a step from 0 to 1.
 
     Parameters
     ----------
     image : (H, W, 3) or (H, W) array
-        uint8, or floats in [0, 1]; grey is read as three equal channels.
+        Image of uint8, or of floats in [0, 1]; grey is read as three equal channels.
     sobel : bool
         Whether to include the Sobel responses.
-    colour_thresholds, sobel_thresholds : rising sequences of numbers
-        The defaults are fixed, so that a feature means the same in every image: close to the quantiles k/11 measured
-        over the pairs of photographs 144 and 64 pixels wide, stretched a little towards strong outlines. Any number of
-        thresholds will do.
+    colour_thresholds, sobel_thresholds : increasing sequences of numbers
+        Any number of thresholds. The defaults are constants, so that a feature has the same meaning in every image.
+        They are close to the quantiles k/11 over the pairs of photographs 144 and 64 pixels wide, extended slightly
+        towards strong edges.
     by_direction : bool
-        Whether horizontal and vertical pairs have columns of their own.
+        Whether horizontal and vertical pairs have separate columns.
 
     Returns
     -------
     (n_edges, n_features) float32 array
-        Rows in the order of the factors of ``grid_graph(H, W, n_states)``: pairs side by side, row by row, then pairs
-        one above the other. A single pixel has no pairs and gives no rows.
+        Rows in the order of the factors of ``grid_graph(H, W, n_states)``: horizontal pairs, row by row, then vertical
+        pairs. An image of a single pixel has no pairs and no rows.
 
     Raises
     ------
     InvalidInputError
-        If the image is not as above, or thresholds are negative or do not rise.
+        If the image is invalid, or thresholds are negative or not increasing.
 
     References
     ----------
@@ -314,7 +317,7 @@ def edge_features(
 
     Examples
     --------
-    Only the last pixel differs, by 0.1 in each channel, that is by 0.1 * sqrt(3) = 0.17:
+    Only the last pixel differs, by 0.1 in each channel, so its colour distance is 0.1 * sqrt(3) = 0.17:
 
     >>> edge_features([[0.0, 0.0], [0.0, 0.1]], sobel=False, colour_thresholds=[0.15])
     array([[1., 0., 0., 0.],
@@ -323,13 +326,13 @@ def edge_features(
            [0., 0., 1., 1.]], dtype=float32)
     """
     rgb = as_rgb(image)
-    limits = _rising(colour_thresholds, "colour_thresholds")
-    sides = [np.linalg.norm(ahead - back, axis=2).ravel() for back, ahead in _pairs(rgb)]
-    blocks = [[side[:, None] > limits] for side in sides]
+    thresholds = _check_thresholds(colour_thresholds, "colour_thresholds")
+    distances = [np.linalg.norm(second - first, axis=2).ravel() for first, second in _neighbour_pairs(rgb)]
+    blocks = [[distance[:, None] > thresholds] for distance in distances]
     if sobel:
-        limits = _rising(sobel_thresholds, "sobel_thresholds")
-        for block, (back, ahead) in zip(blocks, _pairs(_sobel_response(rgb)), strict=True):
-            block.append(np.maximum(back, ahead).reshape(-1, 1) > limits)
+        thresholds = _check_thresholds(sobel_thresholds, "sobel_thresholds")
+        for block, (first, second) in zip(blocks, _neighbour_pairs(_sobel_response(rgb)), strict=True):
+            block.append(np.maximum(first, second).reshape(-1, 1) > thresholds)
     horizontal, vertical = (
         np.concatenate([np.ones((len(block[0]), 1)), *block], axis=1, dtype=np.float32) for block in blocks
     )
@@ -339,24 +342,24 @@ def edge_features(
     return np.concatenate([horizontal, vertical])
 
 
-def _pairs(pixels: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-    """First and second pixel of the pairs side by side, and of those one above the other: `grid_edges` as views."""
+def _neighbour_pairs(pixels: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Return views of the first and second pixels of horizontal pairs, and of vertical pairs, as in `grid_edges`."""
     return [(pixels[:, :-1], pixels[:, 1:]), (pixels[:-1], pixels[1:])]
 
 
 def _sobel_response(rgb: FloatArray) -> FloatArray:
-    """Length of the smoothed gradient at each pixel, the largest of the channels: (H, W)."""
+    """Return the length of the smoothed gradient at each pixel, maximised over channels: (H, W)."""
     padded = np.pad(rgb, ((1, 1), (1, 1), (0, 0)), mode="edge")
     rows = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
     columns = (padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]) / 4
     return np.hypot(rows[:, 2:] - rows[:, :-2], columns[2:] - columns[:-2]).max(axis=2)
 
 
-def _rising(thresholds: ArrayLike, name: str) -> FloatArray:
-    limits = as_float_array(thresholds, name)
-    if limits.ndim != 1 or not np.isfinite(limits).all() or (limits < 0).any() or (np.diff(limits) <= 0).any():
+def _check_thresholds(thresholds: ArrayLike, name: str) -> FloatArray:
+    values = as_float_array(thresholds, name)
+    if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any() or (np.diff(values) <= 0).any():
         raise InvalidInputError(
-            f"{name} must be finite numbers from 0 on, each above the one before, got {thresholds!r}. "
-            f"Sort them and drop repeated ones."
+            f"{name} must be finite, non-negative and increasing numbers, got {thresholds!r}. "
+            f"Sort them and drop duplicates."
         )
-    return limits
+    return values

@@ -1,4 +1,4 @@
-"""Scores that are linear in the weights: features of nodes and edges, or any matrix with a fixed part."""
+"""Feature maps that are linear in the weights: features of nodes and edges, or any matrix and a fixed offset."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from intarsia.models.feature_matrix import check_features
 
 
 class LinearScores(BlockScores):
-    r"""Map from weights to theta of one pairwise graph, and the pull-back of a gradient.
+    r"""Linear feature map from weights to the log-potentials theta of a pairwise graph.
 
     With features :math:`u_i` of node i and :math:`v_{ij}` of edge (i, j),
 
     .. math:: \theta_i = F u_i, \qquad \theta_{ij} = G v_{ij},
 
-    where F has a row for each state and G one for each pair of states, in C order. All weights are one flat vector:
-    F in C order, then G. Cost: one product of features and weights each way; sparse features stay sparse, and those in
-    single precision stay so in memory.
+    where F has a row for each state and G has a row for each pair of states, in C order. The weights are one flat
+    vector: F in C order, then G. `theta` is the forward pass and `pull_back` the backward pass of a gradient; each
+    costs one product of features and weights. Sparse features remain sparse, and features in single precision remain
+    so.
 
     Parameters
     ----------
     graph : FactorGraph
-        Every variable with the same number of states k, every factor over two variables with a table of its own.
+        Pairwise graph in which all variables have the same number of states and every factor has a separate table.
     node_features : (n_variables, p) array or sparse matrix
-        u, a row for each variable.
+        Features u, one row per variable.
     edge_features : (n_factors, q) array or sparse matrix, optional
-        v, a row for each factor; by default one constant feature.
+        Features v, one row per factor. Default: one constant feature.
 
     Raises
     ------
     InvalidInputError
-        If the graph is not of this form, the shapes disagree, or a feature is NaN or infinite.
+        If the graph does not have this form, shapes are mismatched, or a feature is NaN or infinite.
 
     References
     ----------
@@ -54,7 +55,7 @@ class LinearScores(BlockScores):
     >>> theta.tolist()
     [0.0, 0.5, 0.0, 1.5, 1.0, 0.0, 0.0, 1.0]
     >>> dF, dG = scores.split(scores.pull_back(np.ones(8)))
-    >>> dF.tolist()                              # both nodes' features add up
+    >>> dF.tolist()                              # the sum of the features of both nodes
     [[4.0], [4.0]]
     """
 
@@ -62,10 +63,14 @@ class LinearScores(BlockScores):
         self.n_states = _common_states(graph)
         if edge_features is None:
             edge_features = np.ones((graph.n_factors, 1))
-        n, m, here = graph.n_variables, graph.n_factors, "LinearScores"
-        self.node_features = check_features(node_features, f"{here}: node_features", n, f"the graph has {n} variables")
-        self.edge_features = check_features(edge_features, f"{here}: edge_features", m, f"the graph has {m} factors")
-        # Equal state counts make the two parts of theta matrices with a row for each variable, or factor.
+        n, m, class_name = graph.n_variables, graph.n_factors, "LinearScores"
+        self.node_features = check_features(
+            node_features, f"{class_name}: node_features", n, f"the graph has {n} variables"
+        )
+        self.edge_features = check_features(
+            edge_features, f"{class_name}: edge_features", m, f"the graph has {m} factors"
+        )
+        # With equal numbers of states, theta consists of two matrices with one row per variable and per factor.
         blocks = [Block("F", self.node_features, self.n_states), Block("G", self.edge_features, self.n_states**2)]
         super().__init__(graph, blocks)
 
@@ -74,42 +79,44 @@ def _common_states(graph: FactorGraph) -> int:
     counts = np.unique(graph.n_states)
     if counts.size != 1:
         raise InvalidInputError(
-            f"LinearScores: the variables have {counts.tolist()} states, but one F serves all of them. "
-            f"Give a graph with one number of states."
+            f"LinearScores: the variables have {counts.tolist()} states, but they share the weights F. "
+            f"Pass a graph in which all variables have equally many states."
         )
     pairwise = bool((np.diff(graph.scope_ptr) == 2).all())
-    own = np.array_equal(graph.table_of_factor, np.arange(graph.n_tables)) and not graph.table_kind.any()
-    if not pairwise or not own:
+    has_separate_tables = (
+        np.array_equal(graph.table_of_factor, np.arange(graph.n_tables)) and not graph.table_kind.any()
+    )
+    if not pairwise or not has_separate_tables:
         raise InvalidInputError(
-            "LinearScores: some factor does not join two variables, shares its table or has a parametric one. Give a "
-            "pairwise graph with a table for each edge, such as grid_graph(height, width, n_states)."
+            "LinearScores: some factor does not join two variables, shares its table or has a parametric table. Pass a "
+            "pairwise graph with one table per edge, such as grid_graph(height, width, n_states)."
         )
     return int(counts[0])
 
 
 class MatrixScores:
-    r"""Map from weights to theta of one graph by a matrix: :math:`\theta = A w + b`.
+    r"""Linear feature map from weights to the log-potentials of a graph by any matrix, :math:`\theta = A w + b`.
 
-    For models that no template fits: weights tied in unusual ways, scores that are known and not learnt, labels that
-    cannot be (-inf in the fixed part). Cost: one sparse product each way.
+    Use it for models that no other feature map covers: weights that are tied in unusual ways, scores that are fixed
+    instead of learned, or impossible labels (-inf in the offset b). Each direction costs one sparse product.
 
     Parameters
     ----------
     graph : FactorGraph
-        What is connected.
+        Structure of the model.
     matrix : (graph.n_theta, n_weights) array or sparse matrix
-        A.
+        Matrix A.
     fixed : (graph.n_theta,) array, optional
-        b, 0 by default; -inf marks the impossible.
+        Offset b, -inf for impossible states. Default: zero.
 
     Raises
     ------
     InvalidInputError
-        If shapes disagree, or a number is NaN.
+        If shapes are mismatched, or a number is NaN.
 
     Examples
     --------
-    One weight that makes two neighbours agree, next to a fixed preference of the first:
+    One weight for the agreement of two neighbours, and a fixed score for state 1 of the first:
 
     >>> from intarsia.graph import chain_graph
     >>> scores = MatrixScores(chain_graph(2, 2), [[0]] * 4 + [[1], [0], [0], [1]], fixed=[0, 0.5] + [0] * 6)
@@ -127,18 +134,19 @@ class MatrixScores:
 
     @property
     def n_weights(self) -> int:
-        """Length of the weights."""
+        """Length of the vector of weights."""
         return int(self.matrix.shape[1])
 
     def theta(self, weights: FloatArray) -> FloatArray:
-        """Scores of the graph for these weights."""
+        """Return the scores theta of the graph for these weights."""
         flat = as_float_array(weights, "MatrixScores: weights")
         if flat.shape != (self.n_weights,):
             raise InvalidInputError(
-                f"MatrixScores: weights have shape {flat.shape}, but the matrix has {self.n_weights} columns."
+                f"MatrixScores: weights have shape {flat.shape}, but the matrix has {self.n_weights} columns. "
+                f"Pass one weight per column."
             )
         return np.asarray(self.matrix @ flat + self.fixed)
 
     def pull_back(self, gradient: FloatArray) -> FloatArray:
-        """Gradient in the weights from one in theta: the adjoint of the linear part."""
+        """Return the gradient with respect to the weights from that with respect to theta."""
         return np.asarray(self.matrix.T @ gradient)

@@ -1,4 +1,4 @@
-"""Sequences of tokens as one sparse matrix: a row for each token, a column for each feature seen in training."""
+"""Vectorizer of token sequences: one sparse matrix with a row per token and a column per feature seen in training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _ONLY_STRINGS = {str}
 
 
 def named_values(token: Any) -> tuple[Sequence[str], list[float] | None]:
-    """Names of the features of a token, and their values; None where every value is 1.
+    """Return the names of the features of a token and their values, or None in place of values that are all 1.
 
-    The habits of CRFsuite's users are kept. In a dict, a number is the feature's value; True is 1; False and 0 are no
-    feature; a string makes the indicator `name=value`; a list or set of strings makes one such indicator for each; a
-    dict inside it puts `name:` before its own names. A list (tuple, set) of strings is a list of indicators, a string
-    a single one.
+    The conventions are those of python-crfsuite. In a dict, a number is the value of a feature; True is 1; False and 0
+    mean no feature; a string becomes the indicator `name=value`; a list or set of strings becomes one such indicator
+    each; a nested dict adds the prefix `name:` to its names. A list (tuple, set) of strings is a list of indicators,
+    and a string is a single indicator.
 
     Raises
     ------
     InvalidInputError
-        A value is no finite number, string or the like; the message does not know the token's position.
+        If a value is not a finite number, string, bool or list of strings; callers add the position of the token.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def named_values(token: Any) -> tuple[Sequence[str], list[float] | None]:
         _expand(token, "", names, values)
         if values.count(1.0) == len(values):
             return names, None
-        # One sum instead of a test for each value; finite values may still have an infinite sum.
+        # Testing the sum is faster than testing each value; finite values may still have an infinite sum.
         if not math.isfinite(sum(values)):
             for name, value in zip(names, values, strict=True):
                 if not math.isfinite(value):
                     raise InvalidInputError(
-                        f"feature {name!r} is {value}. Features must be finite; leave out what is missing."
+                        f"feature {name!r} is {value}, but features must be finite. Leave out missing values."
                     )
         return names, values
     if isinstance(token, str):
@@ -73,7 +73,9 @@ def named_values(token: Any) -> tuple[Sequence[str], list[float] | None]:
 def _expand(token: Mapping[Any, Any], prefix: str, names: list[str], values: list[float]) -> None:
     for name, value in token.items():
         if not isinstance(name, str):
-            raise InvalidInputError(f"a name is {name!r:.60}, of type {type(name).__name__}. Give strings as names.")
+            raise InvalidInputError(
+                f"the name of a feature is {name!r:.60}, of type {type(name).__name__}. Use strings as names."
+            )
         kind = type(value)
         if kind is str:
             names.append(f"{prefix}{name}={value}")
@@ -85,13 +87,13 @@ def _expand(token: Mapping[Any, Any], prefix: str, names: list[str], values: lis
         elif isinstance(value, Mapping):
             _expand(value, f"{prefix}{name}:", names, values)
         elif isinstance(value, (str, list, tuple, AbstractSet)):
-            listed, _ = named_values(value)
-            names += [f"{prefix}{name}={item}" for item in listed]
-            values += [1.0] * len(listed)
+            items, _ = named_values(value)
+            names += [f"{prefix}{name}={item}" for item in items]
+            values += [1.0] * len(items)
         else:
             raise InvalidInputError(
                 f"feature {name!r} is {value!r:.60}, of type {kind.__name__}. Expected a number, a string, True or "
-                f"False, or a list of strings; leave out what is missing."
+                f"False, or a list of strings; leave out missing values."
             )
 
 
@@ -99,54 +101,55 @@ def _as_number(value: Any, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise InvalidInputError(f"feature {name!r} is {value!r:.30}..., too large a number.") from None
+        raise InvalidInputError(
+            f"feature {name!r} is {value!r:.30}..., which is too large. Rescale the feature."
+        ) from None
 
 
 def _as_name(name: Any) -> str:
     if not isinstance(name, str):
         raise InvalidInputError(
-            f"a list of features holds {name!r:.60}, of type {type(name).__name__}. Expected strings; with values "
-            f"give a dict."
+            f"a list of features contains {name!r:.60}, of type {type(name).__name__}. Expected strings; pass a dict "
+            f"for features with values."
         )
     return str(name)
 
 
-_FEW_ENTRIES = np.iinfo(np.int32).max
+_MAX_INT32_ENTRIES = np.iinfo(np.int32).max
 
 
 class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
-    """Feature matrices from sequences of tokens, with the features seen in training as columns.
+    """Vectorizer of token sequences, whose columns are the features seen in training.
 
     A sequence is an array (T, n_features), a CSR matrix, a list of feature dicts or a list of lists of strings; all
-    sequences are of one kind. How dicts and lists become features is told by
-    `intarsia.models.sequence_features.named_values`. A feature that is named twice in one token counts twice. Features
-    unknown at transform time are left out. Arrays pass through: they are only checked.
+    sequences must be of the same kind. `intarsia.models.sequence_features.named_values` documents how dicts and lists
+    become features. A feature that occurs twice in a token counts twice. Features that were not seen in training are
+    ignored by `transform`. Arrays are checked and returned unchanged.
 
-    One pass over the sequences, which may come from a generator; nothing but the numbers is kept of it, 12 bytes for
-    each feature of each token.
+    The sequences are read once and may come from a generator; the memory is 12 bytes for each feature of each token.
 
     Parameters
     ----------
     min_count : int
-        Features that fewer tokens of the training set have are left out.
+        Smallest number of tokens of the training set in which a feature must occur; rarer features are ignored.
     dtype : {"float64", "float32"}
-        Of the values of named features; float32 takes a third less memory, and indicators lose nothing.
+        Data type of the values of named features; float32 needs a third less memory and is exact for indicators.
 
     Attributes
     ----------
     vocabulary_ : list of str or None
-        Names of the columns in sorted order, whatever the order of the sequences; None where sequences are arrays.
+        Sorted names of the columns, independent of the order of the sequences; None if sequences are arrays.
     n_features_ : int
         Number of columns.
     string_tokens_ : bool
-        Whether some tokens of the training set are plain strings, each a single feature. Where none is, a plain string
-        is refused at transform time: X is then probably one sequence that was not wrapped in a list.
+        Whether some tokens of the training set are plain strings, each a single feature. If none is, `transform` raises
+        for a plain string, because X is then probably a single sequence that was not wrapped in a list.
 
     Raises
     ------
     InvalidInputError
-        A value is not finite or of no known kind, sequences are of several kinds, numbers of columns differ; the
-        message names sequence and token.
+        If a value is not finite or of an unsupported type, sequences are of several kinds, or numbers of columns
+        differ; the message names sequence and token.
 
     Examples
     --------
@@ -167,36 +170,36 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_vocabulary(cls, vocabulary: Iterable[str], **settings: Any) -> SequenceVectorizer:
-        """A fitted vectorizer whose columns have these names, as a model read from a file needs it.
+        """Return a fitted vectorizer whose columns have these names, for example from a saved model.
 
         Examples
         --------
         >>> SequenceVectorizer.from_vocabulary(["a", "b"]).transform([[["b", "c"]]])[0].toarray()
         array([[0., 1.]])
         """
-        made = cls(**settings)
+        vectorizer = cls(**settings)
         names = list(vocabulary)
-        made._keep(names)
-        if len(made._column) != len(names):
-            twice = Counter(names).most_common(1)[0][0]
-            raise InvalidInputError(f"SequenceVectorizer: the vocabulary has {twice!r} twice. Give each name once.")
-        return made
+        vectorizer._set_vocabulary(names)
+        if len(vectorizer._column) != len(names):
+            repeated = Counter(names).most_common(1)[0][0]
+            raise InvalidInputError(f"SequenceVectorizer: the vocabulary has {repeated!r} twice. Pass each name once.")
+        return vectorizer
 
     def fit(self, X: Iterable[Any], y: Any = None) -> SequenceVectorizer:
-        """Find the features that occur in the sequences."""
+        """Learn the vocabulary of features that occur in the sequences."""
         self.fit_transform_stacked(X)
         return self
 
     def fit_transform(self, X: Iterable[Any], y: Any = None) -> list[Any]:
-        """Find the features, and return the matrix (T, n_features_) of each sequence."""
-        return _cut(*self.fit_transform_stacked(X))
+        """Learn the vocabulary and return the matrix (T, n_features_) of each sequence."""
+        return _split_rows(*self.fit_transform_stacked(X))
 
     def transform(self, X: Iterable[Any]) -> list[Any]:
-        """Matrix (T, n_features_) of each sequence: CSR, or the array that was given."""
-        return _cut(*self.transform_stacked(X))
+        """Return the matrix (T, n_features_) of each sequence: CSR, or the array itself."""
+        return _split_rows(*self.transform_stacked(X))
 
     def fit_transform_stacked(self, X: Iterable[Any]) -> tuple[Any, IntArray]:
-        """Find the features, and return all sequences in one matrix, as `transform_stacked` does.
+        """Learn the vocabulary and return all sequences in one matrix, as `transform_stacked` does.
 
         Examples
         --------
@@ -205,38 +208,38 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
         """
         check_number(self.min_count, "SequenceVectorizer: min_count", low=1, integer=True)
         check_choice(self.dtype, ("float64", "float32"), "SequenceVectorizer: dtype")
-        numeric, sequences = _of_one_kind(X)
+        numeric, sequences = _check_kinds(X)
         if numeric:
             matrix, ptr = _stack(sequences, None)
-            self._keep([])
+            self._set_vocabulary([])
             self.vocabulary_, self.n_features_ = None, matrix.shape[1]
             return matrix, ptr
-        seen: defaultdict[str, int] = defaultdict()
-        seen.default_factory = seen.__len__
-        columns, values, row_ptr, ptr, n_strings = _read_rows(sequences, seen.__getitem__)
-        names = list(seen)
+        column_of: defaultdict[str, int] = defaultdict()
+        column_of.default_factory = column_of.__len__
+        columns, values, row_ptr, ptr, n_strings = _read_rows(sequences, column_of.__getitem__)
+        names = list(column_of)
         order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int32)
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order), dtype=np.int32)
         names.sort()
-        matrix = self._matrix(rank[columns], values, row_ptr, len(names))
+        matrix = self._build_matrix(rank[columns], values, row_ptr, len(names))
         if self.min_count > 1:
-            kept = np.flatnonzero(np.bincount(matrix.indices, minlength=len(names)) >= self.min_count)
-            matrix = sparse.csr_array(matrix[:, kept])
-            names = [names[k] for k in kept]
-        self._keep(names)
-        self.string_tokens_ = n_strings > 0 or not len(columns)  # without any token nothing is known
+            frequent = np.flatnonzero(np.bincount(matrix.indices, minlength=len(names)) >= self.min_count)
+            matrix = sparse.csr_array(matrix[:, frequent])
+            names = [names[k] for k in frequent]
+        self._set_vocabulary(names)
+        self.string_tokens_ = n_strings > 0 or not len(columns)  # accept strings if there was no token to decide
         return matrix, ptr
 
     def transform_stacked(self, X: Iterable[Any]) -> tuple[Any, IntArray]:
-        """All sequences in one matrix: the rows of sequence k are those from `ptr[k]` to `ptr[k + 1]`.
+        """Return all sequences in one matrix, in which sequence k has the rows `ptr[k]` to `ptr[k + 1]`.
 
         Returns
         -------
         matrix : CSR array or ndarray (n_tokens, n_features_)
-            An ndarray where all sequences were dense.
+            An ndarray if all sequences are dense arrays.
         ptr : (n_sequences + 1,) int array
-            Where each sequence begins.
+            First row of each sequence, followed by the number of rows.
 
         Examples
         --------
@@ -248,20 +251,21 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
            [1., 1.]]), array([0, 2, 3]))
         """
         check_is_fitted(self, "n_features_")
-        numeric, sequences = _of_one_kind(X, self.vocabulary_ is None)
+        numeric, sequences = _check_kinds(X, self.vocabulary_ is None)
         if numeric:
             return _stack(sequences, self.n_features_)
         columns, values, row_ptr, ptr, _ = _read_rows(sequences, self._column.get, self.string_tokens_)
-        return self._matrix(columns, values, row_ptr, self.n_features_), ptr
+        return self._build_matrix(columns, values, row_ptr, self.n_features_), ptr
 
-    def _keep(self, names: list[str]) -> None:
+    def _set_vocabulary(self, names: list[str]) -> None:
         self.vocabulary_ = names
         self.n_features_ = len(names)
         self.string_tokens_ = True
         self._column = {name: k for k, name in enumerate(names)}
 
-    def _matrix(self, columns: Any, values: Any, row_ptr: IntArray, n_columns: int) -> Any:
-        index = np.int32 if len(columns) <= _FEW_ENTRIES else np.int64  # SciPy wants both index arrays of one type
+    def _build_matrix(self, columns: Any, values: Any, row_ptr: IntArray, n_columns: int) -> Any:
+        # SciPy needs both index arrays to have the same type.
+        index = np.int32 if len(columns) <= _MAX_INT32_ENTRIES else np.int64
         matrix = sparse.csr_array(
             (values.astype(self.dtype, copy=False), columns.astype(index, copy=False), row_ptr.astype(index)),
             shape=(len(row_ptr) - 1, n_columns),
@@ -273,7 +277,7 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
 def _read_rows(
     sequences: Iterable[Any], lookup: Callable[[str], int | None], string_tokens: bool = True
 ) -> tuple[Any, Any, IntArray, IntArray, int]:
-    """Columns and values of all entries, where each row ends, where each sequence ends; how many tokens are strings."""
+    """Return columns and values of all entries, CSR pointers of rows and sequences, and the number of string tokens."""
     n_strings = 0
     columns, values, row_ptr, ptr = array("i"), array("d"), array("q", [0]), array("q", [0])
     for k, sequence in enumerate(sequences):
@@ -289,14 +293,17 @@ def _read_rows(
             try:
                 names, weights = named_values(token)
             except InvalidInputError as error:
-                raise InvalidInputError(f"X[{k}][{t}]: {error}") from None
-            found: list[Any] = list(map(lookup, names))
-            if None in found:
+                message = f"X[{k}][{t}]: {error}"
+                raise InvalidInputError(message) from None
+            token_columns: list[Any] = list(map(lookup, names))
+            if None in token_columns:
                 if weights is not None:
-                    weights = [weight for weight, column in zip(weights, found, strict=True) if column is not None]
-                found = [column for column in found if column is not None]
-            columns.extend(found)
-            values.extend(repeat(1.0, len(found)) if weights is None else weights)
+                    weights = [
+                        weight for weight, column in zip(weights, token_columns, strict=True) if column is not None
+                    ]
+                token_columns = [column for column in token_columns if column is not None]
+            columns.extend(token_columns)
+            values.extend(repeat(1.0, len(token_columns)) if weights is None else weights)
             row_ptr.append(len(columns))
         ptr.append(len(row_ptr) - 1)
     ends, starts = np.array(row_ptr).astype(np.int64), np.array(ptr).astype(np.int64)
@@ -304,88 +311,90 @@ def _read_rows(
 
 
 def _stack(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntArray]:
-    """Arrays of equal width one below the other; dense if all are dense."""
-    parts: list[Any] = []
+    """Stack arrays of equal width vertically; the result is dense if all are dense."""
+    matrices: list[Any] = []
     lengths = [0]
     width, owner = n_features, "the training set had"
     for k, sequence in enumerate(sequences):
-        if isinstance(sequence, (list, tuple)) and not sequence:  # no token, hence no width
+        if isinstance(sequence, (list, tuple)) and not sequence:  # an empty sequence has no width
             lengths.append(0)
             continue
-        part = check_features(sequence, f"X[{k}]")
+        matrix = check_features(sequence, f"X[{k}]")
         if width is None:
-            width, owner = part.shape[1], f"X[{k}] has"
-        if part.shape[1] != width:
+            width, owner = matrix.shape[1], f"X[{k}] has"
+        if matrix.shape[1] != width:
             raise InvalidInputError(
-                f"X[{k}] has {part.shape[1]} columns, but {owner} {width}. Give the same features everywhere."
+                f"X[{k}] has {matrix.shape[1]} columns, but {owner} {width}. Use the same features in all sequences."
             )
-        parts.append(part)
-        lengths.append(part.shape[0])
+        matrices.append(matrix)
+        lengths.append(matrix.shape[0])
     ptr = np.cumsum(lengths, dtype=np.int64)
-    if not parts:
+    if not matrices:
         return np.zeros((0, width or 0)), ptr
-    if any(sparse.issparse(part) for part in parts):
-        return sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")), ptr
-    return (np.concatenate(parts) if len(parts) > 1 else parts[0]), ptr
+    if any(sparse.issparse(matrix) for matrix in matrices):
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(matrix) for matrix in matrices], format="csr")), ptr
+    return (np.concatenate(matrices) if len(matrices) > 1 else matrices[0]), ptr
 
 
-def _cut(matrix: Any, ptr: IntArray) -> list[Any]:
-    """The rows of each sequence; what they share with `matrix` is not copied."""
+def _split_rows(matrix: Any, ptr: IntArray) -> list[Any]:
+    """Return the rows of each sequence as a matrix that shares memory with `matrix`."""
     if not sparse.issparse(matrix):
         return [matrix[a:b] for a, b in pairwise(ptr)]
-    thin: Any = matrix
-    found = []
+    csr: Any = matrix
+    matrices = []
     for a, b in pairwise(ptr):
-        first, last = thin.indptr[a], thin.indptr[b]
-        parts = (thin.data[first:last], thin.indices[first:last], thin.indptr[a : b + 1] - first)
-        found.append(sparse.csr_array(parts, shape=(b - a, thin.shape[1])))
-    return found
+        first, last = csr.indptr[a], csr.indptr[b]
+        arrays = (csr.data[first:last], csr.indices[first:last], csr.indptr[a : b + 1] - first)
+        matrices.append(sparse.csr_array(arrays, shape=(b - a, csr.shape[1])))
+    return matrices
 
 
-def _of_one_kind(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, Iterator[Any]]:
-    """Whether the sequences are arrays (told by the first that is not empty), and a checked stream of them.
+def _check_kinds(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, Iterator[Any]]:
+    """Return whether the sequences are arrays, and an iterator that checks that all of them are of the same kind.
 
-    A sequence without any feature is of either kind; where nothing else is there, features are named ones.
+    The first sequence with a feature decides. Sequences without features are of either kind; if there are no others,
+    features are treated as named.
     """
     if isinstance(X, (str, bytes, Mapping)) or not isinstance(X, Iterable):
-        raise InvalidInputError(f"X is of type {type(X).__name__}; expected a list of sequences.")
+        raise InvalidInputError(f"X is of type {type(X).__name__}, but a list of sequences is expected.")
     stream = enumerate(_as_sequence(sequence, k) for k, sequence in enumerate(X))
-    held: list[tuple[int, Any]] = []
-    decider = "the training set"
+    first_sequences: list[tuple[int, Any]] = []
+    reference = "the training set"
     while numeric is None:
         item = next(stream, None)
         if item is None:
             numeric = False
             break
-        held.append(item)
+        first_sequences.append(item)
         numeric = _is_numeric(item[1])
-        decider = f"X[{item[0]}]"
-    decided = numeric
+        reference = f"X[{item[0]}]"
+    is_numeric = numeric
 
-    def checked() -> Iterator[Any]:
-        for k, sequence in chain(held, stream):
+    def check_sequences() -> Iterator[Any]:
+        for k, sequence in chain(first_sequences, stream):
             kind = _is_numeric(sequence)
-            if kind is not None and kind != decided:
-                of = ("named features", "numbers")
+            if kind is not None and kind != is_numeric:
+                kind_names = ("named features", "numbers")
                 raise InvalidInputError(
-                    f"X[{k}] holds {of[kind]}, but {decider} holds {of[decided]}. Give all sequences in the same way."
+                    f"X[{k}] holds {kind_names[kind]}, but {reference} holds {kind_names[is_numeric]}. Pass all "
+                    f"sequences in the same form."
                 )
             yield sequence
 
-    return decided, checked()
+    return is_numeric, check_sequences()
 
 
 def _as_sequence(sequence: Any, k: int) -> Any:
     if isinstance(sequence, np.ndarray) and sequence.dtype.kind not in "biuf":
-        return sequence.tolist() if sequence.ndim else _refuse(sequence, k)
+        return sequence.tolist() if sequence.ndim else _raise_not_a_sequence(sequence, k)
     if isinstance(sequence, (list, tuple, np.ndarray)) or sparse.issparse(sequence):
         return sequence
     if isinstance(sequence, (str, bytes, Mapping)) or not isinstance(sequence, Iterable):
-        return _refuse(sequence, k)
+        return _raise_not_a_sequence(sequence, k)
     return list(sequence)
 
 
-def _refuse(sequence: Any, k: int) -> Any:
+def _raise_not_a_sequence(sequence: Any, k: int) -> Any:
     raise InvalidInputError(
         f"X[{k}] is {sequence!r:.60}, of type {type(sequence).__name__}; expected an array (T, n_features), "
         f"a CSR matrix, a list of dicts or a list of lists of strings."
@@ -393,7 +402,7 @@ def _refuse(sequence: Any, k: int) -> Any:
 
 
 def _is_numeric(sequence: Any) -> bool | None:
-    """Whether a sequence holds numbers; None if no token tells."""
+    """Return whether a sequence holds numbers, or None if it has no features to decide."""
     if not isinstance(sequence, (list, tuple)):
         return True
     for token in sequence:

@@ -1,4 +1,4 @@
-"""Scores of graphs with several types of variables and of factors: one weight matrix for each type, shared by all."""
+"""Feature map of graphs with several types of variables and factors, with one shared weight matrix per type."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from intarsia.models.feature_matrix import check_features
 
 @dataclass(frozen=True)
 class Templates:
-    """Types of variables and of factors, with their numbers of states and of features.
+    """Types of variables and factors (clique templates), with their numbers of states and features.
 
     Attributes
     ----------
     n_states, n_features : dict of str -> int
-        Of each type of variable, in the order in which the variables of a graph come.
+        Number of states and of features of each type of variable, in the order of the variables in a graph.
     scopes : dict of str -> tuple of str
-        For each type of factor, the types of the variables it joins; in the order in which factors come.
+        For each type of factor, the types of the variables that it joins, in the order of the factors in a graph.
     n_factor_features : dict of str -> int
-        Of each type of factor.
+        Number of features of each type of factor.
     symmetric : frozenset of str
-        Types of factors whose tables do not change when their variables are exchanged.
+        Types of factors whose tables are invariant under permutations of their variables.
 
     Examples
     --------
     >>> templates = Templates(
     ...     {"word": 2, "topic": 3}, {"word": 4, "topic": 1}, {"about": ("word", "topic")}, {"about": 2}
     ... )
-    >>> templates.n_weights                  # 2 x 4 for words, 3 x 1 for topics, (2 x 3) x 2 for what joins them
+    >>> templates.n_weights                  # 2 x 4 for words, 3 x 1 for topics, (2 x 3) x 2 for factors
     23
     """
 
@@ -50,17 +50,18 @@ class Templates:
         for name in self.symmetric:
             types = self.scopes.get(name, ())
             if len(set(types)) != 1:
-                known = f"it joins {types}" if name in self.scopes else f"the factors are {list(self.scopes)}"
+                reason = f"it joins {types}" if name in self.scopes else f"the factors are {list(self.scopes)}"
                 raise InvalidInputError(
-                    f"Templates: symmetric names {name!r}, but {known}. Name factors that join variables of one type."
+                    f"Templates: symmetric contains {name!r}, but {reason}. List only factors that join variables of "
+                    f"the same type."
                 )
 
     def table_shape(self, name: str) -> tuple[int, ...]:
-        """Shape of the tables of one type of factor."""
+        """Return the shape of the tables of a type of factor."""
         return tuple(self.n_states[kind] for kind in self.scopes[name])
 
     def row_of(self, name: str) -> IntArray | None:
-        """Row of the weights for each entry of a table; None where each entry has its own."""
+        """Return the row of the weights that each entry of a table uses; None if every entry has a separate row."""
         if name not in self.symmetric:
             return None
         shape = self.table_shape(name)
@@ -70,40 +71,42 @@ class Templates:
 
     @property
     def n_node_weights(self) -> int:
-        """Number of weights of variables; they come before those of factors."""
+        """Number of weights of variables, which precede the weights of factors."""
         return sum(self.n_states[kind] * self.n_features[kind] for kind in self.n_states)
 
     @property
     def n_weights(self) -> int:
-        """Length of the flat weights."""
+        """Length of the flat vector of weights."""
         return self._empty_map().n_weights
 
     def unpack(self, weights: FloatArray) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Weights of each type of variable and of factor: a row for each state, or joint state in C order."""
+        """Return the weights of each type of variables and of factors, one row per state or joint state in C order."""
         scores = self._empty_map()
-        parts = [
-            part if block.row_of is None else part[block.row_of]
-            for block, part in zip(scores.blocks, scores.split(weights), strict=True)
+        matrices = [
+            matrix if block.row_of is None else matrix[block.row_of]
+            for block, matrix in zip(scores.blocks, scores.split(weights), strict=True)
         ]
         names = [*self.n_states, *self.scopes]
-        cut = len(self.n_states)
-        return dict(zip(names[:cut], parts[:cut], strict=True)), dict(zip(names[cut:], parts[cut:], strict=True))
+        n_types = len(self.n_states)
+        return dict(zip(names[:n_types], matrices[:n_types], strict=True)), dict(
+            zip(names[n_types:], matrices[n_types:], strict=True)
+        )
 
     def _empty_map(self) -> TemplateScores:
         return TemplateScores(self, template_graph(self, {}, {}), {}, {})
 
 
 def template_graph(templates: Templates, n_variables: Mapping[str, int], scopes: Mapping[str, IntArray]) -> FactorGraph:
-    """Graph with the variables type by type and the factors type by type, each factor with a table of its own.
+    """Build a graph with variables and factors ordered by type and a separate table for each factor.
 
     Parameters
     ----------
     templates : Templates
-        The types.
+        Types of variables and factors.
     n_variables : dict of str -> int
-        Number of variables of each type; 0 for a type that is left out.
+        Number of variables of each type; 0 for a missing type.
     scopes : dict of str -> (n, k) int array
-        For each type of factor, the variables that each factor joins, counted within their type.
+        For each type of factor, the variables that each factor joins, as indices within their type.
 
     Examples
     --------
@@ -115,38 +118,39 @@ def template_graph(templates: Templates, n_variables: Mapping[str, int], scopes:
     offset = dict(zip(templates.n_states, (np.cumsum(counts) - counts).tolist(), strict=True))
     widths, indices = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for name, kinds in templates.scopes.items():
-        found = scopes.get(name)
-        if found is not None and found.size:
-            indices.append((found + np.array([offset[kind] for kind in kinds])).reshape(-1))
-            widths.append(np.full(len(found), len(kinds)))
+        scope = scopes.get(name)
+        if scope is not None and scope.size:
+            indices.append((scope + np.array([offset[kind] for kind in kinds])).reshape(-1))
+            widths.append(np.full(len(scope), len(kinds)))
     n_states = np.repeat(np.array(list(templates.n_states.values()), dtype=np.int64), counts)
     scope_ptr = np.concatenate([[0], np.cumsum(np.concatenate(widths))]).astype(np.int64)
     return FactorGraph(n_states, scope_ptr, np.concatenate(indices).astype(np.int64))
 
 
 class TemplateScores(BlockScores):
-    r"""Map from weights to theta of one graph whose variables and factors have types, and the pull-back.
+    r"""Linear feature map from weights to the log-potentials theta of a graph with typed variables and factors.
 
     With features :math:`u_i` of a variable of type t and :math:`v_c` of a factor of type s,
 
     .. math:: \theta_i = F_t u_i, \qquad \theta_c = G_s v_c,
 
-    where :math:`F_t` has a row for each state and :math:`G_s` one for each joint state in C order. All weights are one
-    flat vector: the matrices of the types of variables, then those of the types of factors, each in C order.
+    where :math:`F_t` has a row for each state and :math:`G_s` has a row for each joint state, in C order. The weights
+    are one flat vector: the matrices of the types of variables, then those of the types of factors, each in C order.
+    `theta` is the forward pass and `pull_back` the backward pass of a gradient.
 
     Parameters
     ----------
     templates : Templates
-        The types; all maps of a model share one.
+        Types of variables and factors, shared by all examples of a model.
     graph : FactorGraph
-        With variables and factors type by type; `template_graph` makes it.
+        Graph with variables and factors ordered by type, as built by `template_graph`.
     node_features, factor_features : dict of str -> (n, q) array or sparse matrix
-        A row for each variable, or factor, of the type. A type that is left out has none.
+        Features by type, one row per variable or factor of the type. A missing type has no variables or factors.
 
     Raises
     ------
     InvalidInputError
-        If features do not fit the templates or the graph, or are not finite.
+        If features are mismatched with the templates or the graph, or are not finite.
 
     References
     ----------
@@ -181,24 +185,24 @@ class TemplateScores(BlockScores):
         n_scores = sum(block.n_scores for block in blocks)
         if n_scores != graph.n_theta:
             raise InvalidInputError(
-                f"TemplateScores: the features give {n_scores} scores, but the graph has {graph.n_theta}. Give a row "
-                f"for each variable and factor, and make the graph with template_graph."
+                f"TemplateScores: the features yield {n_scores} scores, but the graph has {graph.n_theta}. Pass one "
+                f"row per variable and factor, and build the graph with template_graph."
             )
 
     def without_factors(self) -> TemplateScores:
-        """The same variables, each on its own."""
+        """Return the feature map of the variables alone, without factors."""
         templates = Templates(self.templates.n_states, self.templates.n_features)
         features = {block.name: block.features for block in self.blocks[: len(templates.n_states)]}
         counts = {name: int(matrix.shape[0]) for name, matrix in features.items()}
         return TemplateScores(templates, template_graph(templates, counts, {}), features, {})
 
 
-def _features(given: Mapping[str, Any], name: str, width: int) -> Any:
-    if name not in given:
+def _features(features_by_type: Mapping[str, Any], name: str, width: int) -> Any:
+    if name not in features_by_type:
         return np.empty((0, width))
-    features = check_features(given[name], f"TemplateScores: features of {name!r}")
+    features = check_features(features_by_type[name], f"TemplateScores: features of {name!r}")
     if features.shape[1] != width:
         raise InvalidInputError(
-            f"TemplateScores: {name!r} has {features.shape[1]} features, but its weights are for {width}."
+            f"TemplateScores: {name!r} has {features.shape[1]} features, but the templates need {width}."
         )
     return features
