@@ -39,7 +39,7 @@ def test_areas_are_nan_for_one_class():
 
 
 def test_invalid_input():
-    with pytest.raises(InvalidInputError, match="ranking_scores: y_true has shape .* Pass one score per item"):
+    with pytest.raises(InvalidInputError, match=r"ranking_scores: y_true has shape .* Pass one score per item"):
         ranking_scores([True, False], [0.5])
     with pytest.raises(InvalidInputError, match=r"scores\[1\] is NaN"):
         ranking_scores([True, False], [0.5, np.nan])

@@ -174,7 +174,7 @@ def test_no_true_or_no_predicted_segments():
         ([["O"]], [], "y_true has 1 sequences, but y_pred has 0"),
         ([["O"], ["O"]], [["O"], ["O", "O"]], r"y_true\[1\] has 1 labels, but y_pred\[1\] has 2"),
         (["O"], ["O"], r"y_true\[0\] is 'O'; expected the labels of one sequence"),
-        ([["O", "title"]], [["O", "O"]], r"y_true\[0\]\[1\]: 'title' is not a valid tag .* scheme='runs'"),
+        ([["O", "title"]], [["O", "O"]], r"y_true\[0\]\[1\]: 'title' is not a valid tag.* scheme='runs'"),
         ([["O", 3]], [["O", "O"]], r"y_true\[0\]\[1\]: 3 is not a valid tag"),
         ([["O", None]], [["O", "O"]], r"y_true\[0\]\[1\] is None, which is not a single label"),
         ([[["O"]]], [["O"]], r"y_true\[0\]\[0\] is \['O'\]; expected one label"),

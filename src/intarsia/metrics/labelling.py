@@ -104,9 +104,9 @@ def labelling_scores(y_true: Sequence[Any], y_pred: Sequence[Any], sample_weight
             n += 1
             sequence_weight += weight
             correct_sequence_weight += weight * all(a == b for a, b in label_pairs)
-        for labels, count in label_pairs.items():
-            n_tokens += count
-            confusions[labels] += weight * count
+        for labels, n_pairs in label_pairs.items():
+            n_tokens += n_pairs
+            confusions[labels] += weight * n_pairs
     n_true: defaultdict[Hashable, float] = defaultdict(int)
     n_pred: defaultdict[Hashable, float] = defaultdict(int)
     n_correct: defaultdict[Hashable, float] = defaultdict(int)
