@@ -68,7 +68,7 @@ def test_no_records():
     ("must", "cannot", "sources", "message"),
     [
         ([("r0", "r1"), ("r1", "r2")], [("r2", "r0")], None, "'r2' and 'r0' must not be together, but must-links join"),
-        ([("r0", "nobody")], [], None, r"must_link, row 0: there is no record 'nobody'"),
+        ([("r0", "nobody")], [], None, r"must_link, row 0: there is no record with id 'nobody'"),
         ([], [("r1", "r1")], None, r"cannot_link, row 0: \('r1', 'r1'\); expected the ids of two different records"),
         ([("r0",)], [], None, "expected the ids of two"),
         ([("r0", "r2")], [], ["shop", "web", "shop"], "'r0' and 'r2' come from the same source 'shop'"),

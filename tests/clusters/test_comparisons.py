@@ -92,7 +92,7 @@ def test_numbers():
     assert one(Numeric(scale=5, levels=()), 100, 80)[0] == 0
     assert one(Numeric(), 0, 0.0) == [1.0, 1.0, 0.0]
     assert one(Numeric(levels=()), -1, 1)[0] == 0
-    with pytest.raises(InvalidInputError, match=r"here: Numeric can read no value, such as 'old'"):
+    with pytest.raises(InvalidInputError, match=r"here: Numeric cannot read any value, such as 'old'"):
         one(Numeric(), "old", "young")
     with pytest.raises(InvalidInputError, match="Numeric: scale must be a number"):
         one(Numeric(scale=0), 1, 2)
@@ -110,7 +110,7 @@ def test_vectors():
     assert one(Embedding(), [1, 0], [-1, 0])[0] == 0
     assert one(Embedding(), np.array([3.0, 4.0]), [3, 4])[0] == pytest.approx(1)
     assert one(Embedding(), [0, 0], [3, 4])[0] == 0
-    with pytest.raises(InvalidInputError, match="here, row 1: a vector of 3 numbers, but that of row 0 has 2"):
+    with pytest.raises(InvalidInputError, match="here, row 1: the vector has 3 numbers, but that of row 0 has 2"):
         one(Embedding(), [1, 2], [1, 2, 3])
     with pytest.raises(InvalidInputError, match="here, row 1: expected a vector of finite numbers"):
         one(Embedding(), [1, 2], [1, np.nan])

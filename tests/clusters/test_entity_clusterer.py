@@ -232,11 +232,11 @@ def test_scored_pairs(edge_model):
     assert EntityClusterer(id_column="pid").fit(
         {"pid": EDGE_IDS}, EDGE_TRUTH, edges=EDGES
     ).predict({"pid": ["x"]}, edges={"id1": [], "id2": [], "score": []}).tolist() == [0]  # fmt: skip
-    with pytest.raises(InvalidInputError, match="fitted to edges, so edges= is needed"):
+    with pytest.raises(InvalidInputError, match="fitted to edges. Pass edges="):
         edge_model.predict(EDGE_IDS)
-    with pytest.raises(InvalidInputError, match="features weight; fitted were score"):
+    with pytest.raises(InvalidInputError, match="features weight, but the model was fitted to score"):
         edge_model.predict(EDGE_IDS, edges={"id1": ["a"], "id2": ["b"], "weight": [3]})
-    with pytest.raises(InvalidInputError, match="row 0: there is no record 'a'"):
+    with pytest.raises(InvalidInputError, match="row 0: there is no record with id 'a'"):
         edge_model.predict(["b", "c"], edges=EDGES)
 
 
@@ -300,7 +300,7 @@ def test_missing_values_everywhere(fitted):
 @pytest.mark.parametrize(
     ("records", "clusters", "message"),
     [
-        ({"id": ["x", "x"], "name": ["a", "b"]}, [0, 1], "id 'x' comes twice, in rows 0 and 1"),
+        ({"id": ["x", "x"], "name": ["a", "b"]}, [0, 1], "id 'x' is in row 0 and in row 1"),
         ({"id": ["x", "y"], "name": ["a", "b"]}, [0], "there are 2 records, but 1 clusters"),
         ({"id": ["x", "y"], "name": ["a", "b"]}, [None, -1], "no record has a known cluster"),
         ({"id": ["x", "y"], "name": ["a", "b"]}, "entity", "column='entity' is not known"),
@@ -317,7 +317,7 @@ def test_bad_records(records, clusters, message):
 def test_contradictory_links(fitted, test):
     with pytest.raises(InvalidInputError, match="0 and 2 must not be together, but must-links join them"):
         fitted.predict(test.columns, must_link=[(0, 1), (1, 2)], cannot_link=[(0, 2)])
-    with pytest.raises(InvalidInputError, match="must_link, row 0: there is no record 'c999'"):
+    with pytest.raises(InvalidInputError, match="must_link, row 0: there is no record with id 'c999'"):
         fitted.predict(test.columns, must_link=[("c999", 0)])
 
 

@@ -65,8 +65,8 @@ def test_scored_as_others_export_them():
 @pytest.mark.parametrize(
     ("ids", "edges", "message"),
     [
-        (["a", "b"], EDGES, r"^edges, row 1: there is no record 'c'"),
-        (["a", "b", "c", "a"], EDGES, "id 'a' comes twice, in rows 0 and 3"),
+        (["a", "b"], EDGES, r"^edges, row 1: there is no record with id 'c'"),
+        (["a", "b", "c", "a"], EDGES, "id 'a' is in row 0 and in row 3"),
         (
             ["a", "b", "c"],
             EDGES | {"score": [0.9, np.nan]},
@@ -97,7 +97,7 @@ def test_guessed_comparisons():
             "empty": [None, " "],
         }
     )
-    assert guess_comparisons(table, without=["id"]) == {
+    assert guess_comparisons(table, excluded=["id"]) == {
         "first": "jaro_winkler", "born": "date", "written": "date", "height": "numeric", "title": "token_overlap",
         "vector": "embedding",
     }  # fmt: skip

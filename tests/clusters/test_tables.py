@@ -75,7 +75,7 @@ def test_ids():
     table = read_table(pd.DataFrame({"id": [4, 2], "twice": ["a", "a"], "gap": ["b", None]}))
     assert record_ids(table, None) == [0, 1]
     assert record_ids(table, "id") == [4, 2]
-    with pytest.raises(InvalidInputError, match="id 'a' comes twice, in rows 0 and 1"):
+    with pytest.raises(InvalidInputError, match="id 'a' is in row 0 and in row 1"):
         record_ids(table, "twice")
     with pytest.raises(InvalidInputError, match="the id of row 1 is missing"):
         record_ids(table, "gap")
