@@ -303,7 +303,7 @@ def test_ranking_with_an_adaptive_proposer():
     assert found.history["updates"].sum() > 0
     assert found.history["risk"][-1] < 0.5
     assert found.point.sum() > 0.0
-    with pytest.raises(NotSupportedError, match="adaptive proposer jumps by CEMDecode"):
+    with pytest.raises(NotSupportedError, match="proposer is not a SplitMerge. Use CEMDecode"):
         world.search(np.ones(3), 10, np.random.default_rng(0), 1.0)
 
 

@@ -27,7 +27,7 @@ def test_every_record_and_every_pair_once(most, ordered):
     cannot = np.array([[0, 1], [20, 21], [59, 58]])
     source = np.arange(60) % 7
     batches = split_into_batches(
-        records, Links(must, cannot, source), records.values[:, 0] if ordered else None, most=most
+        records, Links(must, cannot, source), records.values[:, 0] if ordered else None, max_records=most
     )
     assert sorted(np.concatenate([batch.records for batch in batches])) == list(range(60))
     assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(records.pairs)))

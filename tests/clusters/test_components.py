@@ -24,7 +24,7 @@ def test_components():
     firsts = [int(np.flatnonzero(found == k)[0]) for k in range(found.max() + 1)]
     assert firsts == sorted(firsts)
     assert connected_components(0, np.empty((0, 2), int)).tolist() == []
-    with pytest.raises(InvalidInputError, match="names record 3, but there are 3 records"):
+    with pytest.raises(InvalidInputError, match="has record 3, but there are 3 records"):
         connected_components(3, [[0, 3]])
 
 

@@ -217,7 +217,7 @@ def test_a_proposer_is_given_back():
         ({"decoder": MetropolisHastings(cold=3.0)}, r"cold must be a number in \(0, 2\]"),
         ({"decoder": "agglomeration", "least_gain": -1}, "Agglomeration: least_gain"),
         ({"n_chains": 0}, "n_chains"),
-        ({"decoder": HillClimbing(proposer=SplitMerge(random=0))}, "all shares are 0"),
+        ({"decoder": HillClimbing(proposer=SplitMerge(random=0))}, "move_one are all 0"),
         ({"decoder": HillClimbing(proposer=SplitMerge(along_pairs=2))}, "along_pairs"),
         ({"decoder": HillClimbing(proposer=SplitMerge(temperature=0))}, "temperature"),
     ],

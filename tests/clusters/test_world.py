@@ -214,9 +214,9 @@ def test_bad_input():
         ClusterWorld(pairs, truth=[0, 1, 2], metric="b_cubed")
     with pytest.raises(InvalidInputError, match="metric must be a name"):
         ClusterWorld(pairs, metric=3)
-    with pytest.raises(InvalidInputError, match="Give truth="):
+    with pytest.raises(InvalidInputError, match="Pass truth="):
         ClusterWorld(pairs).performance()
-    with pytest.raises(InvalidInputError, match="nothing to take back"):
+    with pytest.raises(InvalidInputError, match="no move to revert"):
         ClusterWorld(pairs).undo()
     with pytest.raises(InvalidInputError, match="expected 2 finite numbers"):
         ClusterWorld(pairs).score([1.0, np.nan])
@@ -228,7 +228,7 @@ def test_bad_input():
         ClusterWorld(pairs, constraints=link_constraints(3, cannot_link=[[1, 0]]), start=[0, 0, 2])
     with pytest.raises(InvalidInputError, match="records 0 and 2 are together but come from the same source"):
         ClusterWorld(pairs, constraints=link_constraints(3, source=[5, 6, 5]), start=[0, 0, 0])
-    with pytest.raises(InvalidInputError, match="would stay where they are"):
+    with pytest.raises(InvalidInputError, match="changes nothing"):
         ClusterWorld(pairs).apply(Move(np.array([0]), -1))
     linked = ClusterWorld(pairs, constraints=link_constraints(3, must_link=[[0, 1]]))
     assert not linked.is_allowed(Move(np.array([0]), -1))
@@ -239,7 +239,7 @@ def test_bad_models():
     pairs = pair_features(3, [[0, 1]], [1.0], ["name"])
     with pytest.raises(InvalidInputError, match="ClusterModel: minimum='nam' is not known"):
         ClusterWorld(pairs, ClusterModel(minimum=["nam"]))
-    with pytest.raises(InvalidInputError, match="no features"):
+    with pytest.raises(InvalidInputError, match="no feature is selected"):
         ClusterWorld(pairs, ClusterModel(within=None, absent=False))
     with pytest.raises(InvalidInputError, match="ClusterModel: sizes"):
         ClusterWorld(pairs, ClusterModel(sizes=(0,)))

@@ -66,9 +66,8 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
                 np.minimum(first_code, second_code) * len(distinct) + np.maximum(first_code, second_code),
                 return_inverse=True,
             )
-            similarity[present] = self._similarity(distinct, pair_code // len(distinct), pair_code % len(distinct))[
-                inverse
-            ]
+            of_distinct = self._similarity(distinct, pair_code // len(distinct), pair_code % len(distinct))
+            similarity[present] = of_distinct[inverse]
         level_reached = [present & (similarity >= level - 1e-12) for level in self.levels]
         return np.column_stack([similarity, *level_reached, ~present]).astype(np.float64)
 
