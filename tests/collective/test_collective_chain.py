@@ -137,8 +137,8 @@ def test_interruption_keeps_the_last_whole_iteration(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "counts", "message"),
     [
-        ({"moves": LINE}, np.ones((3, 5)), "5 cells, but moves 6"),
-        ({"moves": np.eye(3)}, np.ones((3, 3)), "moves must be Moves"),
+        ({"moves": LINE}, np.ones((3, 5)), "5 cells, but moves have 6"),
+        ({"moves": np.eye(3)}, np.ones((3, 3)), "moves must be a Moves object"),
         ({"learn": "weights"}, np.ones((3, 3)), "no features"),
         ({"learn": "wights"}, np.ones((3, 3)), "Did you mean 'weights'"),
         ({"seasons": [0, 1]}, np.ones((2, 3)), "seasons has shape"),

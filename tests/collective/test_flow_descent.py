@@ -35,7 +35,7 @@ def test_exponentials():
 
 
 def first(here, seed=1):
-    return MirrorSteps(here).judge(here.evaluate(0.1 * np.random.default_rng(seed).normal(size=here.y.size)))
+    return MirrorSteps(here).evaluate_noise(here.evaluate(0.1 * np.random.default_rng(seed).normal(size=here.y.size)))
 
 
 @pytest.mark.parametrize("blocked", [False, True])
@@ -51,7 +51,7 @@ def test_steps_are_those_of_the_general_way(blocked, steepness):
         general.sweep()
         calls = here.n_calls
         made, safe = flows.advance(1, 0.0)
-        found, expected = flows.where(), general.current
+        found, expected = flows.current_trial(), general.current
         assert safe
         assert made[0, 0] == pytest.approx(expected.value, rel=1e-12)
         assert made[0, 1] == pytest.approx((value - expected.value) / (1 + abs(expected.value)), rel=1e-6, abs=1e-13)
@@ -88,7 +88,7 @@ def test_a_step_beyond_the_double_range_is_left_to_logarithms():
     made, safe = flows.advance(5, 0.0)
     assert not safe
     assert len(made) == 0
-    np.testing.assert_allclose(flows.where().point.tilt, now.point.tilt, rtol=1e-6, atol=1e-6)  # nothing moved
+    np.testing.assert_allclose(flows.current_trial().point.tilt, now.point.tilt, rtol=1e-6, atol=1e-6)  # nothing moved
     search = MirrorDescent(here, now.point, Clock())
     search.steepness = 1e-7
     loop = search.run(30, 1e-12, None)

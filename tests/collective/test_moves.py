@@ -53,9 +53,9 @@ def test_tables_of_steps_have_the_moves_of_all():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make_moves([[1, 0], [0, 0]]), "no move leaves cell 1"),
+        (lambda: make_moves([[1, 0], [0, 0]]), "no move starts in cell 1"),
         (lambda: make_moves(np.ones((2, 3))), "square"),
-        (lambda: make_moves(np.eye(2), {"a": np.ones(3)}), "feature 'a' has shape"),
+        (lambda: make_moves(np.eye(2), {"a": np.ones(3)}), "feature 'a' must have shape"),
         (lambda: make_moves(np.eye(2), {"a": np.full((2, 2), np.nan)}), "feature 'a' of move 0"),
         (lambda: moves_within([[0.0, np.nan]], 1.0), "positions must be finite"),
         (lambda: moves_within([[0.0]], 0.0), "radius"),
