@@ -1,4 +1,4 @@
-"""Connected components and the best threshold, against one search per threshold."""
+"""Connected components and the best threshold, compared with a separate search for every threshold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_components():
 @pytest.mark.parametrize("metric", ["b_cubed", "pairwise"])
 @pytest.mark.parametrize("seed", range(8))
 def test_best_threshold(metric, seed):
-    """All thresholds tried one by one, some records' clusters hidden, some scores equal."""
+    """Compare with every threshold separately, with some hidden clusters and some equal scores."""
     rng = np.random.default_rng(seed)
     n = 25
     clusters = rng.integers(-1, 8, n)

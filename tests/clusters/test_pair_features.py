@@ -1,4 +1,4 @@
-"""Features of pairs and constraints: what is kept, what is refused."""
+"""Pair features and constraints: construction and invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions: moves against sets of sets, undo, and what is refused."""
+"""Partitions: moves compared with sets of sets, undo, and invalid moves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_moves_and_undo(seed, n):
     [
         (lambda p: Partition([]), "with at least one record"),
         (lambda p: Partition([[0, 1]]), r"shape \(1, 2\)"),
-        (lambda p: Partition([0.5]), "whole numbers"),
+        (lambda p: Partition([0.5]), "^Partition: labels"),
         (lambda p: p.merge(0, 2), "cluster 2 is empty"),
         (lambda p: p.merge(0, 9), r"in \[0, 2\]"),
         (lambda p: p.merge(0, 0), "changes nothing"),
@@ -83,7 +83,7 @@ def test_moves_and_undo(seed, n):
         (lambda p: p.apply(Move(np.array([-1]), 1)), r"in \[0, 2\]"),
     ],
 )
-def test_refused(act, message):
+def test_invalid_moves(act, message):
     partition = Partition([0, 0, 1])
     with pytest.raises(InvalidInputError, match=message):
         act(partition)
