@@ -44,7 +44,7 @@ def test_kernel_steps_equal_general_steps(blocked, steepness):
     here = problem(3, blocked=blocked)
     now, flows = first(here), FlowDescent(here, 0.97)
     general = MirrorDescent(here, now.point, Clock())
-    general.current, general.steepness, general.relief = now, steepness, 0.5
+    general.current, general.steepness, general.decay = now, steepness, 0.5
     flows.begin(now, steepness, 0.5)
     for _ in range(3):
         value = general.current.value

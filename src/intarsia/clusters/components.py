@@ -14,6 +14,7 @@ from scipy.sparse import coo_array, csgraph
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice
 from intarsia._kernels.linkage import order_by_linkage
 from intarsia.clusters.constraints import Constraints, link_constraints
+from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.exceptions import InvalidInputError
 
@@ -51,8 +52,7 @@ def connected_components(
     labels = (
         csgraph.connected_components(graph, directed=False)[1].astype(np.int64) if n_records else np.empty(0, np.int64)
     )
-    _, first, code = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[code].astype(np.int64)
+    return canonical_labels(labels)
 
 
 def best_threshold(

@@ -34,8 +34,8 @@ from intarsia.clusters.entity_worlds import (
     sample_batch,
     world_names,
 )
-from intarsia.clusters.matcher import cluster_codes, first_numbers, fit_matcher
-from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
+from intarsia.clusters.matcher import cluster_codes, fit_matcher
+from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric, canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import IntarsiaError, InvalidInputError
@@ -233,7 +233,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         labels = np.empty(record_pairs.n_records, dtype=np.int64)
         for batch, clusters in results:
             labels[batch.records] = batch.records[clusters]  # numbers that are unique over all batches
-        return first_numbers(labels[record_pairs.record_of])
+        return canonical_labels(labels[record_pairs.record_of])
 
     @entry_point
     def fit_predict(self, X: Any, y: Any, *, edges: Any = None) -> IntArray:

@@ -44,18 +44,6 @@ def cluster_codes(clusters: Any, n_records: int) -> IntArray:
     return codes
 
 
-def first_numbers(labels: IntArray) -> IntArray:
-    """Renumber clusters from 0 in the order in which they first occur.
-
-    Examples
-    --------
-    >>> first_numbers(np.array([7, 3, 7]))
-    array([0, 1, 0])
-    """
-    _, first, code = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[code].astype(np.int64)
-
-
 # Larger log odds are clipped: a probability of 0.999994 is certain enough.
 SUREST = 12.0
 

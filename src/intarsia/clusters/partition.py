@@ -229,6 +229,20 @@ def canonical_labels(labels: IntArray) -> IntArray:
     return np.asarray(rank[inverse.reshape(-1)])
 
 
+def dense_codes(codes: IntArray) -> IntArray:
+    """Renumber codes of at least 0 as 0, 1, ... by first occurrence; other codes become -1.
+
+    Examples
+    --------
+    >>> dense_codes(np.array([7, -1, 3, 7])).tolist()
+    [0, -1, 1, 0]
+    """
+    dense = np.full(codes.size, -1, dtype=np.int64)
+    non_negative = codes >= 0
+    dense[non_negative] = canonical_labels(codes[non_negative]) if non_negative.any() else 0
+    return dense
+
+
 def _linked_lists(labels: IntArray) -> IntArray:
     """Return the linked lists of the members, from canonical labels."""
     n = labels.size

@@ -29,9 +29,9 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
     """Baseline of entity resolution: connected components of the pairs whose log odds reach a learned threshold.
 
     Comparisons, blocking and logistic regression are those of `EntityClusterer`; only the step from pairs to entities
-    differs, which makes this estimator the baseline to compare it with. One wrong link joins two entities here. The
-    threshold is the best one on the training records. Equal rows are separate records, so that blocking and
-    regression count each of them.
+    differs, which makes this estimator the baseline to compare it with. A single wrong link joins two
+    entities. The threshold is the best one on the training records. Equal rows are separate records, so that blocking
+    and regression count each of them.
 
     Parameters
     ----------

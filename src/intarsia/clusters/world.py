@@ -22,7 +22,7 @@ from intarsia.clusters.partition import (
     Move,
     Partition,
     PartitionMetric,
-    canonical_labels,
+    dense_codes,
     truth_constants,
 )
 from intarsia.clusters.proposers import JumpProposer, SplitMerge
@@ -248,11 +248,10 @@ class ClusterWorld(RankingWorld):
             super().walk(state, n_steps, rng)
             return
         rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.learned)
+        settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
             chunk = min(n_steps, _LARGEST_CHUNK)
-            self._run_kernel(
-                chunk, rng, state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters
-            )
+            self._run_kernel(chunk, rng, *settings)
             n_steps -= chunk
 
     def search(
@@ -307,17 +306,8 @@ class ClusterWorld(RankingWorld):
             self._require_truth()
         metric = kernels.PAIRWISE_F1 if isinstance(self.metric, PartitionMetric) else self.metric
         self._evaluated_move = None
-        arguments = (
-            rng,
-            sampled_choices,
-            choices.splits,
-            choices.merges,
-            sequential,
-            values,
-            best_records,
-            score is not None,
-            weights,
-        )
+        moves = (rng, sampled_choices, choices.splits, choices.merges, sequential)
+        arguments = (*moves, values, best_records, score is not None, weights)
         n_moved, target = kernels.try_choices(*arguments, metric, self._constants, self._world, self._state, proposer)
         return values, Move(best_records[:n_moved].copy(), int(target)) if n_moved else None
 
@@ -410,11 +400,11 @@ class ClusterWorld(RankingWorld):
     def _world_arrays(self, attributes: list[IntArray]) -> kernels.World:
         """Return the constant arrays that the kernels read."""
         pairs, links, n = self.pairs, self.constraints, self.pairs.n_records
-        columns = [_dense_codes(codes) for codes in attributes]
+        columns = [dense_codes(codes) for codes in attributes]
         inverse, truth_column = np.zeros(1), -1
         if self.truth is not None:
             truth_column = len(columns)
-            columns.append(_dense_codes(self.truth))
+            columns.append(dense_codes(self.truth))
             labelled = columns[-1][columns[-1] >= 0]
             inverse = 1.0 / np.bincount(labelled) if labelled.size else inverse
         codes = np.stack(columns, axis=1) if columns else np.zeros((n, 0), dtype=np.int64)
@@ -458,11 +448,3 @@ def check_cluster_world(world: object) -> None:
         f"expected a ClusterWorld, got a {type(world).__name__}{hint}. To search a user-defined world, call "
         f"world.propose(rng, weights) and apply the moves whose world.score_change(move, weights) is above 0."
     )
-
-
-def _dense_codes(codes: IntArray) -> IntArray:
-    """Renumber codes of at least 0 as 0, 1, ... by first occurrence; other codes become -1."""
-    dense = np.full(codes.size, -1, dtype=np.int64)
-    non_negative = codes >= 0
-    dense[non_negative] = canonical_labels(codes[non_negative]) if non_negative.any() else 0
-    return dense

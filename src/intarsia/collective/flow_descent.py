@@ -66,13 +66,13 @@ _BLOCK = 4.0e6
 
 
 class FlowDescent:
-    """Mirror descent for squared errors of all marginals; see `CollectiveProblem.is_least_squares_of_flows`.
+    """Mirror descent in a kernel, for the problems of `CollectiveProblem.is_least_squares_of_flows`.
 
     Parameters
     ----------
     problem : CollectiveProblem
         Squared errors of all cells and moves, with `model_weight` 0.
-    relief : float
+    decay : float
         Factor by which the steepness falls after an accepted step, once a step had to be repeated.
 
     Attributes
@@ -81,16 +81,17 @@ class FlowDescent:
         Maximum number of steps of one call of `advance`.
     """
 
-    def __init__(self, problem: CollectiveProblem, relief: float) -> None:
-        self.problem, self.relief = problem, relief
+    def __init__(self, problem: CollectiveProblem, decay: float) -> None:
+        self.problem, self.decay = problem, decay
         self.max_steps = int(min(max(_BLOCK / problem.y.size, 1), 1000))
         shape, theta = problem.scores.shape, problem.tables.theta
         self._tables, self._slopes = np.empty_like(theta), np.empty((2, problem.y.size))
         self._messages = np.empty(shape), np.empty(shape), np.empty(shape)
         self._constant = float(problem.noise.value_and_slope(problem.noise.expected(problem.y), problem.y)[0])
+        # Scalars of the kernel: log Z, value, steepness, decay now and after a repeated step, calls, row of the slope.
         self._numbers = np.zeros(7)
 
-    def begin(self, trial: Trial, steepness: float, relief: float) -> None:
+    def begin(self, trial: Trial, steepness: float, decay: float) -> None:
         """Continue from a point that was reached by other steps."""
         problem = self.problem
         n = problem.scores.size
@@ -98,7 +99,7 @@ class FlowDescent:
         self._moves = problem.tables.theta - trial.point.tilt[n:].reshape(problem.tables.theta.shape)
         self._shift = self._moves.reshape(len(self._moves), -1).max(axis=1, initial=-np.inf)
         self._slopes[0] = trial.slope
-        self._numbers[:] = trial.point.log_partition, trial.value, steepness, relief, self.relief, 0, 0
+        self._numbers[:] = trial.point.log_partition, trial.value, steepness, decay, self.decay, 0, 0
 
     def advance(self, n_iter: int, tol: float) -> tuple[FloatArray, bool]:
         """Make steps; return value, relative decrease and oracle calls of each, and whether doubles were sufficient."""

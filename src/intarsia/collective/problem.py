@@ -157,7 +157,7 @@ class CollectiveProblem:
         """Return the largest error of an exact count as a fraction of the walkers."""
         return float(np.abs(point.walkers - self.y).max(initial=0.0)) / self.n_walkers
 
-    def cannot_exceed(self) -> float:
+    def objective_upper_bound(self) -> float:
         """Return an upper bound on the objective of every feasible n without noise, by the smallest score of a path."""
         smallest_score = np.where(self.scores > -np.inf, self.scores, np.inf).min(axis=1).sum()
         theta = np.where(self.tables.theta > -np.inf, self.tables.theta, np.inf)

@@ -19,7 +19,7 @@ COLUMNS = ("objective", "lower_bound", "residual", "oracle_calls", "seconds")
 Report = Callable[[int, float], None] | None
 # Factors by which the steepness (inverse step size) falls after an accepted step: first to find the smallest sufficient
 # one, then so that fewer than one step in twenty needs a second call of the oracle.
-_FIRST_RELIEF, _RELIEF = 0.5, 0.97
+_FIRST_DECAY, _DECAY = 0.5, 0.97
 
 
 class Search(ABC):
@@ -80,7 +80,7 @@ class MirrorDescent(Search):
         super().__init__(problem, start, clock)
         self.steps = MirrorSteps(problem)
         self.current, self.current_objective = self.steps.evaluate_noise(start), self.best_objective
-        self.steepness, self.relief = 1.0, _FIRST_RELIEF
+        self.steepness, self.decay = 1.0, _FIRST_DECAY
 
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
         """Descend until the residual is at most tol."""
@@ -93,8 +93,8 @@ class MirrorDescent(Search):
     def _run_blocks(self, max_iter: int, tol: float, report: Report) -> Iteration:
         """Make many steps per kernel call; a step that leaves the safe range of doubles is made by `sweep`."""
         residuals, status = self.history["residual"], Status.MAX_ITER
-        flows = FlowDescent(self.problem, _RELIEF)
-        flows.begin(self.current, self.steepness, self.relief)
+        flows = FlowDescent(self.problem, _DECAY)
+        flows.begin(self.current, self.steepness, self.decay)
         try:
             while len(residuals) < max_iter and status is Status.MAX_ITER:
                 step_rows, safe = flows.advance(min(flows.max_steps, max_iter - len(residuals)), tol)
@@ -102,7 +102,7 @@ class MirrorDescent(Search):
                 if not safe:
                     self._take_over(flows)
                     self.sweep()
-                    flows.begin(self.current, self.steepness, self.relief)
+                    flows.begin(self.current, self.steepness, self.decay)
                 elif not len(step_rows):
                     status = Status.STALLED
                 if report is not None and residuals:
@@ -145,8 +145,8 @@ class MirrorDescent(Search):
                     break
             if self.steepness > 1e15:
                 return self.record()
-            self.steepness, self.relief = 2.0 * self.steepness, _RELIEF
-        self.steepness = max(self.relief * self.steepness, 1e-12)
+            self.steepness, self.decay = 2.0 * self.steepness, _DECAY
+        self.steepness = max(self.decay * self.steepness, 1e-12)
         old_objective = self.current_objective
         self.current, self.current_objective = new, self.consider(new.point, new.value)
         if problem.model_weight == 0:  # there is no lower bound from the dual then
@@ -206,7 +206,9 @@ class DualAscent(Search):
         """Set the status if the run converged, is infeasible or exceeded the time limit."""
         if self.residual <= self.tol:
             self.status = Status.CONVERGED
-        elif self.problem.noise.exact and self.lower > self.problem.cannot_exceed() + 1e-6 * (1 + abs(self.lower)):
+        elif self.problem.noise.exact and self.lower > self.problem.objective_upper_bound() + 1e-6 * (
+            1 + abs(self.lower)
+        ):
             self.status = Status.INFEASIBLE
         elif self.clock.expired:
             self.status = Status.TIME_LIMIT

@@ -61,7 +61,7 @@ class LabellingScores(ShownResult):
 
 
 @errors_from("labelling_scores")
-def labelling_scores(y_true: Sequence[Any], y_pred: Sequence[Any], sample_weight: Any = None) -> LabellingScores:
+def labelling_scores(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weight: Any = None) -> LabellingScores:
     """Compute the accuracy of labels over tokens and over whole sequences, and precision and recall of each label.
 
     Parameters

@@ -30,7 +30,7 @@ def token_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample
     >>> token_accuracy_score([["a", "b"], ["b", None]], [["a", "a"], ["b", "a"]]) == 2 / 3
     True
     """
-    return labelling_scores(y_true, y_pred, sample_weight).accuracy
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).accuracy
 
 
 @errors_from("token_f1_score")
@@ -44,7 +44,7 @@ def token_f1_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weigh
     >>> token_f1_score([["a", "b"], ["b", None]], [["a", "b"], ["b", "a"]])
     1.0
     """
-    return labelling_scores(y_true, y_pred, sample_weight).macro_f1
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).macro_f1
 
 
 @errors_from("sequence_accuracy_score")
@@ -58,7 +58,7 @@ def sequence_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sam
     >>> sequence_accuracy_score([["a", "b"], ["b", None]], [["a", "a"], ["b", "a"]])
     0.5
     """
-    return labelling_scores(y_true, y_pred, sample_weight).sequence_accuracy
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).sequence_accuracy
 
 
 @errors_from("segment_f1_score")
@@ -87,7 +87,7 @@ def pixel_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample
     >>> pixel_accuracy_score([np.array([[0, 1], [1, -1]])], [np.array([[0, 1], [0, 0]])]) == 2 / 3
     True
     """
-    return labelling_scores(y_true, y_pred, sample_weight).accuracy
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).accuracy
 
 
 @errors_from("mean_iou_score")
@@ -105,7 +105,7 @@ def mean_iou_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weigh
     >>> mean_iou_score([np.array([[0, 0, 1, 1]])], [np.array([[0, 1, 1, 1]])]) == (1 / 2 + 2 / 3) / 2
     True
     """
-    counts = labelling_scores(y_true, y_pred, sample_weight).by_label.values()
+    counts = labelling_scores(y_true, y_pred, sample_weight=sample_weight).by_label.values()
     unions = [label.n_true + label.n_pred - label.n_correct for label in counts]
     ratios = [label.n_correct / union if union else 0.0 for label, union in zip(counts, unions, strict=True)]
     return float(np.mean(ratios)) if ratios else 0.0
