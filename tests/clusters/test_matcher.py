@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from intarsia.clusters.matcher import SUREST, PairMatcher, fit_matcher
+from intarsia.clusters.matcher import MAX_LOG_ODDS, PairMatcher, fit_matcher
 
 
 def test_matcher_minimises_the_penalised_loss():
@@ -36,4 +36,7 @@ def test_all_or_no_pairs_match(clusters, odds):
 
 
 def test_log_odds_are_clipped():
-    assert PairMatcher(np.array([100.0]), 0.0).log_odds(np.array([[1.0], [-1.0]])).tolist() == [SUREST, -SUREST]
+    assert PairMatcher(np.array([100.0]), 0.0).log_odds(np.array([[1.0], [-1.0]])).tolist() == [
+        MAX_LOG_ODDS,
+        -MAX_LOG_ODDS,
+    ]

@@ -194,7 +194,7 @@ class FeatureTable:
     argument: IntArray
     level: FloatArray
     count_column: IntArray
-    count_at: FloatArray
+    count_level: FloatArray
     extreme_column: IntArray
 
     def pair_weights(self, weights: FloatArray, n_pair_features: int) -> tuple[FloatArray, float]:

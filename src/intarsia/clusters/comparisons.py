@@ -369,10 +369,10 @@ COMPARISONS: Registry[Comparison] = Registry(
     Comparison,  # type: ignore[type-abstract]
 )
 
-Declared = Mapping[str, str | Comparison | Sequence[str | Comparison]]
+ColumnComparisons = Mapping[str, str | Comparison | Sequence[str | Comparison]]
 
 
-def resolve_comparisons(comparisons: Declared) -> list[tuple[str, Comparison]]:
+def resolve_comparisons(comparisons: ColumnComparisons) -> list[tuple[str, Comparison]]:
     """Return a list of (column, comparison); names of comparisons become objects with default settings.
 
     Examples

@@ -20,7 +20,7 @@ from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
-from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
+from intarsia.clusters.comparisons import ColumnComparisons, Comparison, resolve_comparisons
 from intarsia.clusters.components import Batch, read_links, split_into_batches
 from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
@@ -132,7 +132,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     def __init__(
         self,
-        comparisons: Declared | None = None,
+        comparisons: ColumnComparisons | None = None,
         blocking: str | Blocking | Sequence[str | Blocking] | None = None,
         learner: str | SampleRank | None = None,
         *,

@@ -45,7 +45,7 @@ def cluster_codes(clusters: Any, n_records: int) -> IntArray:
 
 
 # Larger log odds are clipped: a probability of 0.999994 is certain enough.
-SUREST = 12.0
+MAX_LOG_ODDS = 12.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class PairMatcher:
 
     def log_odds(self, values: FloatArray) -> FloatArray:
         """Return the log odds of each pair, clipped to ±12."""
-        return np.clip(values @ self.weights + self.intercept, -SUREST, SUREST)
+        return np.clip(values @ self.weights + self.intercept, -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
 def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: float = 1.0) -> PairMatcher:

@@ -16,7 +16,7 @@ from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import IntArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
 from intarsia.clusters.blocking import Blocking
-from intarsia.clusters.comparisons import Declared, resolve_comparisons
+from intarsia.clusters.comparisons import ColumnComparisons, resolve_comparisons
 from intarsia.clusters.components import best_threshold, connected_components
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, matcher_from_file, matcher_to_file
 from intarsia.clusters.matcher import cluster_codes, fit_matcher
@@ -59,7 +59,7 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
 
     def __init__(
         self,
-        comparisons: Declared | None = None,
+        comparisons: ColumnComparisons | None = None,
         blocking: str | Blocking | Sequence[str | Blocking] | None = None,
         *,
         metric: str = "b_cubed",

@@ -196,13 +196,13 @@ class ClusterWorld(RankingWorld):
             return self.proposer.propose(self, rng, weights if self.truth is None else None, weights)[0]
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         arrays = (self._world, self._state)
-        m, target, log_ratio, moves_one_atom = kernels.propose(rng, *arrays, proposer)
-        if m == 0 or not kernels.is_allowed(m, target, *arrays):
+        n_moved, target, log_ratio, moves_one_atom = kernels.propose(rng, *arrays, proposer)
+        if n_moved == 0 or not kernels.is_allowed(n_moved, target, *arrays):
             return None
-        records = self._state.lists[kernels.MOVED, :m].copy()
+        records = self._state.lists[kernels.MOVED, :n_moved].copy()
         self._evaluated_move = None
         if moves_one_atom:
-            log_ratio = kernels.log_ratio_of_atom(m, target, *arrays, proposer)
+            log_ratio = kernels.log_ratio_of_atom(n_moved, target, *arrays, proposer)
         return Move(records, target, log_ratio)
 
     def feature_change(self, move: Move) -> FloatArray:
@@ -414,7 +414,7 @@ class ClusterWorld(RankingWorld):
             row[: values.size] = values
         partners = np.stack([pairs.idx, pairs.row])
         table = np.stack([self.table.kind.astype(np.float64), self.table.argument.astype(np.float64), self.table.level])
-        levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_at])
+        levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_level])
         has_must_links = links.atom_ptr.size < n + 1
         flags = np.array([pairs.complete, truth_column, links.source.size > 0, has_must_links], dtype=np.int64)
         leading_arrays = (rows, partners, pairs.pairs, pairs.values, links.cannot_idx, codes, inverse, table, levels)

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, read_only
 from intarsia._kernels.mirror_flows import UNSAFE, descend_mirror_flows
-from intarsia.collective.oracle import SAFE
+from intarsia.collective.oracle import SAFE_OVERLAP
 from intarsia.collective.problem import CollectiveProblem, Point
 from intarsia.exceptions import IntarsiaError
 
@@ -107,8 +107,9 @@ class FlowDescent:
         rate, sigma = problem.noise.linear_gaussian or (1.0, 1.0)
         self._numbers[5] = problem.n_calls
         n_steps, reason = descend_mirror_flows(
-            n_iter, tol, SAFE, self._cells, self._moves, self._slopes, self._numbers, self._shift, read_only(problem.y),
-            rate, sigma**-2, self._constant, problem.n_walkers, self._tables, *self._messages, history,
+            n_iter, tol, SAFE_OVERLAP, self._cells, self._moves, self._slopes, self._numbers, self._shift,
+            read_only(problem.y), rate, sigma**-2, self._constant, problem.n_walkers, self._tables, *self._messages,
+            history,
         )  # fmt: skip
         problem.n_calls = int(self._numbers[5])
         return history[:n_steps], reason != UNSAFE

@@ -23,7 +23,7 @@ from intarsia.collective.tables import MoveTables
 
 # If two messages overlap by less than this, the pass is repeated in the log domain. Entries set to 0 then sum to
 # less than 1e-100.
-SAFE = 1e-75
+SAFE_OVERLAP = 1e-75
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class WalkOracle:
             log_z, smallest_overlap = pass_sparse(
                 tables.ptr, tables.idx, self._exponentials, tables.table_of_step, weights, forward, backward
             )
-        if not smallest_overlap > SAFE:
+        if not smallest_overlap > SAFE_OVERLAP:
             return None
         marginals = forward * backward
         marginals /= marginals.sum(axis=1, keepdims=True)
@@ -206,7 +206,7 @@ class FlowPass:
         weights[weights < NEGLIGIBLE] = 0.0
         forward, backward = np.empty_like(weights), np.empty_like(weights)
         log_z, smallest_overlap = pass_dense(tables, self.tables.table_of_step, weights, forward, backward)
-        if not smallest_overlap > SAFE:
+        if not smallest_overlap > SAFE_OVERLAP:
             return None
         marginals = forward * backward
         marginals /= marginals.sum(axis=1, keepdims=True)

@@ -153,9 +153,9 @@ def _choose_storage(
         possible = (values > -np.inf).any(axis=0)
         if possible.sum() >= _DENSE_FRACTION * n_cells**2:
             return MoveTables(n_cells, values, steps, parents=parents)
-        where = np.nonzero(possible)
+        rows, columns = np.nonzero(possible)
         ptr = np.concatenate([[0], np.cumsum(possible.sum(axis=1))]).astype(np.int64)
-        idx, values = where[1].astype(np.int64), np.ascontiguousarray(values[:, where[0], where[1]])
+        idx, values = columns.astype(np.int64), np.ascontiguousarray(values[:, rows, columns])
     moves: IntArray = np.empty(0, np.int64) if idx is None else idx
     rows = np.repeat(np.arange(n_cells), np.diff(ptr))
     if moves.size >= _DENSE_FRACTION * n_cells**2:
