@@ -136,6 +136,7 @@ def pair_features(
     return _index_by_record(int(n_records), ends, table, feature_names)
 
 
+@errors_from("dense_pair_features")
 def dense_pair_features(values: ArrayLike, names: Sequence[str] | None = None) -> PairFeatures:
     """Build the features of all pairs from an array over records x records x features.
 
@@ -152,11 +153,11 @@ def dense_pair_features(values: ArrayLike, names: Sequence[str] | None = None) -
     >>> features.values.ravel().tolist(), features.complete
     ([1.0, 2.0, 3.0], True)
     """
-    array = as_float_array(values, "dense_pair_features: values")
+    array = as_float_array(values, "values")
     array = array[:, :, None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise InvalidInputError(
-            f"dense_pair_features: values has shape {array.shape}, expected (n_records, n_records, n_features). Pass "
+            f"values has shape {array.shape}, expected (n_records, n_records, n_features). Pass "
             f"the features of all pairs."
         )
     first, second = np.triu_indices(array.shape[0], 1)
@@ -164,9 +165,7 @@ def dense_pair_features(values: ArrayLike, names: Sequence[str] | None = None) -
     asymmetric = np.flatnonzero(~np.isclose(upper, lower, equal_nan=True).all(axis=1))
     if asymmetric.size:
         i, j = int(first[asymmetric[0]]), int(second[asymmetric[0]])
-        raise InvalidInputError(
-            f"dense_pair_features: values[{i}, {j}] and values[{j}, {i}] differ. Make the array symmetric."
-        )
+        raise InvalidInputError(f"values[{i}, {j}] and values[{j}, {i}] differ. Make the array symmetric.")
     return pair_features(array.shape[0], np.stack([first, second], axis=1), upper, names)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csgraph
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice
 from intarsia._kernels.linkage import order_by_linkage
 from intarsia.clusters.constraints import Constraints, link_constraints
@@ -19,6 +20,7 @@ from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.exceptions import InvalidInputError
 
 
+@errors_from("connected_components")
 def connected_components(
     n_records: int, pairs: ArrayLike, scores: ArrayLike | None = None, threshold: float = 0.0
 ) -> IntArray:
@@ -40,14 +42,14 @@ def connected_components(
     >>> connected_components(4, [[0, 2], [1, 3]], [0.9, 0.2], threshold=0.5)
     array([0, 1, 0, 2])
     """
-    ends = as_int_array(pairs, "connected_components: pairs").reshape(-1, 2)
+    ends = as_int_array(pairs, "pairs").reshape(-1, 2)
     if ends.size and (ends.min() < 0 or ends.max() >= n_records):
         raise InvalidInputError(
-            f"connected_components: a pair has record {ends.max() if ends.min() >= 0 else ends.min()}, but there are "
+            f"a pair has record {ends.max() if ends.min() >= 0 else ends.min()}, but there are "
             f"{n_records} records. Pass numbers from 0 to {n_records - 1}."
         )
     if scores is not None:
-        ends = ends[as_float_array(scores, "connected_components: scores") >= threshold]
+        ends = ends[as_float_array(scores, "scores") >= threshold]
     graph = coo_array((np.ones(len(ends), bool), (ends[:, 0], ends[:, 1])), shape=(n_records, n_records))
     labels = (
         csgraph.connected_components(graph, directed=False)[1].astype(np.int64) if n_records else np.empty(0, np.int64)
@@ -55,6 +57,7 @@ def connected_components(
     return canonical_labels(labels)
 
 
+@errors_from("best_threshold")
 def best_threshold(
     n_records: int, pairs: ArrayLike, scores: ArrayLike, clusters: ArrayLike, metric: str = "b_cubed"
 ) -> tuple[float, float]:
@@ -89,12 +92,12 @@ def best_threshold(
     (0.7, 1.0)
     """
     f1 = _F1_FUNCTIONS[check_choice(metric, _F1_FUNCTIONS, "metric")]
-    ends = as_int_array(pairs, "best_threshold: pairs").reshape(-1, 2)
-    values = as_float_array(scores, "best_threshold: scores")
-    truth = as_int_array(clusters, "best_threshold: clusters")
+    ends = as_int_array(pairs, "pairs").reshape(-1, 2)
+    values = as_float_array(scores, "scores")
+    truth = as_int_array(clusters, "clusters")
     if np.isnan(values).any() or len(values) != len(ends) or len(truth) != n_records:
         raise InvalidInputError(
-            f"best_threshold: expected a score other than NaN for each of {len(ends)} pairs and a cluster for each of "
+            f"expected a score other than NaN for each of {len(ends)} pairs and a cluster for each of "
             f"{n_records} records, got {len(values)} scores ({int(np.isnan(values).sum())} NaN), {len(truth)} clusters."
         )
     components = _MergedComponents(truth)

@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, check_choice, check_number, frozen
 from intarsia.exceptions import InvalidInputError
 
@@ -69,6 +70,7 @@ class Moves:
         return shifted - np.log(np.add.reduceat(np.exp(shifted), self.ptr[:-1]))[rows]
 
 
+@errors_from("make_moves")
 def make_moves(possible: Any, features: Mapping[str, Any] | None = None) -> Moves:
     """Build moves from a matrix of possible moves and matrices of features.
 
@@ -88,13 +90,13 @@ def make_moves(possible: Any, features: Mapping[str, Any] | None = None) -> Move
     pattern.eliminate_zeros()
     pattern.sort_indices()
     if pattern.ndim != 2 or pattern.shape[0] != pattern.shape[1] or not pattern.shape[0]:
-        raise InvalidInputError(f"make_moves: possible has shape {pattern.shape}. Pass a square matrix.")
+        raise InvalidInputError(f"possible has shape {pattern.shape}. Pass a square matrix.")
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     columns = []
     for name, values in (features or {}).items():
         if np.shape(values) != pattern.shape:
             raise InvalidInputError(
-                f"make_moves: feature {name!r} must have shape {pattern.shape}, got {np.shape(values)}. Pass one value "
+                f"feature {name!r} must have shape {pattern.shape}, got {np.shape(values)}. Pass one value "
                 f"per pair of cells."
             )
         matrix: Any = sparse.csr_array(values) if sparse.issparse(values) else np.asarray(values)  # type: ignore[call-overload]
@@ -102,6 +104,7 @@ def make_moves(possible: Any, features: Mapping[str, Any] | None = None) -> Move
     return _checked_moves(pattern.indptr, pattern.indices, columns, tuple(features or {}))
 
 
+@errors_from("all_moves")
 def all_moves(n_cells: int) -> Moves:
     """Return all moves between any two cells, without features.
 
@@ -110,10 +113,11 @@ def all_moves(n_cells: int) -> Moves:
     >>> all_moves(3).ptr.tolist()
     [0, 3, 6, 9]
     """
-    check_number(n_cells, "all_moves: n_cells", low=1, integer=True)
+    check_number(n_cells, "n_cells", low=1, integer=True)
     return make_moves(np.ones((int(n_cells), int(n_cells)), dtype=np.int8))
 
 
+@errors_from("moves_within")
 def moves_within(positions: ArrayLike, radius: float, features: Sequence[str] = ("stay", "distance")) -> Moves:
     """Return the moves between cells at most `radius` apart, with geometric features.
 
@@ -132,15 +136,13 @@ def moves_within(positions: ArrayLike, radius: float, features: Sequence[str] = 
     >>> moves_within([[0, 0], [0, 1], [5, 5]], 2.0, ["axis_1"]).features.ravel().tolist()
     [0.0, 0.5, -0.5, 0.0, 0.0]
     """
-    points = as_float_array(positions, "moves_within: positions")
+    points = as_float_array(positions, "positions")
     if points.ndim != 2 or not points.size or not np.isfinite(points).all():
-        raise InvalidInputError(
-            f"moves_within: positions must be finite with shape (n_cells, n_axes), got {points.shape}."
-        )
-    check_number(radius, "moves_within: radius", low=0.0, open_low=True)
+        raise InvalidInputError(f"positions must be finite with shape (n_cells, n_axes), got {points.shape}.")
+    check_number(radius, "radius", low=0.0, open_low=True)
     feature_names = ("stay", "distance", "squared_distance", *(f"axis_{k}" for k in range(points.shape[1])))
     for name in features:
-        check_choice(name, feature_names, "moves_within: feature")
+        check_choice(name, feature_names, "feature")
     # The radius is enlarged slightly, so that rounding does not drop moves of exactly this length.
     neighbours_of_cell: Any = cKDTree(points).query_ball_point(points, radius * (1.0 + 1e-9), return_sorted=True)
     ptr = np.concatenate([[0], np.cumsum([len(neighbours) for neighbours in neighbours_of_cell])])
@@ -159,14 +161,14 @@ def _checked_moves(ptr: Any, idx: Any, columns: list[FloatArray], names: tuple[s
     empty = np.diff(ptr) == 0
     if empty.any():
         raise InvalidInputError(
-            f"moves: no move starts in cell {int(np.argmax(empty))}. Allow staying there, or remove the cell."
+            f"no move starts in cell {int(np.argmax(empty))}. Allow staying there, or remove the cell."
         )
     features = np.stack(columns, axis=1) if columns else np.empty((idx.size, 0))
     bad = ~np.isfinite(features)
     if bad.any():
         move, column = np.argwhere(bad)[0]
         raise InvalidInputError(
-            f"moves: feature {names[column]!r} of move {move} is {features[move, column]}. Pass finite numbers."
+            f"feature {names[column]!r} of move {move} is {features[move, column]}. Pass finite numbers."
         )
     return Moves(frozen(ptr.copy()), frozen(idx.copy()), frozen(np.ascontiguousarray(features)), names)
 
