@@ -1,4 +1,4 @@
-"""The proposer that learns: its features and probabilities by enumeration, its gradient, and what learning brings."""
+"""The adaptive proposer: features and probabilities by enumeration, gradient by differences, benefit of learning."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def document(n=30, n_entities=8, noise=1.0, seed=0, **more):
     return ClusterWorld(dense_pair_features((values + values.transpose(1, 0, 2)) / 2), PLAIN, truth=truth, **more)
 
 
-def test_gradient_of_the_inner_problem():
+def test_gradient_of_the_cross_entropy():
     rng = np.random.default_rng(0)
     features, counts = rng.normal(size=(7, 3)), rng.random(7)
     for _ in range(5):
@@ -57,7 +57,7 @@ def test_gradient_of_the_inner_problem():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_choices_and_their_features(seed):
+def test_choices_and_their_features_equal_naive_loops(seed):
     world = small_world(n=8, seed=seed, share=0.5, start=np.random.default_rng(seed).integers(0, 4, 8))
     found, listed = choices_of(world), pair_table(world.pairs)
     number = {frozenset(world.partition.members(c).tolist()): c for c in world.partition.clusters}
@@ -89,7 +89,7 @@ def some_weights(world, seed=0, beta=0.4):
 
 
 def chances(world, weights):
-    """Probability of proposing each clustering from the present one, even allocation, by enumeration."""
+    """Probability of proposing each clustering from the current one with random allocation, by enumeration."""
     choices, found = choices_of(world), {}
     splits, merges = (np.exp(part) for part in choices.log_probabilities(weights))
     labels = world.labels
@@ -109,7 +109,7 @@ def chances(world, weights):
     return found
 
 
-def test_probabilities_of_moves_and_of_the_way_back():
+def test_forward_and_backward_probabilities_of_moves():
     world = small_world(n=4, seed=2, share=1.0)
     proposer, weights, rng = AdaptiveSplitMerge(), some_weights(world), np.random.default_rng(0)
     table = {}
@@ -151,7 +151,7 @@ def test_metropolis_hastings_with_sequential_allocation():
     assert np.abs(np.array(list(counts.values())) / n_samples - expected).sum() < 0.2
 
 
-def test_constraints_are_kept():
+def test_constraints_are_satisfied():
     links = link_constraints(6, must_link=[[0, 1]], cannot_link=[[2, 3]])
     world = small_world(n=6, share=1.0, constraints=links, start=[0, 0, 1, 2, 2, 2])
     choices, rng = choices_of(world), np.random.default_rng(0)
@@ -166,7 +166,7 @@ def test_constraints_are_kept():
     assert any(draw.move is None for draw in drawn)
 
 
-def test_only_one_kind_left():
+def test_only_one_kind_of_move_is_possible():
     world = small_world(n=3, share=1.0)
     choices = choices_of(world)
     assert choices.share_of_splits(0.3) == 0.0
@@ -176,8 +176,8 @@ def test_only_one_kind_left():
     assert decode(alone, [1.0], "cem_decode").labels.tolist() == [0]
 
 
-def test_the_wrong_cluster_is_found():
-    """Two true clusters made one: the learned proposer chooses it for splitting far more often than one in c."""
+def test_the_wrong_cluster_is_proposed():
+    """If two true clusters are merged, the learned proposer splits this cluster far more often than the others."""
     world = document(seed=3)
     labels = np.array(world.truth)
     labels[labels == 1] = 0
@@ -195,8 +195,8 @@ def test_the_wrong_cluster_is_found():
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-def test_values_of_chosen_moves(sequential):
-    """Compiled values of choices are those of the moves; what constraints forbid is worth -inf."""
+def test_values_of_sampled_moves(sequential):
+    """Values of choices from the kernel equal those of the moves; forbidden choices have the value -inf."""
     links = link_constraints(7, must_link=[[0, 1]], cannot_link=[[2, 3]])
     truth = [0, 0, 0, 1, 1, 1, 2]
     world = small_world(n=7, share=1.0, constraints=links, start=[0, 0, 1, 2, 2, 2, 0], truth=truth)
@@ -223,7 +223,7 @@ def test_values_of_chosen_moves(sequential):
     assert world.score_change(move, theta) == pytest.approx(values.max())
 
 
-def test_a_metric_of_ones_own_gives_the_same_proposals():
+def test_a_user_defined_metric_gives_the_same_proposals():
     def f1(truth, labels):
         together, true = (given[:, None] == given for given in (labels, truth))
         both = np.triu(together & true, 1).sum()
@@ -233,15 +233,15 @@ def test_a_metric_of_ones_own_gives_the_same_proposals():
     for metric in ("pairwise_f1", f1):
         world = document(n=8, n_entities=3, noise=0.3)
         world = ClusterWorld(world.pairs, PLAIN, truth=world.truth, metric=metric)
-        # from single records there are merges alone, so that both ways use the same random numbers
+        # Singletons allow merges only, so that both metrics use the same random numbers.
         learned, _, value = proposer.learn(world, proposer.initial(world), np.random.default_rng(0))
         found.append((value, learned.merge))
     assert found[0][0] == pytest.approx(found[1][0])
     assert found[0][1].shape == found[1][1].shape
 
 
-def test_each_learning_begins_at_0():
-    """Parameters that went on for ever would collapse to a few moves."""
+def test_learning_starts_at_zero():
+    """Parameters that were never reset would collapse to a few moves."""
     proposer, found = AdaptiveSplitMerge(max_iter=1, learn_every=1), []
     for kept in (None, 100.0):
         world = document(n=6, n_entities=2, noise=0.0)
@@ -253,13 +253,13 @@ def test_each_learning_begins_at_0():
     np.testing.assert_array_equal(*found)
 
 
-def test_share_of_splits_is_learned():
+def test_probability_of_splits_is_learned():
     world = document()
     proposer = AdaptiveSplitMerge(learn_beta=True, max_iter=5)
     rng = np.random.default_rng(0)
     world.reset(np.zeros(world.n_sites))
     apart = [j for j in range(world.n_sites) if world.truth[j] != world.truth[0]]
-    world.reset([int(j in apart) for j in range(world.n_sites)])  # what is left are splits
+    world.reset([int(j in apart) for j in range(world.n_sites)])  # only splits remain to improve it
     learned, _, _ = proposer.learn(world, proposer.initial(world), rng)
     assert learned.beta > 0.6
     fixed, _, _ = AdaptiveSplitMerge(max_iter=5).learn(world, proposer.initial(world), rng)
@@ -277,7 +277,7 @@ def jumps_needed(adapt, seed):
     return 300
 
 
-def test_what_is_no_cluster_world_is_refused():
+def test_other_worlds_are_rejected():
     with pytest.raises(InvalidInputError, match="choices_of: expected a ClusterWorld, got a dict"):
         choices_of({})
     with pytest.raises(InvalidInputError, match=r"CEMDecode\.jumps: expected a ClusterWorld, got a dict"):
@@ -289,7 +289,7 @@ def test_adapting_needs_fewer_jumps():
     assert adaptive < 0.75 * uniform
 
 
-def test_decoding_finds_what_annealing_finds():
+def test_decoding_reaches_the_score_of_annealing():
     world = document(n=12, n_entities=4, noise=0.5)
     best = decode(world, np.ones(3), "metropolis_hastings")
     found = decode(world, np.ones(3), CEMDecode(proposer=AdaptiveSplitMerge(learn_every=1, max_iter=5)))
@@ -303,7 +303,7 @@ def test_ranking_with_an_adaptive_proposer():
     assert found.history["updates"].sum() > 0
     assert found.history["risk"][-1] < 0.5
     assert found.point.sum() > 0.0
-    with pytest.raises(NotSupportedError, match="adaptive proposer jumps by CEMDecode"):
+    with pytest.raises(NotSupportedError, match=r"proposer is not a SplitMerge. Use CEMDecode"):
         world.search(np.ones(3), 10, np.random.default_rng(0), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Parts that no pair joins, with their constraints."""
+"""Batches of connected components, with their constraints."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def some_records(n=60, n_pairs=40, seed=0):
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("most", [1, 10, 1000])
-def test_every_record_and_every_pair_once(most, ordered):
+def test_each_record_and_pair_is_in_one_batch(most, ordered):
     records = some_records()
     must = np.array([[0, 59], [3, 7]])
     cannot = np.array([[0, 1], [20, 21], [59, 58]])
     source = np.arange(60) % 7
     batches = split_into_batches(
-        records, Links(must, cannot, source), records.values[:, 0] if ordered else None, most=most
+        records, Links(must, cannot, source), records.values[:, 0] if ordered else None, max_records=most
     )
     assert sorted(np.concatenate([batch.records for batch in batches])) == list(range(60))
     assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(records.pairs)))
@@ -37,7 +37,7 @@ def test_every_record_and_every_pair_once(most, ordered):
         np.testing.assert_array_equal(np.sort(batch.records[batch.pairs]), records.pairs[batch.rows])
         n_components = len(set(component[batch.records]))
         assert n_components == 1 or len(batch.records) <= most
-        # Components are whole.
+        # Components are never divided.
         assert np.isin(component, component[batch.records]).sum() == len(batch.records)
         assert batch.constraints.source.tolist() == np.unique(source[batch.records], return_inverse=True)[1].tolist()
     if most == 1000:
@@ -48,9 +48,9 @@ def test_every_record_and_every_pair_once(most, ordered):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_joined_above_any_level_stands_together(seed):
+def test_similar_records_have_neighbouring_positions(seed):
     records = some_records(n_pairs=150, seed=seed)
-    likeness = np.round(records.values[:, 0], 1)  # some are equal
+    likeness = np.round(records.values[:, 0], 1)  # with ties
     (batch,) = split_into_batches(records, Links(NONE, NONE), likeness)
     place = np.empty(60, dtype=int)
     place[batch.records] = np.arange(60)
@@ -68,7 +68,7 @@ def test_no_records():
     ("must", "cannot", "sources", "message"),
     [
         ([("r0", "r1"), ("r1", "r2")], [("r2", "r0")], None, "'r2' and 'r0' must not be together, but must-links join"),
-        ([("r0", "nobody")], [], None, r"must_link, row 0: there is no record 'nobody'"),
+        ([("r0", "nobody")], [], None, r"must_link, row 0: there is no record with id 'nobody'"),
         ([], [("r1", "r1")], None, r"cannot_link, row 0: \('r1', 'r1'\); expected the ids of two different records"),
         ([("r0",)], [], None, "expected the ids of two"),
         ([("r0", "r2")], [], ["shop", "web", "shop"], "'r0' and 'r2' come from the same source 'shop'"),
@@ -80,7 +80,7 @@ def test_bad_links(must, cannot, sources, message):
         read_links(three, must, cannot, sources)
 
 
-def test_sources_become_numbers():
+def test_sources_become_integers():
     three = RecordPairs(["r0", "r1", "r2"], np.arange(3), NONE, np.empty((0, 1)), ("f",))
     links = read_links(three, [], [["r0", "r1"]], ["shop", None, "web"])
     assert links.source.tolist() == [0, -1, 1]

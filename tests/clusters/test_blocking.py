@@ -1,4 +1,4 @@
-"""Candidate pairs against loops over all pairs."""
+"""Candidate pairs of blocking rules, compared with loops over all pairs."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_shared_tokens(max_records, min_shared):
     assert as_set(SharedTokens("title", max_records, min_shared).pairs(table)) == expected
 
 
-def test_misspelt_words_share_letters():
+def test_ngrams_pair_misspelt_words():
     table = read_table({"name": ["martha", "marhta", "zoe"]})
     assert len(SharedTokens("name").pairs(table)) == 0
     assert as_set(SharedTokens("name", ngram=2).pairs(table)) == {(0, 1)}
 
 
-def test_words_count_in_their_column_only():
+def test_words_are_shared_within_a_column_only():
     table = read_table({"a": ["x", "y"], "b": ["y", "x"]})
     assert len(SharedTokens().pairs(table)) == 0
 
 
-def test_neighbours_in_order():
+def test_sorted_neighbourhood():
     table = read_table({"name": ["d", "a", None, "c", "b"]})
     assert as_set(SortedNeighbourhood("name", window=1).pairs(table)) == {(1, 4), (3, 4), (0, 3)}
     assert len(SortedNeighbourhood("name", window=9).pairs(table)) == 6
@@ -89,7 +89,7 @@ def test_neighbours_in_order():
 
 @pytest.mark.parametrize("blocking", [SharedValues("name", max_block=10), SharedTokens("name", max_records=10)])
 def test_many_equal_records_stay_connected(blocking):
-    """A cap bounds the pairs of a large block, but records that are the same are never torn apart."""
+    """The limit bounds the pairs of a large block, but equal records stay connected."""
     table = read_table({"name": ["ann lee"] * 200, "age": list(range(200))})
     pairs = blocking.pairs(table)
     assert 199 <= len(pairs) <= 2000
@@ -98,7 +98,7 @@ def test_many_equal_records_stay_connected(blocking):
     assert len(graph) == 200
 
 
-def test_union_and_names():
+def test_union_of_rules_and_registry_names():
     table = some_table()
     both = candidate_pairs(table, [SharedValues("town"), SharedTokens("title")])
     one, other = SharedValues("town").pairs(table), SharedTokens("title").pairs(table)

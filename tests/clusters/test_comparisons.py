@@ -1,4 +1,4 @@
-"""Comparisons of two values: figures known by hand, missing values, and what cannot be read."""
+"""Comparisons of two values: similarities computed by hand, missing values, and unreadable values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one(comparison, left, right):
 
 
 @pytest.mark.parametrize("name", COMPARISONS.names)
-def test_contract(name):
+def test_every_comparison_is_symmetric_and_in_range(name):
     comparison = clone(COMPARISONS.resolve(name))
     values = [*SAMPLES[name], None]
     first, second = np.triu_indices(4, 1)
@@ -59,7 +59,7 @@ def test_contract(name):
 
 @pytest.mark.parametrize(
     ("left", "right", "likeness"),
-    # Winkler's own table: Jaro 17/18, 0.822, 0.767, and a tenth of the rest for each of up to four equal first letters.
+    # Table of Winkler: Jaro 17/18, 0.822, 0.767, plus a tenth of the rest for each of up to four equal first letters.
     [("martha", "marhta", 17 / 18 + 0.3 / 18), ("DWAYNE", "duane", 0.84), ("dixon", "dicksonx", 0.8133), ("a", "b", 0)],
 )
 def test_jaro_winkler(left, right, likeness):
@@ -75,14 +75,14 @@ def test_levels():
         one(JaroWinkler(levels=(2,)), "a", "b")
 
 
-def test_words_in_common():
+def test_token_overlap():
     left, right = "on learning to rank", "Learning to rank, quickly and to sort"
-    # learning, to, rank are common; seven words in all, the shorter text has four.
+    # learning, to and rank are in common, of seven words in total; the shorter string has four words.
     assert one(TokenOverlap(levels=()), left, right)[0] == pytest.approx(3 / 7)
     assert one(TokenOverlap(measure="overlap", levels=()), left, right)[0] == pytest.approx(3 / 4)
     # ' a', 'ab', 'b ' and ' a', 'ac', 'c '.
     assert one(TokenOverlap(ngram=2, levels=()), "ab", "ac")[0] == pytest.approx(1 / 5)
-    assert one(TokenOverlap(levels=()), "...", "word")[-1] == 1.0  # no word at all is missing
+    assert one(TokenOverlap(levels=()), "...", "word")[-1] == 1.0  # a string without words is missing
     with pytest.raises(InvalidInputError, match="measure='cosine' is not known"):
         one(TokenOverlap(measure="cosine"), "a", "b")
 
@@ -92,7 +92,7 @@ def test_numbers():
     assert one(Numeric(scale=5, levels=()), 100, 80)[0] == 0
     assert one(Numeric(), 0, 0.0) == [1.0, 1.0, 0.0]
     assert one(Numeric(levels=()), -1, 1)[0] == 0
-    with pytest.raises(InvalidInputError, match=r"here: Numeric can read no value, such as 'old'"):
+    with pytest.raises(InvalidInputError, match=r"here: Numeric cannot read any value, such as 'old'"):
         one(Numeric(), "old", "young")
     with pytest.raises(InvalidInputError, match="Numeric: scale must be a number"):
         one(Numeric(scale=0), 1, 2)
@@ -110,13 +110,13 @@ def test_vectors():
     assert one(Embedding(), [1, 0], [-1, 0])[0] == 0
     assert one(Embedding(), np.array([3.0, 4.0]), [3, 4])[0] == pytest.approx(1)
     assert one(Embedding(), [0, 0], [3, 4])[0] == 0
-    with pytest.raises(InvalidInputError, match="here, row 1: a vector of 3 numbers, but that of row 0 has 2"):
+    with pytest.raises(InvalidInputError, match="here, row 1: the vector has 3 numbers, but that of row 0 has 2"):
         one(Embedding(), [1, 2], [1, 2, 3])
     with pytest.raises(InvalidInputError, match="here, row 1: expected a vector of finite numbers"):
         one(Embedding(), [1, 2], [1, np.nan])
 
 
-def test_declared():
+def test_resolve_comparisons():
     table = read_table({"name": ["Ann", "ann"], "age": [30, None]})
     declared = resolve_comparisons({"name": ["exact", JaroWinkler(levels=())], "age": "numeric"})
     found = compare_pairs(table, declared, np.array([0]), np.array([1]))
@@ -130,7 +130,7 @@ def test_declared():
             resolve_comparisons(nothing)
 
 
-def test_without_rapidfuzz(monkeypatch):
+def test_missing_rapidfuzz(monkeypatch):
     real = builtins.__import__
 
     def refuse(name, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Connected components and the best threshold, against one search per threshold."""
+"""Connected components and the best threshold, compared with a separate search for every threshold."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_components():
     firsts = [int(np.flatnonzero(found == k)[0]) for k in range(found.max() + 1)]
     assert firsts == sorted(firsts)
     assert connected_components(0, np.empty((0, 2), int)).tolist() == []
-    with pytest.raises(InvalidInputError, match="names record 3, but there are 3 records"):
+    with pytest.raises(InvalidInputError, match="has record 3, but there are 3 records"):
         connected_components(3, [[0, 3]])
 
 
 @pytest.mark.parametrize("metric", ["b_cubed", "pairwise"])
 @pytest.mark.parametrize("seed", range(8))
 def test_best_threshold(metric, seed):
-    """All thresholds tried one by one, some records' clusters hidden, some scores equal."""
+    """Compare with every threshold separately, with some hidden clusters and some equal scores."""
     rng = np.random.default_rng(seed)
     n = 25
     clusters = rng.integers(-1, 8, n)

@@ -1,4 +1,4 @@
-"""Decoders against all partitions; chains against the distribution they are to have; proposals by enumeration."""
+"""Decoders compared with all partitions, chains with their target distribution, proposals with enumeration."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def scores_of(world, weights, allowed=lambda labels: True):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_climbing_ends_where_no_split_merge_or_move_gains(seed):
+def test_hill_climbing_ends_in_a_local_optimum(seed):
     world, weights = small_world(n=6, seed=seed)
     scores = scores_of(world, weights)
     found = decode(world, weights, HillClimbing(patience=200, agglomerate=seed > 0))
@@ -79,8 +79,8 @@ def test_annealing_finds_the_best_clustering(seed):
     assert found.n_proposals >= found.n_accepted > 0
 
 
-def test_agglomeration_is_greedy():
-    """Each merge is the best there is, by rescoring all of them."""
+def test_every_merge_of_agglomeration_is_the_best():
+    """Each merge is the best one, by rescoring all possible merges."""
     world, weights = small_world(n=6, seed=5, share=1.0)
     labels = list(range(6))
     while True:
@@ -96,8 +96,8 @@ def test_agglomeration_is_greedy():
 @pytest.mark.parametrize("stretch", [10_000, 1], ids=["whole", "stretches"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("links", [{}, {"must_link": [[0, 1]], "cannot_link": [[2, 3]]}], ids=["free", "linked"])
-def test_chains_visit_clusterings_as_often_as_the_model_says(kind, links, stretch, monkeypatch):
-    monkeypatch.setattr(world_module, "STRETCH", stretch)  # of one pair each, the few that there are
+def test_chains_sample_from_the_model(kind, links, stretch, monkeypatch):
+    monkeypatch.setattr(world_module, "STRETCH", stretch)  # stretches of a single pair, because there are few pairs
     n = 4
     world, weights = small_world(n=n, constraints=link_constraints(n, **links), proposer=KINDS[kind])
 
@@ -114,14 +114,14 @@ def test_chains_visit_clusterings_as_often_as_the_model_says(kind, links, stretc
         world.search(weights, 6, rng, 1.0)
         counts[tuple(world.labels.tolist())] += 1
     share = np.array(list(counts.values())) / n_samples
-    # samples are correlated: five standard deviations at a tenth of their number
+    # Samples are correlated: allow five standard deviations at a tenth of their number.
     assert np.abs(share - expected).max() < 5 * np.sqrt(0.25 / (n_samples / 10))
     assert np.abs(share - expected).sum() < 0.1
 
 
 @pytest.mark.parametrize("kind", ["random", "move_one"])
 @pytest.mark.parametrize("along", [0.0, 0.5])
-def test_probability_of_the_way_back_is_that_of_the_enumerated_proposals(kind, along):
+def test_log_ratio_equals_enumerated_proposals(kind, along):
     n = 4
     shares = {"random": 0, "move_one": 0, kind: 1}
     world, weights = small_world(n=n, proposer=SplitMerge(**shares, along_pairs=along))
@@ -143,19 +143,19 @@ def test_probability_of_the_way_back_is_that_of_the_enumerated_proposals(kind, a
     assert np.abs(counts / 150 - matrix).max() < 5 * np.sqrt(0.25 / 150)
 
 
-def test_a_search_comes_to_all_stretches_of_the_pairs(monkeypatch):
+def test_a_search_uses_all_stretches_of_the_pairs(monkeypatch):
     monkeypatch.setattr(world_module, "STRETCH", 2)
     n = 12
     pairs = pair_features(n, [[k, k + 1] for k in range(0, n, 2)], np.ones(n // 2))
     world = ClusterWorld(pairs, proposer=SplitMerge(along_pairs=1.0))
-    for stretch in range(3):  # of two pairs each; the record of a merge is one of them
+    for stretch in range(3):  # two pairs per stretch; a merge moves one of their records
         world.search(np.array([1.0, 0.0]), 50, np.random.default_rng(0), 0.0)
         joined = [world.labels[k] == world.labels[k + 1] for k in range(0, n, 2)]
         assert joined == [k <= 2 * stretch + 1 for k in range(6)]
 
 
-def test_sequential_splits_are_exact_in_their_probability():
-    """The chance of each split, given seeds and order, sums to one over the splits that can be drawn."""
+def test_probabilities_of_sequential_splits():
+    """For fixed seeds and order, the probabilities of all possible splits sum to one."""
     world, weights = small_world(n=3, share=1.0, proposer=KINDS["sequential"])
     rng, seen = np.random.default_rng(0), {}
     for _ in range(2000):
@@ -164,7 +164,7 @@ def test_sequential_splits_are_exact_in_their_probability():
         world.apply(move)
         chance = np.exp(-move.log_ratio)
         seen.setdefault(tuple(world.labels.tolist()), []).append(chance)
-    # one record is left to allocate: with seeds i, j drawn evenly the third goes to i with chance p
+    # A single record remains to allocate: with seeds i and j, it goes to i with probability p.
     f, _ = world.table.pair_weights(weights, 2)
     likeness = {pair: row @ f for pair, row in pair_table(world.pairs).items()}
     expected = {}
@@ -195,13 +195,13 @@ def test_coreference_probabilities():
     assert all(cold[i, j] == float(best[i] == best[j]) for i, j in itertools.combinations(range(4), 2))
 
 
-def test_seeds_decide():
+def test_random_state_determines_the_result():
     world, weights = small_world(n=6)
     first, second, other = (decode(world, weights, "metropolis_hastings", random_state=s) for s in (0, 0, 1))
     assert first.n_accepted == second.n_accepted != other.n_accepted
 
 
-def test_a_proposer_is_given_back():
+def test_proposing_restores_the_proposer():
     world, weights = small_world()
     own = world.proposer
     decode(world, weights, HillClimbing(proposer=SplitMerge(move_one=1)))
@@ -217,7 +217,7 @@ def test_a_proposer_is_given_back():
         ({"decoder": MetropolisHastings(cold=3.0)}, r"cold must be a number in \(0, 2\]"),
         ({"decoder": "agglomeration", "least_gain": -1}, "Agglomeration: least_gain"),
         ({"n_chains": 0}, "n_chains"),
-        ({"decoder": HillClimbing(proposer=SplitMerge(random=0))}, "all shares are 0"),
+        ({"decoder": HillClimbing(proposer=SplitMerge(random=0))}, "move_one are all 0"),
         ({"decoder": HillClimbing(proposer=SplitMerge(along_pairs=2))}, "along_pairs"),
         ({"decoder": HillClimbing(proposer=SplitMerge(temperature=0))}, "temperature"),
     ],
@@ -237,7 +237,7 @@ def test_bad_sampling():
 
 
 class _OwnWorld(RankingWorld):
-    """A world whose states are no clusterings."""
+    """World whose states are not clusterings."""
 
     n_weights = n_sites = 1
 
@@ -249,12 +249,12 @@ class _OwnWorld(RankingWorld):
 
 @pytest.mark.parametrize("function", [decode, sample_coreference])
 @pytest.mark.parametrize("world", [_OwnWorld(), None, [1, 2]], ids=["own", "none", "list"])
-def test_world_that_is_no_clustering_is_refused(function, world):
+def test_other_worlds_are_rejected(function, world):
     with pytest.raises(InvalidInputError, match=r"expected a ClusterWorld, got a \w+, which has no 'labels'") as raised:
         function(world, [1.0])
     assert "world.propose(rng, weights)" in str(raised.value)
 
 
-def test_sample_rank_refuses_what_is_no_world():
+def test_sample_rank_rejects_other_objects():
     with pytest.raises(InvalidInputError, match="world 0 is a list, expected a RankingWorld"):
         SampleRank().fit_worlds([[1, 2]])

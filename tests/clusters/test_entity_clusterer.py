@@ -1,4 +1,4 @@
-"""Records into entities: what is learned, what comes out, files, and everything that can be wrong with the input."""
+"""`EntityClusterer`: predictions, settings, edges, files, and invalid input."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def edge_model():
     return EntityClusterer().fit(EDGE_IDS, EDGE_TRUTH, edges=EDGES)
 
 
-# ---------------------------------------------------------------- what comes out
+# ---------------------------------------------------------------- predictions
 
 
 def test_better_than_components_with_the_same_pair_features(fitted, train, test):
@@ -75,7 +75,7 @@ def test_better_than_components_with_the_same_pair_features(fitted, train, test)
     assert fitted.score(test.columns, test.entity) == ours.b_cubed.f1
 
 
-def test_every_row_in_order_from_any_table(fitted, test):
+def test_every_table_gives_one_entity_per_row_in_order(fitted, test):
     entity = fitted.predict(test.columns)
     assert entity.shape == (len(test),)
     first = [int(np.flatnonzero(entity == k)[0]) for k in range(entity.max() + 1)]
@@ -84,14 +84,14 @@ def test_every_row_in_order_from_any_table(fitted, test):
     np.testing.assert_array_equal(fitted.predict(pl.DataFrame(test.columns)), entity)
 
 
-def test_order_of_rows_does_not_matter_to_who_is_together(fitted, test):
+def test_clustering_does_not_depend_on_the_order_of_rows(fitted, test):
     order = np.random.default_rng(0).permutation(len(test))
     entity, other = fitted.predict(test.columns), fitted.predict(test.take(order).columns)
     assert clustering_scores(entity[order], other).b_cubed.f1 > 0.99
 
 
 @pytest.mark.parametrize("n_jobs", [2, -1])
-def test_answers_do_not_depend_on_n_jobs(fitted, test, n_jobs):
+def test_predictions_do_not_depend_on_n_jobs(fitted, test, n_jobs):
     parallel = clone(fitted).set_params(n_jobs=n_jobs)
     for name in ("comparisons_", "feature_names_", "matcher_", "weights_"):
         setattr(parallel, name, getattr(fitted, name))
@@ -118,7 +118,7 @@ def test_probabilities_of_pairs(fitted, test):
 
 
 def test_probabilities_against_enumeration(edge_model):
-    """Three records in a row: five clusterings, of which the sampler must meet each as often as exp(score) says."""
+    """Three records in a chain have five clusterings, which the sampler must draw in proportion to exp(score)."""
     edges = {"id1": ["a", "b", "a"], "id2": ["b", "c", "c"], "score": [0.6, 0.45, 0.5]}
     found = edge_model.predict_pairs(["a", "b", "c"], edges=edges, n_samples=1000)
     odds = edge_model.matcher_.log_odds(np.array(edges["score"])[:, None])
@@ -159,7 +159,7 @@ def test_guessed_comparisons_and_a_column_of_clusters(train, test):
     assert len(seen) == len(test)
 
 
-def test_labels_that_are_not_known(fitted, train, test):
+def test_unknown_labels(fitted, train, test):
     some = [None if k % 3 == 0 else int(e) for k, e in enumerate(train.entity)]
     partly = EntityClusterer(COMPARED).fit(train.columns, some)
     assert partly.score(test.columns, test.entity) > 0.95
@@ -178,7 +178,7 @@ def test_links(fitted, test):
     assert changed[together[0]] != changed[together[1]]
 
 
-def test_settings_of_the_parts(train, test):
+def test_settings_of_components(train, test):
     model = EntityClusterer(
         COMPARED,
         [SharedValues("postcode"), SharedTokens(["last_name", "email"])],
@@ -200,7 +200,7 @@ def test_settings_of_the_parts(train, test):
         EntityClusterer(COMPARED, learner=StructuredPerceptron()).fit(train.columns, train.entity)
 
 
-def test_a_metric_of_ones_own(train):
+def test_user_defined_metric(train):
     small = train.take(np.arange(30))
 
     def share_of_pairs(truth, labels):
@@ -226,22 +226,22 @@ def test_a_metric_of_ones_own(train):
 def test_scored_pairs(edge_model):
     assert edge_model.predict(EDGE_IDS, edges=EDGES).tolist() == EDGE_TRUTH
     assert edge_model.comparisons_ == []
-    # A record without a pair is alone; ids may be of any kind, tables too.
+    # A record without a pair is a singleton; ids and tables can be of any type.
     frame = pl.DataFrame({"id_l": [3, 1], "id_r": [1, 2], "score": [0.92, 0.1]})
     assert edge_model.predict([1, 2, 3, 4], edges=frame).tolist() == [0, 1, 0, 2]
     assert EntityClusterer(id_column="pid").fit(
         {"pid": EDGE_IDS}, EDGE_TRUTH, edges=EDGES
     ).predict({"pid": ["x"]}, edges={"id1": [], "id2": [], "score": []}).tolist() == [0]  # fmt: skip
-    with pytest.raises(InvalidInputError, match="fitted to edges, so edges= is needed"):
+    with pytest.raises(InvalidInputError, match=r"fitted to edges. Pass edges="):
         edge_model.predict(EDGE_IDS)
-    with pytest.raises(InvalidInputError, match="features weight; fitted were score"):
+    with pytest.raises(InvalidInputError, match="features weight, but the model was fitted to score"):
         edge_model.predict(EDGE_IDS, edges={"id1": ["a"], "id2": ["b"], "weight": [3]})
-    with pytest.raises(InvalidInputError, match="row 0: there is no record 'a'"):
+    with pytest.raises(InvalidInputError, match="row 0: there is no record with id 'a'"):
         edge_model.predict(["b", "c"], edges=EDGES)
 
 
 def test_a_wrong_link_does_not_chain(edge_model):
-    """Two groups of four, sure of themselves; one pair across is sure as well, the others across are not."""
+    """Two groups of four with strong links; one pair between them is strong too, the other pairs are weak."""
     ids = list(range(8))
     pairs = [(i, j) for i in range(8) for j in range(i + 1, 8)]
     score = [0.95 if (i < 4) == (j < 4) or (i, j) == (3, 4) else 0.1 for i, j in pairs]
@@ -277,8 +277,8 @@ def test_all_records_identical(fitted):
     assert set(learned.predict(same).tolist()) == {0}
 
 
-def test_rows_that_are_the_same_are_one_record(fitted):
-    """Copies of a row do not make its words common, and only a link or a source can part them."""
+def test_equal_rows_are_one_record(fitted):
+    """Copies of a row do not make its words frequent; only a cannot-link or a source separates them."""
     row = {"first_name": "Ann", "last_name": "Lee", "street": "1 Mill Lane", "postcode": "12345",
            "birth_date": "2001-02-03", "email": "ann.lee@example.org"}  # fmt: skip
     columns = {name: [value] * 100 for name, value in row.items()}
@@ -300,7 +300,7 @@ def test_missing_values_everywhere(fitted):
 @pytest.mark.parametrize(
     ("records", "clusters", "message"),
     [
-        ({"id": ["x", "x"], "name": ["a", "b"]}, [0, 1], "id 'x' comes twice, in rows 0 and 1"),
+        ({"id": ["x", "x"], "name": ["a", "b"]}, [0, 1], "id 'x' is in row 0 and in row 1"),
         ({"id": ["x", "y"], "name": ["a", "b"]}, [0], "there are 2 records, but 1 clusters"),
         ({"id": ["x", "y"], "name": ["a", "b"]}, [None, -1], "no record has a known cluster"),
         ({"id": ["x", "y"], "name": ["a", "b"]}, "entity", "column='entity' is not known"),
@@ -317,7 +317,7 @@ def test_bad_records(records, clusters, message):
 def test_contradictory_links(fitted, test):
     with pytest.raises(InvalidInputError, match="0 and 2 must not be together, but must-links join them"):
         fitted.predict(test.columns, must_link=[(0, 1), (1, 2)], cannot_link=[(0, 2)])
-    with pytest.raises(InvalidInputError, match="must_link, row 0: there is no record 'c999'"):
+    with pytest.raises(InvalidInputError, match="must_link, row 0: there is no record with id 'c999'"):
         fitted.predict(test.columns, must_link=[("c999", 0)])
 
 
@@ -411,11 +411,11 @@ def test_settings_of_the_model_cannot_change_after_fit(change, tmp_path):
 
 
 def clone_settings(model, change):
-    """The fitted model with a setting changed."""
+    """Return a fitted model with one setting changed."""
     return copy.copy(model).set_params(**change)
 
 
-def test_random_state_may_be_a_generator():
+def test_random_state_can_be_a_generator():
     fitted = EntityClusterer({"name": "jaro_winkler"}, "all_pairs").fit(PEOPLE, [0, 0, 1, 1])
     expected = fitted.predict_pairs(PEOPLE, n_samples=20)
     assert fitted.set_params(random_state=np.random.default_rng(0)).predict_pairs(PEOPLE, n_samples=20) == expected

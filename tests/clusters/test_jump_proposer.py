@@ -1,4 +1,4 @@
-"""A proposer of one's own is what learning and decoding ask, and what it names is what happens."""
+"""User-defined proposers: learning and decoding call them, and apply the moves they return."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from intarsia.clusters import CEMDecode, ClusterModel, ClusterWorld, JumpPropose
 
 
 class NearestMerge(JumpProposer):
-    """Merges the clusters of a listed pair that is still apart."""
+    """Proposer that merges the clusters of a candidate pair in two clusters."""
 
     def __init__(self, calls=None):
         self.calls = [] if calls is None else calls
@@ -30,17 +30,17 @@ def small_world(proposer=None):
     return ClusterWorld(pairs, ClusterModel(absent=False), truth=[0, 0, 1, 1], proposer=proposer)
 
 
-def test_learning_asks_it_by_performance():
+def test_learning_values_moves_by_performance():
     proposer = NearestMerge()
     found = SampleRank(max_iter=5).fit_worlds([small_world(proposer)])
     assert proposer.calls
-    assert all(proposer.calls)  # the truth is known, so no weights are given to value by
-    assert found.point[0] > 0.0  # alike pairs belong together
+    assert all(proposer.calls)  # the truth is set, so moves are not valued by weights
+    assert found.point[0] > 0.0  # similar pairs belong together
     assert found.history["errors"][-1] == 0
 
 
 @pytest.mark.parametrize(("weight", "labels"), [(1.0, [0, 0, 1, 1]), (-1.0, [0, 1, 1, 2])])
-def test_decoding_asks_it_by_score(weight, labels):
+def test_decoding_values_moves_by_score(weight, labels):
     proposer = NearestMerge()
     assert decode(small_world(), [weight], CEMDecode(proposer=proposer)).labels.tolist() == labels
     assert proposer.calls

@@ -1,4 +1,4 @@
-"""Log odds of pairs: the minimum of the penalised likelihood, and pairs that are all of one kind."""
+"""Log odds of pairs: minimum of the penalised likelihood, and pairs that all match or all differ."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from intarsia.clusters.matcher import SUREST, PairMatcher, fit_matcher
+from intarsia.clusters.matcher import MAX_LOG_ODDS, PairMatcher, fit_matcher
 
 
-def test_the_minimum():
-    """An independent search for the weights, on pairs of known clusters only, features in standard deviations."""
+def test_matcher_minimises_the_penalised_loss():
+    """Compare with an independent optimiser on the labelled pairs, with features in units of standard deviations."""
     rng = np.random.default_rng(0)
     clusters = rng.integers(-1, 4, 30)
     pairs = np.column_stack(np.triu_indices(30, 1))
@@ -29,11 +29,14 @@ def test_the_minimum():
 
 
 @pytest.mark.parametrize(("clusters", "odds"), [([1, 1, 1], 3.5 / 0.5), ([1, 2, 3], 0.5 / 3.5), ([-1, -1, 3], 1.0)])
-def test_pairs_of_one_kind(clusters, odds):
+def test_all_or_no_pairs_match(clusters, odds):
     pairs = np.array([[0, 1], [0, 2], [1, 2]])
     found = fit_matcher(np.ones((3, 2)), pairs, np.array(clusters))
     assert found.log_odds(np.ones((1, 2))) == pytest.approx([np.log(odds)])
 
 
-def test_sure_pairs_are_not_surer():
-    assert PairMatcher(np.array([100.0]), 0.0).log_odds(np.array([[1.0], [-1.0]])).tolist() == [SUREST, -SUREST]
+def test_log_odds_are_clipped():
+    assert PairMatcher(np.array([100.0]), 0.0).log_odds(np.array([[1.0], [-1.0]])).tolist() == [
+        MAX_LOG_ODDS,
+        -MAX_LOG_ODDS,
+    ]

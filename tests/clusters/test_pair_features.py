@@ -1,4 +1,4 @@
-"""Features of pairs and constraints: what is kept, what is refused."""
+"""Pair features and constraints: construction and invalid input."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def test_partners_are_ascending():
     [
         ([[0, 3]], [1.0], None, r"pair 0 is \[0, 3\], but there are 3 records"),
         ([[0, 1], [1, 1]], [1.0, 1.0], None, "pair 1 joins record 1 with itself"),
-        ([[0, 1], [1, 0]], [1.0, 1.0], None, r"pair \[0, 1\] is given twice"),
+        ([[0, 1], [1, 0]], [1.0, 1.0], None, r"pair \[0, 1\] is listed twice"),
         ([[0, 1]], [np.nan], None, r"pair 0, \[0, 1\], are not all finite"),
-        ([[0, 1]], [1.0, 2.0], None, "one row of features for each pair"),
-        ([[0, 1, 2]], [1.0], None, "one row of features for each pair"),
+        ([[0, 1]], [1.0, 2.0], None, "one row of features per pair"),
+        ([[0, 1, 2]], [1.0], None, "one row of features per pair"),
         ([[0, 1]], [[1.0, 2.0]], ["a"], "2 different names"),
         ([[0, 1]], [[1.0, 2.0]], ["a", "a"], "2 different names"),
     ],

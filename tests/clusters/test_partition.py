@@ -1,4 +1,4 @@
-"""Partitions: moves against sets of sets, undo, and what is refused."""
+"""Partitions: moves compared with sets of sets, undo, and invalid moves."""
 
 from __future__ import annotations
 
@@ -61,29 +61,29 @@ def test_moves_and_undo(seed, n):
         assert as_sets(partition) == sets
         assert partition.labels.tolist() == labels
         assert {c: set(partition.members(c)) for c in partition.clusters} == numbered
-    with pytest.raises(InvalidInputError, match="nothing to take back"):
+    with pytest.raises(InvalidInputError, match="no move to revert"):
         partition.undo()
 
 
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda p: Partition([]), "expected one label for each"),
+        (lambda p: Partition([]), "with at least one record"),
         (lambda p: Partition([[0, 1]]), r"shape \(1, 2\)"),
         (lambda p: Partition([0.5]), "expected integers"),
         (lambda p: p.merge(0, 2), "cluster 2 is empty"),
         (lambda p: p.merge(0, 9), r"in \[0, 2\]"),
-        (lambda p: p.merge(0, 0), "would stay where they are"),
-        (lambda p: p.split(0, [0, 1]), "Give some, not all"),
+        (lambda p: p.merge(0, 0), "changes nothing"),
+        (lambda p: p.split(0, [0, 1]), "Pass some of them"),
         (lambda p: p.split(0, [2]), "record 2 is not in cluster 0"),
         (lambda p: p.move(5, 0), r"in \[0, 2\]"),
-        (lambda p: p.move(2, -1), "would stay where they are"),
+        (lambda p: p.move(2, -1), "changes nothing"),
         (lambda p: p.apply(Move(np.array([0, 2]), -1)), "record 2 is not in cluster 0"),
         (lambda p: p.apply(Move(np.array([0, 0]), 1)), "each once"),
         (lambda p: p.apply(Move(np.array([-1]), 1)), r"in \[0, 2\]"),
     ],
 )
-def test_refused(act, message):
+def test_invalid_moves(act, message):
     partition = Partition([0, 0, 1])
     with pytest.raises(InvalidInputError, match=message):
         act(partition)

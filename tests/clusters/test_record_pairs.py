@@ -1,4 +1,4 @@
-"""Candidate pairs with features: from tables and from scored edges, and everything that can be wrong with them."""
+"""Candidate pairs with features from tables and from scored edges, and invalid input."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from intarsia.exceptions import InvalidInputError
 EDGES = {"id1": ["a", "c"], "id2": ["b", "a"], "score": [0.9, 0.25], "rule": ["name", "town"]}
 
 
-def test_compared():
+def test_compared_records():
     table = {"id": ["x", "y", "z"], "name": ["ann lee", "lee ann", "bob"], "age": [1, 2, 3]}
     declared = [("name", ExactMatch()), ("age", Numeric(levels=()))]
     found = compared_records(table, declared, None, "id")
     assert found.ids == ["x", "y", "z"]
-    assert found.pairs.tolist() == [[0, 1]]  # words in common, of the column compared as text
+    assert found.pairs.tolist() == [[0, 1]]  # shared words in the text column
     assert found.values.tolist() == [[0.0, 0.0, 0.5, 0.0]]
     assert len(compared_records(table, declared, AllPairs(), "id").pairs) == 3
-    assert len(compared_records(table, declared[1:], None, None).pairs) == 3  # no text: all pairs
+    assert len(compared_records(table, declared[1:], None, None).pairs) == 3  # without text columns: all pairs
     with pytest.raises(InvalidInputError, match=r"^column='nam' is not known"):
         compared_records(table, [("nam", ExactMatch())], None, None)
 
 
 @pytest.mark.parametrize("table", [{"name": []}, {"name": ["ann"]}])
-def test_hardly_any_records(table):
+def test_tables_of_few_records(table):
     found = compared_records(table, [("name", ExactMatch())], None, None)
     assert (found.n_records, found.pairs.shape, found.values.shape) == (len(table["name"]), (0, 2), (0, 2))
 
 
 @pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame])
-def test_scored(make):
+def test_scored_records(make):
     found = scored_records(["c", "b", "a", "alone"], make(EDGES), None, None, None)
     assert found.ids == ["c", "b", "a", "alone"]
     assert found.pairs.tolist() == [[0, 2], [1, 2]]
@@ -46,7 +46,7 @@ def test_scored(make):
     assert found.names == ("score",)
 
 
-def test_scored_as_others_export_them():
+def test_edges_of_other_programs():
     splink = {
         "match_weight": [3.0], "match_probability": [0.9], "unique_id_l": [7], "unique_id_r": [5], "match_key": ["0"],
         "surname_l": ["a"],
@@ -56,7 +56,7 @@ def test_scored_as_others_export_them():
     assert found.names == ("match_weight", "match_probability")
     chosen = scored_records({"pid": [5, 7]}, splink, "pid", ("unique_id_l", "unique_id_r"), ["match_weight"])
     assert chosen.values.tolist() == [[3.0]]
-    # dedupe: pairs of ids and a score, without names.
+    # dedupe exports pairs of ids and a score, without column names.
     plain = {"0": [5], "1": [7], "2": [0.5]}
     assert scored_records(pd.Series([5, 7]), plain, None, None, None).names == ("2",)
     assert scored_records([5, 7], plain, None, None, None).values.tolist() == [[0.5]]
@@ -65,8 +65,8 @@ def test_scored_as_others_export_them():
 @pytest.mark.parametrize(
     ("ids", "edges", "message"),
     [
-        (["a", "b"], EDGES, r"^edges, row 1: there is no record 'c'"),
-        (["a", "b", "c", "a"], EDGES, "id 'a' comes twice, in rows 0 and 3"),
+        (["a", "b"], EDGES, r"^edges, row 1: there is no record with id 'c'"),
+        (["a", "b", "c", "a"], EDGES, "id 'a' is in row 0 and in row 3"),
         (
             ["a", "b", "c"],
             EDGES | {"score": [0.9, np.nan]},
@@ -97,7 +97,7 @@ def test_guessed_comparisons():
             "empty": [None, " "],
         }
     )
-    assert guess_comparisons(table, without=["id"]) == {
+    assert guess_comparisons(table, excluded=["id"]) == {
         "first": "jaro_winkler", "born": "date", "written": "date", "height": "numeric", "title": "token_overlap",
         "vector": "embedding",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Records as plain columns, whatever they came in."""
+"""Tables of records from every kind of data frame."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ EXPECTED = {"name": ["Ann", None, None], "age": [3, 4, 5], "height": [1.5, None,
         lambda: {**COLUMNS, "age": np.array([3, 4, 5], dtype=np.uint8), "height": np.array(COLUMNS["height"])},
     ],
 )
-def test_one_table_from_all(make):
+def test_every_kind_of_table_is_read_alike(make):
     table = read_table(make())
     assert table.columns == EXPECTED
     assert table.n_rows == 3
     assert read_table(table) is table
 
 
-def test_whole_numbers_of_an_array_are_plain_ones():
+def test_integers_of_an_array_become_python_integers():
     assert type(read_table({"id": np.array([1, 2])}).columns["id"][0]) is int
 
 
-def test_missing_of_pandas():
+def test_missing_values_of_pandas():
     frame = pd.DataFrame(
         {
             "whole": pd.array([1, None], dtype="Int64"),
@@ -53,7 +53,7 @@ def test_missing_of_pandas():
     assert [values[1] for values in columns.values()] == [None] * 3
 
 
-def test_nothing():
+def test_empty_tables():
     assert read_table({}).n_rows == 0
     assert read_table([]).n_rows == 0
     assert read_table(pd.DataFrame({"a": []})).n_rows == 0
@@ -66,7 +66,7 @@ def test_nothing():
         (5, "records are of type int"),
     ],
 )
-def test_what_is_no_table(records, message):
+def test_unsupported_tables(records, message):
     with pytest.raises(InvalidInputError, match=message):
         read_table(records)
 
@@ -75,7 +75,7 @@ def test_ids():
     table = read_table(pd.DataFrame({"id": [4, 2], "twice": ["a", "a"], "gap": ["b", None]}))
     assert record_ids(table, None) == [0, 1]
     assert record_ids(table, "id") == [4, 2]
-    with pytest.raises(InvalidInputError, match="id 'a' comes twice, in rows 0 and 1"):
+    with pytest.raises(InvalidInputError, match="id 'a' is in row 0 and in row 1"):
         record_ids(table, "twice")
     with pytest.raises(InvalidInputError, match="the id of row 1 is missing"):
         record_ids(table, "gap")

@@ -1,4 +1,4 @@
-"""Connected components at the threshold that did best: against all thresholds tried one by one."""
+"""`ThresholdClusterer`, compared with every threshold separately."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARED = {"last_name": "jaro_winkler", "street": "token_overlap", "email": "ja
 
 
 @pytest.mark.parametrize("metric", ["b_cubed", "pairwise"])
-def test_no_other_threshold_does_better_on_the_training_records(metric):
+def test_threshold_is_the_best_on_the_training_records(metric):
     made = make_customers(40, slips=3.0, random_state=4)
     model = ThresholdClusterer(COMPARED, metric=metric).fit(made.columns, made.entity)
     found = model._pairs_of(made.columns)

@@ -1,4 +1,4 @@
-"""Worlds of records: every change of score, features and performance against the definitions, and all of it undone."""
+"""Cluster worlds: changes of score, features and performance compared with their definitions, and undo."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_changes_equal_rescoring_and_undo_restores(seed, share, metric):
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10_000))
-def test_walks_keep_constraints_and_statistics(seed):
+def test_searches_keep_constraints_and_statistics(seed):
     n = 12
     rng = np.random.default_rng(seed)
     source = np.array([0, 1, 2, 3, 0, 1, 2, 3, -1, -1, -1, -1])
@@ -115,7 +115,7 @@ def test_extremes_of_some_columns():
     assert moved > 10
 
 
-def test_dense_and_listed_pairs_agree():
+def test_dense_and_sparse_pairs_agree():
     rng = np.random.default_rng(3)
     values = rng.normal(size=(8, 8, 2))
     values += values.transpose(1, 0, 2)
@@ -131,7 +131,7 @@ def test_dense_and_listed_pairs_agree():
 
 
 def test_a_record_with_many_partners_in_small_clusters():
-    """Rows much longer than a cluster are searched, not read."""
+    """Rows of partners much longer than a cluster are searched by bisection."""
     rng = np.random.default_rng(0)
     pairs = pair_features(60, [[0, j] for j in range(1, 60)], rng.normal(size=(59, 2)))
     world = ClusterWorld(pairs, ClusterModel(minimum="all"))
@@ -142,7 +142,7 @@ def test_a_record_with_many_partners_in_small_clusters():
 
 
 def test_agglomeration_takes_the_best_merge_first():
-    """0-1 gains 2, 1-2 gains 1, and 0-2 costs 5: the second merge no longer gains."""
+    """Pairs 0-1, 1-2 and 0-2 have scores 2, 1 and -5: the second merge would decrease the score."""
     pairs = pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0])
     world = ClusterWorld(pairs, ClusterModel(absent=False))
     assert world.agglomerate(np.ones(1)) == 1
@@ -158,17 +158,17 @@ def test_one_record_and_no_pairs():
     assert world.performance() == 1.0
     apart = ClusterWorld(pair_features(3, [], np.zeros((0, 1))))
     apart.search(np.array([0.0, 1.0]), 50, np.random.default_rng(0), 0.0)
-    assert apart.labels.tolist() == [0, 0, 0]  # absent pairs are what this model likes
+    assert apart.labels.tolist() == [0, 0, 0]  # this model rewards absent pairs
 
 
-def test_unknown_truth_does_not_count():
+def test_unknown_truth_is_ignored():
     world, _, _ = random_world(0)
     known = ClusterWorld(world.pairs, truth=[0, 0, -1, 1, -1, -1, -1, -1, -1])
     assert known.performance_change(known.merge(0, 2)) == 0.0
     assert known.performance_change(known.merge(0, 1)) == 1.0
 
 
-def test_own_metrics():
+def test_user_defined_metrics():
     calls = []
 
     def agreement(truth, labels):
@@ -194,7 +194,7 @@ def test_own_metrics():
         ClusterWorld(world.pairs, truth=[0, 0], metric=Broken()).performance_change(move)
 
 
-def test_a_function_that_raises_leaves_the_clustering():
+def test_a_metric_that_raises_leaves_the_clustering_unchanged():
     def fussy(truth, labels):
         if labels[1] == 0:
             raise ValueError("no")
@@ -214,9 +214,9 @@ def test_bad_input():
         ClusterWorld(pairs, truth=[0, 1, 2], metric="b_cubed")
     with pytest.raises(InvalidInputError, match="metric must be a name"):
         ClusterWorld(pairs, metric=3)
-    with pytest.raises(InvalidInputError, match="Give truth="):
+    with pytest.raises(InvalidInputError, match="Pass truth="):
         ClusterWorld(pairs).performance()
-    with pytest.raises(InvalidInputError, match="nothing to take back"):
+    with pytest.raises(InvalidInputError, match="no move to revert"):
         ClusterWorld(pairs).undo()
     with pytest.raises(InvalidInputError, match="expected 2 finite numbers"):
         ClusterWorld(pairs).score([1.0, np.nan])
@@ -228,7 +228,7 @@ def test_bad_input():
         ClusterWorld(pairs, constraints=link_constraints(3, cannot_link=[[1, 0]]), start=[0, 0, 2])
     with pytest.raises(InvalidInputError, match="records 0 and 2 are together but come from the same source"):
         ClusterWorld(pairs, constraints=link_constraints(3, source=[5, 6, 5]), start=[0, 0, 0])
-    with pytest.raises(InvalidInputError, match="would stay where they are"):
+    with pytest.raises(InvalidInputError, match="changes nothing"):
         ClusterWorld(pairs).apply(Move(np.array([0]), -1))
     linked = ClusterWorld(pairs, constraints=link_constraints(3, must_link=[[0, 1]]))
     assert not linked.is_allowed(Move(np.array([0]), -1))
@@ -239,7 +239,7 @@ def test_bad_models():
     pairs = pair_features(3, [[0, 1]], [1.0], ["name"])
     with pytest.raises(InvalidInputError, match="ClusterModel: minimum='nam' is not known"):
         ClusterWorld(pairs, ClusterModel(minimum=["nam"]))
-    with pytest.raises(InvalidInputError, match="no features"):
+    with pytest.raises(InvalidInputError, match="no feature is selected"):
         ClusterWorld(pairs, ClusterModel(within=None, absent=False))
     with pytest.raises(InvalidInputError, match="ClusterModel: sizes"):
         ClusterWorld(pairs, ClusterModel(sizes=(0,)))

@@ -1,4 +1,4 @@
-"""The estimator: hard EM falls, finds what made the data, fills gaps, and speaks scikit-learn."""
+"""`CollectiveChain`: hard EM decreases the objective, recovers the parameters, fills gaps, follows scikit-learn."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def walk(moves, weights, n_walkers, n_steps, seed=0, first=None):
 LINE = moves_within(np.arange(6.0)[:, None], 2.0, ["stay", "axis_0"])
 
 
-def test_maximisation_against_a_general_search():
+def test_m_step_equals_a_general_optimiser():
     rng = np.random.default_rng(1)
     flows = rng.gamma(1.0, size=LINE.idx.size)
     found = fit_weights(LINE, flows, np.zeros(2), 0.5)
@@ -42,7 +42,7 @@ def test_maximisation_against_a_general_search():
     np.testing.assert_allclose(found, best.x, atol=1e-5)
 
 
-def test_drift_of_a_population_is_found():
+def test_drift_of_a_population_is_recovered():
     truth = np.array([0.5, 1.5])
     first = np.array([0.7, 0.2, 0.1, 0, 0, 0])
     counts = np.random.default_rng(2).poisson(walk(LINE, truth, 20_000, 6, first=first)).astype(float)
@@ -55,7 +55,7 @@ def test_drift_of_a_population_is_found():
     np.testing.assert_allclose(model.predict_marginals().sum(axis=1), 1.0)
 
 
-def test_a_free_table_falls_and_is_a_distribution():
+def test_learned_table_decreases_the_objective_and_is_a_distribution():
     counts = walk(LINE, np.array([1.0, 1.0]), 500, 5)
     model = CollectiveChain(noise=GaussianNoise(5.0), tol=1e-3).fit(counts)
     assert model.weights_.shape == (1, 0)
@@ -90,13 +90,13 @@ def test_missing_steps_are_filled_better_than_by_the_mean():
     assert model.score(seen, held_out) < model.score(seen)
 
 
-def test_nothing_learned_is_inference_alone():
+def test_learn_nothing_is_inference_only():
     counts = walk(LINE, np.array([1.0, 0.0]), 100, 4)
     model = CollectiveChain(LINE, learn="nothing").fit(counts)
     np.testing.assert_allclose(np.exp(model.log_probabilities_[0]), 1.0 / np.diff(LINE.ptr)[LINE.rows])
 
 
-def test_settings_and_copies():
+def test_settings_and_clone():
     model = CollectiveChain(LINE, noise=PoissonNoise(0.5))
     model.set_params(noise__rate=2.0, l2=0.1)
     again = clone(model)
@@ -105,7 +105,7 @@ def test_settings_and_copies():
         model.predict([[1.0] * 6])
 
 
-def test_warm_start_goes_on():
+def test_warm_start_continues():
     counts = walk(LINE, np.array([0.5, 1.5]), 2_000, 5, first=[1, 0, 0, 0, 0, 0])
     model = CollectiveChain(LINE, warm_start=True, tol=0.0, max_iter=2)
     with pytest.warns(ConvergenceWarning, match=r"CollectiveChain\.fit"):
@@ -117,7 +117,7 @@ def test_warm_start_goes_on():
     assert model.history_["objective"][0] == pytest.approx(before, rel=1e-6)
 
 
-def test_interruption_keeps_the_last_whole_iteration(monkeypatch):
+def test_interruption_keeps_the_last_complete_iteration(monkeypatch):
     from intarsia.collective import collective_chain
 
     real, calls = collective_chain.infer_flows, []
@@ -137,8 +137,8 @@ def test_interruption_keeps_the_last_whole_iteration(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "counts", "message"),
     [
-        ({"moves": LINE}, np.ones((3, 5)), "5 cells, but moves 6"),
-        ({"moves": np.eye(3)}, np.ones((3, 3)), "moves must be Moves"),
+        ({"moves": LINE}, np.ones((3, 5)), "5 cells, but moves have 6"),
+        ({"moves": np.eye(3)}, np.ones((3, 3)), "moves must be a Moves object"),
         ({"learn": "weights"}, np.ones((3, 3)), "no features"),
         ({"learn": "wights"}, np.ones((3, 3)), "Did you mean 'weights'"),
         ({"seasons": [0, 1]}, np.ones((2, 3)), "seasons has shape"),
@@ -148,12 +148,12 @@ def test_interruption_keeps_the_last_whole_iteration(monkeypatch):
         ({}, -np.ones((2, 3)), "at least 0"),
     ],
 )
-def test_bad_input_is_told(settings, counts, message):
+def test_invalid_input(settings, counts, message):
     with pytest.raises(InvalidInputError, match=message):
         CollectiveChain(**settings).fit(counts)
 
 
-def test_inference_is_a_name_or_settings_and_reaches_the_search(tmp_path):
+def test_inference_by_name_or_settings_is_used(tmp_path):
     counts = walk(LINE, np.array([0.5, 1.5]), 2_000, 5)
     by_name, by_settings, by_default = (
         CollectiveChain(LINE, tol=1e-3, inference=inference).fit(counts)

@@ -1,4 +1,4 @@
-"""Fused steps on squared errors of flows: against the general ones, and their end against a search over paths."""
+"""Kernel steps on squared errors of flows: compared with general steps, and their optimum with a search over paths."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def problem(seed, noise=None, weight=0.0, blocked=False):
     return CollectiveProblem(move_tables(theta, 4), scores, counts, flows, 30.0, noise, weight)
 
 
-def test_exponentials():
+def test_exponentials_of_the_kernel():
     x = np.concatenate([np.linspace(-570, 600, 4001), np.linspace(-1, 1, 101)])
     ours = np.array([exponential(one) for one in x])
     np.testing.assert_allclose(ours / np.exp(x), 1.0, atol=2e-13)
@@ -35,23 +35,23 @@ def test_exponentials():
 
 
 def first(here, seed=1):
-    return MirrorSteps(here).judge(here.evaluate(0.1 * np.random.default_rng(seed).normal(size=here.y.size)))
+    return MirrorSteps(here).evaluate_noise(here.evaluate(0.1 * np.random.default_rng(seed).normal(size=here.y.size)))
 
 
 @pytest.mark.parametrize("blocked", [False, True])
 @pytest.mark.parametrize("steepness", [0.3, 5.0])
-def test_steps_are_those_of_the_general_way(blocked, steepness):
+def test_kernel_steps_equal_general_steps(blocked, steepness):
     here = problem(3, blocked=blocked)
     now, flows = first(here), FlowDescent(here, 0.97)
     general = MirrorDescent(here, now.point, Clock())
-    general.current, general.steepness, general.relief = now, steepness, 0.5
+    general.current, general.steepness, general.decay = now, steepness, 0.5
     flows.begin(now, steepness, 0.5)
     for _ in range(3):
         value = general.current.value
         general.sweep()
         calls = here.n_calls
         made, safe = flows.advance(1, 0.0)
-        found, expected = flows.where(), general.current
+        found, expected = flows.current_trial(), general.current
         assert safe
         assert made[0, 0] == pytest.approx(expected.value, rel=1e-12)
         assert made[0, 1] == pytest.approx((value - expected.value) / (1 + abs(expected.value)), rel=1e-6, abs=1e-13)
@@ -64,7 +64,7 @@ def test_steps_are_those_of_the_general_way(blocked, steepness):
         np.testing.assert_allclose(found.slope, expected.slope, rtol=1e-9, atol=1e-9)
 
 
-def test_many_steps_at_once_are_as_many_single_ones():
+def test_many_steps_equal_single_steps():
     here = problem(6)
     start, together, one_by_one = first(here), FlowDescent(here, 0.97), FlowDescent(here, 0.97)
     together.begin(start, 0.1, 0.5)
@@ -81,14 +81,14 @@ def test_many_steps_at_once_are_as_many_single_ones():
     assert (stopped[:-1, 1] > made[9, 1]).all()
 
 
-def test_a_step_beyond_the_double_range_is_left_to_logarithms():
+def test_a_step_beyond_the_double_range_is_left_to_the_log_domain():
     here = problem(4)
     now, flows = first(here), FlowDescent(here, 0.97)
     flows.begin(now, 1e-7, 0.5)
     made, safe = flows.advance(5, 0.0)
     assert not safe
     assert len(made) == 0
-    np.testing.assert_allclose(flows.where().point.tilt, now.point.tilt, rtol=1e-6, atol=1e-6)  # nothing moved
+    np.testing.assert_allclose(flows.current_trial().point.tilt, now.point.tilt, rtol=1e-6, atol=1e-6)  # nothing moved
     search = MirrorDescent(here, now.point, Clock())
     search.steepness = 1e-7
     loop = search.run(30, 1e-12, None)
@@ -97,7 +97,7 @@ def test_a_step_beyond_the_double_range_is_left_to_logarithms():
     assert search.best_objective == pytest.approx(here.noise_value(search.best), rel=1e-12)
 
 
-def test_limits_of_time_and_iterations_are_kept(monkeypatch):
+def test_limits_of_time_and_iterations(monkeypatch):
     here = problem(5)
     monkeypatch.setattr("intarsia.collective.flow_descent._BLOCK", 7.0 * here.y.size)
     loop = MirrorDescent(here, first(here).point, Clock(1e-9)).run(10**7, 0.0, None)
@@ -111,14 +111,14 @@ def test_limits_of_time_and_iterations_are_kept(monkeypatch):
     assert [len(column) for column in search.history.values()] == [20] * 5
 
 
-def test_squares_alone_reach_the_least_over_paths():
+def test_squared_errors_reach_the_optimum_over_paths():
     theta, scores, counts = instance(5, n_steps=3, missing=0.0)
     flows = np.random.default_rng(6).poisson(4.0, size=(2, 3, 3)).astype(float)
     result = infer_flows(
         theta, counts, 30.0, noise=GaussianNoise(SIGMA, RATE), scores=scores, flow_counts=flows, model_weight=0.0,
         method="mirror_descent", tol=1e-13, max_iter=20_000,
     )  # fmt: skip
-    # Non-negative least squares over numbers of walkers on all paths; a heavy row for their total.
+    # Non-negative least squares over numbers of walkers on all paths, with a row of large weight for their total.
     units = np.eye(27)
     rows = [np.concatenate([cell_totals(q, 3, 3).ravel(), move_totals(q, 3, 3).ravel()]) for q in units]
     target = np.concatenate([counts.ravel(), flows.ravel()])
@@ -129,7 +129,7 @@ def test_squares_alone_reach_the_least_over_paths():
     assert (np.diff(result.history["objective"]) <= 1e-9).all()
 
 
-def test_only_squares_of_everything_take_the_short_way():
+def test_only_complete_squared_errors_use_the_kernel():
     assert problem(3).is_least_squares_of_flows
     assert not problem(3, weight=0.5).is_least_squares_of_flows
     assert not problem(3, noise=PoissonNoise()).is_least_squares_of_flows

@@ -1,4 +1,4 @@
-"""Collective inference against a minimisation over paths, proportional fitting, and itself in other storage."""
+"""Collective inference, compared with a minimisation over paths, proportional fitting, and other storages."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def instance(seed, n_steps=4, n_cells=3, shared=True, missing=0.2):
 
 
 def poisson(counts):
-    """Negative log-likelihood and slope, written out."""
+    """Negative log-likelihood and slope from their formulas."""
     seen = ~np.isnan(counts)
     y = np.where(seen, counts, 0.0)
 
@@ -59,7 +59,7 @@ NOISES = {"poisson": (PoissonNoise(RATE), poisson), "gaussian": (GaussianNoise(S
 @pytest.mark.parametrize("method", ["dual", "mirror_descent"])
 @pytest.mark.parametrize("name", ["poisson", "gaussian"])
 @pytest.mark.parametrize(("seed", "shared", "weight"), [(0, True, 1.0), (1, False, 1.0), (2, True, 0.3)])
-def test_the_least_objective_over_paths_is_reached(method, name, seed, shared, weight):
+def test_optimum_over_paths_is_reached(method, name, seed, shared, weight):
     theta, scores, counts = instance(seed, shared=shared)
     noise, written_out = NOISES[name]
     result = infer_flows(
@@ -78,7 +78,7 @@ def test_the_least_objective_over_paths_is_reached(method, name, seed, shared, w
 
 
 @pytest.mark.parametrize("method", ["dual", "mirror_descent"])
-def test_counts_of_moves(method):
+def test_observed_moves(method):
     theta, scores, counts = instance(5, n_steps=3)
     flows = np.random.default_rng(6).poisson(4.0, size=(2, 3, 3)).astype(float)
     result = infer_flows(
@@ -98,7 +98,7 @@ def test_counts_of_moves(method):
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=12, deadline=None, derandomize=True)
-def test_exact_counts_are_proportional_fitting(seed):
+def test_exact_counts_equal_proportional_fitting(seed):
     rng = np.random.default_rng(seed)
     theta, scores = rng.normal(size=(1, 3, 3)), rng.normal(size=(3, 3))
     counts = rng.multinomial(20, [0.3, 0.3, 0.4], size=3).astype(float)
@@ -112,7 +112,7 @@ def test_exact_counts_are_proportional_fitting(seed):
     np.testing.assert_allclose(result.walkers[seen], counts[seen], atol=1e-6)
 
 
-def test_without_counts_it_is_the_model():
+def test_without_counts_the_model_is_returned():
     theta, scores, _ = instance(3)
     result = infer_flows(theta, np.full((4, 3), np.nan), 7.0, scores=scores)
     least, cells, _ = least_objective(
@@ -140,7 +140,7 @@ def test_storage_does_not_matter(reach):
     from_sparse = infer_flows(stored, counts, **tight)
     tables = banded._oracle.tables, mixed._oracle.tables
     assert [one.reach for one in tables] == [reach, None]
-    # Just enough more moves for dense storage; they are so improbable that nothing changes.
+    # Extra moves, just enough for dense storage, so improbable that the result does not change.
     dense = infer_flows(np.where(far, -400.0, theta), counts, **tight)
     assert dense._oracle.tables.dense
     for other, back in ((mixed, np.argsort(order)), (from_sparse, slice(None)), (dense, slice(None))):
@@ -153,8 +153,8 @@ def test_storage_does_not_matter(reach):
     np.testing.assert_allclose(flows[0].sum(axis=0), banded.walkers[1], atol=1e-9)
 
 
-def test_paths_of_tiny_weight_are_not_lost():
-    """A walker must cross a line where each step costs 300: only logarithms can tell where."""
+def test_paths_of_tiny_probability():
+    """A walker crosses a line where each step costs 300: only the log domain can represent this."""
     s, n_steps = 20, 6
     theta = np.full((s, s), -np.inf)
     for i in range(s):
@@ -171,10 +171,10 @@ def test_paths_of_tiny_weight_are_not_lost():
     assert result._oracle.logarithmic
 
 
-def test_logarithms_agree_with_the_linear_domain():
+def test_log_domain_equals_the_linear_domain():
     theta, scores, counts = instance(7)
     plain = infer_flows(theta, counts, 30.0, scores=scores, tol=1e-11)
-    # The same model with a state that nobody enters but for a cost beyond the double range.
+    # Equivalent model with an additional state that costs more than the range of doubles.
     wide = np.full((4, 4), -900.0)
     wide[:3, :3] = theta[0]
     more = np.pad(scores, ((0, 0), (0, 1)))
@@ -198,7 +198,7 @@ def test_objective_falls_and_bound_rises():
 
 
 def test_counts_of_all_sizes():
-    """Relative abundances have tiny fractions beside thousands; both methods must come to the same end."""
+    """Relative abundances mix tiny fractions and thousands; both methods must reach the same optimum."""
     rng = np.random.default_rng(3)
     counts = 10.0 ** rng.uniform(-9, 3, size=(6, 12))
     theta = -np.abs(np.subtract.outer(np.arange(12.0), np.arange(12.0)))
@@ -208,7 +208,7 @@ def test_counts_of_all_sizes():
     assert mirror.objective == pytest.approx(dual.objective, rel=1e-6)
 
 
-def test_no_weight_of_the_model_fits_counts_alone():
+def test_model_weight_zero_fits_counts_only():
     counts = np.array([[6.0, 4.0], [5.0, 5.0]])
     result = infer_flows(np.zeros((2, 2)), counts, 10.0, model_weight=0.0, method="mirror_descent", tol=1e-12)
     np.testing.assert_allclose(result.walkers, counts, atol=1e-3)
@@ -259,12 +259,12 @@ def test_interruption_keeps_the_best(method, monkeypatch):
     np.testing.assert_allclose(result.marginals.sum(axis=1), 1.0)
 
 
-def test_impossible_models():
+def test_infeasible_models():
     nowhere = infer_flows(np.full((2, 2), -np.inf), np.full((3, 2), np.nan), 5.0)
     assert nowhere.status is Status.INFEASIBLE
     with pytest.raises(NotSupportedError, match="no flows"):
         nowhere.flows(0)
-    # Both cells are reached, but not by enough walkers: nobody may leave cell 0 or 1.
+    # Both cells are reachable, but not by enough walkers: leaving cell 0 or 1 is impossible.
     stay = [[0.0, -np.inf], [-np.inf, 0.0]]
     apart = infer_flows(stay, [[8.0, 2.0], [2.0, 8.0]], 10.0, noise="exact")
     assert apart.status is Status.INFEASIBLE
@@ -274,18 +274,18 @@ def test_impossible_models():
     ("change", "message"),
     [
         ({"counts": [[1.0, -1.0], [0.0, 1.0]]}, "a count is -1"),
-        ({"counts": [1.0, 2.0]}, "a row per step"),
+        ({"counts": [1.0, 2.0]}, "expected an array"),
         ({"counts": [[1.0, 2.0, 3.0]]}, "3 cells, but theta has 2"),
         ({"counts": [[1.0, np.inf], [1.0, 1.0]]}, "must be finite"),
-        ({"counts": [[np.nan, 1.0]]}, "Give n_walkers"),
-        ({"counts": [[0.0, 0.0]]}, "Give n_walkers"),
+        ({"counts": [[np.nan, 1.0]]}, "Pass n_walkers"),
+        ({"counts": [[0.0, 0.0]]}, "Pass n_walkers"),
         ({"n_walkers": 0.0}, "n_walkers must be"),
         ({"noise": "poison"}, "Did you mean 'poisson'"),
         ({"noise": PoissonNoise(rate=0.0)}, "PoissonNoise: rate"),
         ({"method": "newton"}, "method='newton' is not known"),
         ({"theta": np.zeros((2, 3))}, r"table 0 has shape \(2, 3\)"),
         ({"theta": [[np.nan, 0.0], [0.0, 0.0]]}, "NaN"),
-        ({"theta": np.zeros((3, 2, 2))}, "3 tables for 1 moves"),
+        ({"theta": np.zeros((3, 2, 2))}, "3 tables for 1 pairs of steps"),
         ({"table_of_step": [1]}, "table_of_step"),
         ({"scores": np.zeros((3, 2))}, "scores of cells have shape"),
         ({"flow_counts": np.zeros((2, 2))}, "flow_counts has shape"),
@@ -293,12 +293,12 @@ def test_impossible_models():
         ({"theta": [[0.0, -np.inf], [0.0, -np.inf]]}, r"counts\[1, 1\] is 2, but no possible path"),
     ],
 )
-def test_bad_input_is_told(change, message):
+def test_invalid_input(change, message):
     arguments = {"theta": np.zeros((2, 2)), "counts": [[1.0, 2.0], [1.0, 2.0]]} | change
     with pytest.raises(InvalidInputError, match=message):
         infer_flows(**arguments)
 
 
-def test_mirror_descent_refuses_exact_counts():
+def test_mirror_descent_rejects_exact_counts():
     with pytest.raises(NotSupportedError, match="method='dual'"):
         infer_flows(np.zeros((2, 2)), [[1.0, 2.0]], noise="exact", method="mirror_descent")

@@ -1,4 +1,4 @@
-"""The optimum that an interior-point solver (Clarabel through cvxpy, minutes) found on a synthetic migration."""
+"""Optimum of a synthetic migration, compared with an interior-point solver (Clarabel through cvxpy, minutes)."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,13 @@ from scipy.special import gammaln
 from intarsia.collective import infer_flows
 from intarsia_reproduction.workloads.collective_workloads import migration
 
-FOUND = 91672.377  # the largest value, walkers instead of shares in the entropy, log y! left out
+OPTIMUM = 91672.377  # maximum, with walkers instead of fractions in the entropy, without log y!
 
 
 @pytest.mark.parametrize("method", ["dual", "mirror_descent"])
-def test_the_same_objective(method):
+def test_objective_equals_the_interior_point_optimum(method):
     made = migration(50)  # `w7_cgm(50)`
     result = infer_flows(made.theta, made.counts, made.n_walkers, method=method, tol=1e-9)
     value = -result.objective - made.n_walkers * np.log(made.n_walkers) + gammaln(made.counts + 1.0).sum()
-    assert value == pytest.approx(FOUND, abs=2e-3)
+    assert value == pytest.approx(OPTIMUM, abs=2e-3)
     assert result.n_iter < 100

@@ -1,4 +1,4 @@
-"""Possible moves, their features and tables."""
+"""Possible moves between cells, their features and tables."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_moves_within_a_radius_by_hand():
     assert moves.features[at].tolist() == [[0, 1, 1, 0, -1], [1, 0, 0, 0, 0], [0, 1, 1, 0, 1], [0, 1, 1, 1, 0]]
 
 
-def test_make_moves_takes_features_where_a_move_is():
+def test_make_moves_reads_features_at_possible_moves():
     possible = np.array([[1, 0, 2], [0, 3, 0], [1, 1, 0]])
     values = np.arange(9.0).reshape(3, 3)
     dense = make_moves(possible, {"a": values})
@@ -27,13 +27,13 @@ def test_make_moves_takes_features_where_a_move_is():
     np.testing.assert_array_equal(dense.matrix(np.ones(5)).toarray(), possible > 0)
 
 
-def test_log_softmax_is_over_the_moves_of_a_cell():
+def test_log_softmax_normalises_the_moves_of_each_cell():
     moves = make_moves([[1, 1, 0], [0, 1, 0], [1, 1, 1]])
     logs = moves.log_softmax(np.array([1000.0, 1000.0, -5.0, 0.0, np.log(2.0), 0.0]))
     np.testing.assert_allclose(np.exp(logs), [0.5, 0.5, 1.0, 0.25, 0.5, 0.25])
 
 
-def test_storage_follows_the_moves():
+def test_storage_depends_on_the_pattern_of_moves():
     line = moves_within(np.arange(60.0)[:, None], 2.0)
     shuffled = moves_within(np.random.default_rng(0).permutation(60).astype(float)[:, None], 2.0)
     ones = [moves.matrix(np.ones(moves.idx.size)) for moves in (line, shuffled, all_moves(5))]
@@ -41,7 +41,7 @@ def test_storage_follows_the_moves():
     assert [(one.dense, one.reach) for one in made] == [(False, 2), (False, None), (True, None)]
 
 
-def test_tables_of_steps_have_the_moves_of_all():
+def test_tables_of_steps_share_the_union_of_moves():
     first, second = (
         sparse.coo_array(([1.0], ([0], [1])), shape=(9, 9)),
         sparse.coo_array(([2.0], ([1], [0])), shape=(9, 9)),
@@ -53,9 +53,9 @@ def test_tables_of_steps_have_the_moves_of_all():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make_moves([[1, 0], [0, 0]]), "no move leaves cell 1"),
+        (lambda: make_moves([[1, 0], [0, 0]]), "no move starts in cell 1"),
         (lambda: make_moves(np.ones((2, 3))), "square"),
-        (lambda: make_moves(np.eye(2), {"a": np.ones(3)}), "feature 'a' has shape"),
+        (lambda: make_moves(np.eye(2), {"a": np.ones(3)}), "feature 'a' must have shape"),
         (lambda: make_moves(np.eye(2), {"a": np.full((2, 2), np.nan)}), "feature 'a' of move 0"),
         (lambda: moves_within([[0.0, np.nan]], 1.0), "positions must be finite"),
         (lambda: moves_within([[0.0]], 0.0), "radius"),
@@ -64,6 +64,6 @@ def test_tables_of_steps_have_the_moves_of_all():
         (lambda: move_tables(sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(9, 9)), 2), "twice"),
     ],
 )
-def test_bad_input_is_told(call, message):
+def test_invalid_input(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()

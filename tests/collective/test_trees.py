@@ -1,4 +1,4 @@
-"""Trees of steps: against a minimisation over all choices of cells, proportional fitting, and the chain itself."""
+"""Trees of steps, compared with a minimisation over all choices of cells, proportional fitting, and chains."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ SHAPES = {"star": [-1, 0, 0, 0], "fork": [-1, 0, 1, 1], "crossed": [-1, 0, 0, 1]
 @pytest.mark.parametrize("method", ["dual", "mirror_descent"])
 @pytest.mark.parametrize("name", ["poisson", "gaussian"])
 @pytest.mark.parametrize("shape", list(SHAPES))
-def test_the_least_objective_is_reached(method, name, shape):
+def test_optimum_is_reached(method, name, shape):
     theta, scores, counts = instance(11, shared=shape == "fork")
     noise, written_out = NOISES[name]
     parents = SHAPES[shape]
@@ -35,7 +35,7 @@ def test_the_least_objective_is_reached(method, name, shape):
         np.testing.assert_allclose(result.sum_of_flows(), moves.sum(axis=0), atol=3e-3)
 
 
-def test_counts_of_moves_in_a_tree():
+def test_observed_moves_in_a_tree():
     theta, scores, counts = instance(12, n_steps=3)
     flows = np.random.default_rng(6).poisson(4.0, size=(2, 3, 3)).astype(float)
     parents = [-1, 0, 0]
@@ -50,7 +50,7 @@ def test_counts_of_moves_in_a_tree():
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=10, deadline=None, derandomize=True)
-def test_exact_counts_are_proportional_fitting(seed):
+def test_exact_counts_equal_proportional_fitting(seed):
     rng = np.random.default_rng(seed)
     parents = [-1, 0, int(rng.integers(0, 2)), int(rng.integers(0, 3))]
     theta, scores = rng.normal(size=(3, 3, 3)), rng.normal(size=(4, 3))
@@ -63,7 +63,7 @@ def test_exact_counts_are_proportional_fitting(seed):
 
 
 @pytest.mark.parametrize("spread", [1.0, 400.0])
-def test_log_partition_by_enumeration_also_beyond_the_double_range(spread):
+def test_log_partition_equals_enumeration_beyond_the_double_range(spread):
     rng = np.random.default_rng(4)
     parents = [-1, 0, 1, 1, 0]
     theta, scores = spread * rng.normal(size=(4, 2, 2)), spread * rng.normal(size=(5, 2))
@@ -73,12 +73,12 @@ def test_log_partition_by_enumeration_also_beyond_the_double_range(spread):
     assert result.objective == pytest.approx(-log_z, rel=1e-12)
 
 
-def test_a_chain_given_as_a_tree_is_the_chain():
+def test_a_chain_passed_as_a_tree_equals_the_chain():
     theta, scores, counts = instance(13, n_steps=5)
     chain = infer_flows(theta, counts, 30.0, scores=scores, tol=1e-11)
     named = infer_flows(theta, counts, 30.0, scores=scores, parents=[-1, 0, 1, 2, 3], tol=1e-11)
     assert named.objective == chain.objective
-    # The same path of steps, hung up in its middle: 2 is the root, 1 and 3 its children. Moves to 1 and 0 go back.
+    # The chain with its middle as the root: step 2 has children 1 and 3. Moves to 1 and 0 are reversed.
     order, parents = [2, 1, 3, 0, 4], [-1, 0, 0, 1, 2]
     turned = np.stack([theta[0].T, theta[0], theta[0].T, theta[0]])
     hung = infer_flows(turned, counts[order], 30.0, scores=scores[order], parents=parents, tol=1e-11)
@@ -87,7 +87,7 @@ def test_a_chain_given_as_a_tree_is_the_chain():
     np.testing.assert_allclose(hung.flows(0), chain.flows(1).T, atol=1e-4)
 
 
-def test_sparse_tables_and_cells_out_of_reach():
+def test_sparse_tables_and_unreachable_cells():
     s = 12
     near = np.abs(np.subtract.outer(np.arange(s), np.arange(s))) <= 1
     theta = np.where(near, np.random.default_rng(5).normal(size=(s, s)), -np.inf)
@@ -103,7 +103,7 @@ def test_sparse_tables_and_cells_out_of_reach():
 
 
 def test_learning_on_a_star():
-    """Every child is drawn from the parent's cell by one table, which comes back."""
+    """Every child is sampled from the parent's cell with one table, which must be recovered."""
     rng = np.random.default_rng(7)
     table = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.05, 0.05, 0.9]])
     n = np.zeros((7, 3))
@@ -114,7 +114,7 @@ def test_learning_on_a_star():
     model = CollectiveChain(stay, noise="exact", parents=[-1] + [0] * 6, n_walkers=10_000, tol=1e-7).fit(n)
     assert model.status_ is Status.CONVERGED
     assert (np.diff(model.history_["objective"]) <= 1e-6 * 10_000).all()
-    # One weight: the best log-odds of staying against each other move, from the table that was used.
+    # A single weight: the best log odds of staying against any other move, under the true table.
     stays = (n[0] / n[0].sum()) @ np.diag(table)
     assert model.weights_[0, 0] == pytest.approx(np.log(2 * stays / (1 - stays)), abs=0.4)
     np.testing.assert_allclose(model.predict(n), n, atol=1e-2)
@@ -129,6 +129,6 @@ def test_learning_on_a_star():
         ([-1, 0, -1], r"parents\[2\] is -1, expected one of 0\.\.1"),
     ],
 )
-def test_bad_parents_are_told(parents, message):
+def test_invalid_parents(parents, message):
     with pytest.raises(InvalidInputError, match=message):
         infer_flows(np.zeros((2, 2)), np.ones((3, 2)), parents=parents)

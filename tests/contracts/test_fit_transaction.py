@@ -61,7 +61,7 @@ STAGES = {
     "CollectiveChain": [
         "intarsia.collective.collective_chain.check_counts",
         "intarsia.collective.collective_chain.infer_flows",
-        "intarsia.collective.collective_chain.CollectiveChain._maximise",
+        "intarsia.collective.collective_chain.CollectiveChain._fit_parameters",
         "intarsia.collective.collective_chain.CollectiveChain._penalty",
     ],
     "EntityClusterer": [

@@ -267,7 +267,7 @@ def test_bad_worlds():
         SampleRank().fit_worlds([other, wide])
     with pytest.raises(InvalidInputError, match="2 finite weights are needed"):
         SampleRank().fit_worlds([other], start=np.zeros(5))
-    with pytest.raises(InvalidInputError, match="Give truth="):
+    with pytest.raises(InvalidInputError, match="Pass truth="):
         SampleRank().fit_worlds([ClusterWorld(other.pairs)])
 
 

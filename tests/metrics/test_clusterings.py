@@ -1,4 +1,4 @@
-"""Agreement of clusterings: worked examples of the papers, definitions as loops, and conventions."""
+"""Scores of clusterings: worked examples of the papers, naive loops over the definitions, and conventions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def both(scores, measure):
 # ---------------------------------------------------------------- worked by hand
 
 
-def test_mentions_that_one_side_lacks():
+def test_mentions_missing_from_one_clustering():
     """The example with which the reference scorer was published: e is missed, h and i are made up."""
     scores = clustering_scores(clusters("abc", "defg"), clusters("ab", "cd", "fghi"))
     # Of 5 true links ab and fg are left, of 5 predicted ones the same two.
@@ -69,7 +69,7 @@ LABELLINGS = st.integers(1, 9).flatmap(
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(LABELLINGS)
-def test_like_the_definitions(labels):
+def test_scores_equal_naive_loops(labels):
     scores = clustering_scores(*labels)
     as_dicts = [dict(enumerate(side)) for side in labels]
     for measure in MEASURES:
@@ -80,13 +80,13 @@ def test_like_the_definitions(labels):
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(*[st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 3))] * 2)
-def test_like_the_definitions_with_other_mentions(true, predicted):
+def test_scores_equal_naive_loops_on_different_mentions(true, predicted):
     scores = clustering_scores(true, predicted)
     for measure in MEASURES:
         assert both(scores, measure) == getattr(oracle, measure)(true, predicted), measure
 
 
-def test_names_and_order_do_not_matter():
+def test_scores_ignore_label_names_and_record_order():
     rng = np.random.default_rng(0)
     true, predicted = rng.integers(0, 9, 60), rng.integers(0, 9, 60)
     order = rng.permutation(60)
@@ -101,13 +101,13 @@ def test_names_and_order_do_not_matter():
 # ---------------------------------------------------------------- conventions
 
 
-def test_hidden_truth_is_left_out():
+def test_hidden_true_labels_are_ignored():
     with_hidden = clustering_scores(["a", None, "a", "b", None], [0, 0, 1, 1, 2])
     assert with_hidden == clustering_scores(["a", "a", "b"], [0, 1, 1])
     assert clustering_scores(np.array([3, -1, 3]), [0, 0, 1]) == clustering_scores([3, 3], [0, 1])
 
 
-def test_nothing_together():
+def test_singletons_only():
     scores = clustering_scores([1, 2, 3], [7, 8, 9])
     assert (scores.pairwise.f1, scores.muc.f1, scores.b_cubed.f1, scores.ceaf_e.f1) == (0, 0, 1, 1)
     assert scores.adjusted_rand == 1
@@ -119,7 +119,7 @@ def test_no_records():
     assert scores.b_cubed.f1 == 0
 
 
-def test_the_document():
+def test_as_dict():
     document = clustering_scores([1, 1, 2], [1, 2, 2]).as_dict()
     assert list(document["muc"]) == ["precision", "recall", "f1"]
     assert list(document) == ["pairwise", "b_cubed", "muc", "ceaf_e", "n_records", "n_entities"]
@@ -139,7 +139,7 @@ def test_bad_input(true, predicted, message):
         clustering_scores(true, predicted)
 
 
-def test_many_records_need_no_square():
+def test_memory_is_not_quadratic():
     """100,000 records in 20,000 clusters, one in twenty astray: a table of clusters would have 400 million cells."""
     rng = np.random.default_rng(0)
     true = rng.integers(0, 20_000, 100_000)

@@ -1,4 +1,4 @@
-"""Shares of right labels, against scikit-learn."""
+"""Accuracy and F1 of labels, compared with scikit-learn."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_hidden_labels_do_not_count():
     assert (nothing.accuracy, nothing.sequence_accuracy, nothing.macro_f1, nothing.n) == (0, 0, 0, 0)
 
 
-def test_labels_of_several_types_have_an_order():
+def test_labels_of_mixed_types_are_sorted():
     assert list(labelling_scores([["b", 2, "a"]], [["b", 1, "a"]]).by_label) == [1, 2, "a", "b"]
 
 

@@ -1,4 +1,4 @@
-"""Areas under curves, against scikit-learn and by hand."""
+"""Areas under ROC and precision-recall curves, compared with scikit-learn and with values computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.metrics import ranking_scores
 
 @pytest.mark.parametrize("n_values", [3, 10, 10**6], ids=["many ties", "ties", "no ties"])
 @pytest.mark.parametrize("seed", range(3))
-def test_areas_are_those_of_scikit_learn(n_values, seed):
+def test_areas_equal_scikit_learn(n_values, seed):
     rng = np.random.default_rng(seed)
     truth = rng.random(60) < 0.3
     scores = rng.integers(0, n_values, 60) / n_values + 0.2 * truth
@@ -24,7 +24,7 @@ def test_areas_are_those_of_scikit_learn(n_values, seed):
     assert found.auprc_negative == pytest.approx(auc(recall, precision))
 
 
-def test_by_hand():
+def test_areas_computed_by_hand():
     perfect = ranking_scores([True, True, False], [3, 2, 1])
     assert (perfect.auroc, perfect.auprc, perfect.auprc_negative, perfect.n) == (1.0, 1.0, 1.0, 3)
     # All tied: half of the pairs, and one step from precision 1 to 1/4.
@@ -32,14 +32,14 @@ def test_by_hand():
     assert (tied.auroc, tied.auprc) == (0.5, 0.625)
 
 
-def test_one_class_only_has_no_areas():
+def test_areas_are_nan_for_one_class():
     found = ranking_scores([True, True], [0.1, 0.2])
     assert np.isnan([found.auroc, found.auprc, found.auprc_negative]).all()
     assert found.as_dict()["n"] == 2
 
 
-def test_refusals():
-    with pytest.raises(InvalidInputError, match="Give a score for each"):
+def test_invalid_input():
+    with pytest.raises(InvalidInputError, match=r"ranking_scores: y_true has shape .* Pass one score per item"):
         ranking_scores([True, False], [0.5])
     with pytest.raises(InvalidInputError, match=r"scores\[1\] is NaN"):
         ranking_scores([True, False], [0.5, np.nan])

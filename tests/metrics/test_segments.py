@@ -1,4 +1,4 @@
-"""Segments and their scores against the shared task's rule, tried on every span, and against cases made by hand."""
+"""Segments and their scores, compared with the CoNLL rule applied to every span and with hand-made cases."""
 
 from itertools import combinations, pairwise
 
@@ -58,7 +58,7 @@ def tag_pairs(draw, tags):
 
 @BOUNDED
 @given(st.one_of(tag_pairs(TAGS), tag_pairs(IOB)))
-def test_counts_are_those_of_the_shared_task(pair):
+def test_counts_equal_the_conll_rule(pair):
     scores = segment_scores(*pair)
     true, pred = ([chunks_among_all_spans(tags) for tags in sequences] for sequences in pair)
     n_true, n_pred = sum(map(len, true)), sum(map(len, pred))
@@ -74,7 +74,7 @@ def test_counts_are_those_of_the_shared_task(pair):
 
 @BOUNDED
 @given(tag_pairs(TAGS))
-def test_symmetry_and_perfection(pair):
+def test_scores_are_symmetric_and_perfect_on_equal_tags(pair):
     true, pred = pair
     one, other = segment_scores(true, pred), segment_scores(pred, true)
     assert (one.precision, one.recall, one.f1) == (other.recall, other.precision, other.f1)
@@ -85,7 +85,7 @@ def test_symmetry_and_perfection(pair):
 
 @BOUNDED
 @given(st.lists(st.sampled_from(TAGS), max_size=10))
-def test_segments_cover_what_is_not_outside(tags):
+def test_segments_cover_all_tokens_that_are_not_outside(tags):
     covered = [t for start, stop, _ in find_segments(tags) for t in range(start, stop)]
     assert covered == [t for t, tag in enumerate(tags) if tag != "O"]
     for start, stop, label in find_segments(tags):
@@ -94,7 +94,7 @@ def test_segments_cover_what_is_not_outside(tags):
 
 @BOUNDED
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["x", "y", "O"])), max_size=6))
-def test_every_scheme_tells_the_same_segments(pieces):
+def test_all_notations_give_the_same_segments(pieces):
     """Segments written in four notations and read back."""
     iob1, iob2, bioes, bilou, expected, at, before = [], [], [], [], [], 0, None
     for length, label in pieces:
@@ -130,7 +130,7 @@ def test_every_scheme_tells_the_same_segments(pieces):
         ("B I O I", [(0, 2, ""), (3, 4, "")]),  # one kind of segment needs no label
     ],
 )
-def test_by_hand(tags, expected):
+def test_hand_made_cases(tags, expected):
     assert find_segments(tags.split()) == expected
 
 
@@ -143,7 +143,7 @@ def test_labels_without_prefix():
     assert set(scheme_names()) == {"conll", "runs", "tokens"}
 
 
-def test_the_json_document():
+def test_as_dict():
     true, pred = [["B-x", "I-x", "O"], ["B-y"]], [["B-x", "O", "O"], ["B-y"]]
     assert segment_scores(true, pred).as_dict() == {
         "precision": 0.5,
@@ -158,7 +158,7 @@ def test_the_json_document():
     }
 
 
-def test_nothing_to_find_or_nothing_found():
+def test_no_true_or_no_predicted_segments():
     nothing = segment_scores([["O", "O"]], [["O", "O"]])
     assert (nothing.precision, nothing.recall, nothing.f1, nothing.accuracy) == (0, 0, 0, 1)
     assert nothing.by_label == {}
@@ -174,9 +174,9 @@ def test_nothing_to_find_or_nothing_found():
         ([["O"]], [], "y_true has 1 sequences, but y_pred has 0"),
         ([["O"], ["O"]], [["O"], ["O", "O"]], r"y_true\[1\] has 1 labels, but y_pred\[1\] has 2"),
         (["O"], ["O"], r"y_true\[0\] is 'O'; expected the labels of one sequence"),
-        ([["O", "title"]], [["O", "O"]], r"y_true\[0\]\[1\]: 'title' is no tag .* scheme='runs'"),
-        ([["O", 3]], [["O", "O"]], r"y_true\[0\]\[1\]: 3 is no tag"),
-        ([["O", None]], [["O", "O"]], r"y_true\[0\]\[1\] is None, which names no label"),
+        ([["O", "title"]], [["O", "O"]], r"y_true\[0\]\[1\]: 'title' is not a valid tag.* scheme='runs'"),
+        ([["O", 3]], [["O", "O"]], r"y_true\[0\]\[1\]: 3 is not a valid tag"),
+        ([["O", None]], [["O", "O"]], r"y_true\[0\]\[1\] is None, which is not a single label"),
         ([[["O"]]], [["O"]], r"y_true\[0\]\[0\] is \['O'\]; expected one label"),
     ],
 )

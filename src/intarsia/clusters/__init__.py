@@ -1,4 +1,4 @@
-"""Records into entities: comparisons, candidate pairs, partitions, worlds, proposers, decoding, the estimator."""
+"""Entity resolution: comparisons, blocking, partitions, worlds, proposers, decoding and the estimators."""
 
 from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.blocking import AllPairs, SharedTokens, SharedValues, SortedNeighbourhood

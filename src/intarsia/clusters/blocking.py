@@ -1,4 +1,4 @@
-"""Which pairs of records are worth comparing: those that share a value, a word, or a place in an order."""
+"""Blocking: rules that select the candidate pairs of records by shared values, shared words or sort order."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from intarsia._core.validation import IntArray, check_number
 from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
 from intarsia.exceptions import TooLargeError
 
-_ROWS = 2_000  # of the table of shared words at a time
+_ROWS = 2_000  # rows of the matrix of shared words that are computed at a time
 
 
 class Blocking(BaseEstimator, ABC):  # type: ignore[misc]
-    """A rule for candidate pairs; abstract."""
+    """Abstract base of blocking rules, which select candidate pairs."""
 
     name: ClassVar[str]
 
     def named(self) -> list[str]:
-        """Columns that it names; none where it takes all."""
+        """Return the columns that the rule names; empty if it uses all columns."""
         columns = getattr(self, "columns", None)
         return [columns] if isinstance(columns, str) else list(columns or ())
 
     @abstractmethod
     def pairs(self, table: Table) -> IntArray:
-        """Candidate pairs of a table.
+        """Return the candidate pairs of a table.
 
         Returns
         -------
         (n_pairs, 2) int array
-            Numbers of records, the smaller first, each pair once, in order.
+            Row numbers of the records, the smaller first; each pair once, sorted.
         """
 
 
 class AllPairs(Blocking):
-    """Every pair of records: for small tables only.
+    """All pairs of records, for small tables only.
 
     Parameters
     ----------
     max_pairs : int
-        More are refused.
+        Raise TooLargeError if there are more pairs.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class AllPairs(Blocking):
         self.max_pairs = max_pairs
 
     def pairs(self, table: Table) -> IntArray:
-        """See `Blocking.pairs`."""
+        """Return the candidate pairs, as documented in `Blocking.pairs`."""
         n_pairs = table.n_rows * (table.n_rows - 1) // 2
         if n_pairs > self.max_pairs:
             raise TooLargeError(
@@ -70,20 +70,20 @@ class AllPairs(Blocking):
 
 
 class SharedValues(Blocking):
-    """Pairs of records with the same values in some columns, such as the same postcode and beginning of the surname.
+    """Pairs of records with equal values in some columns, such as postcode and first letters of the surname.
 
-    Text is compared without case, accents and superfluous blanks. A record that lacks one of the values is in no pair.
-    Where more than `max_block` records share the values, each is paired only with its neighbours in the order of its
-    other values, so that the number of pairs stays below `n_records * max_block`.
+    Strings are compared without case, accents and extra whitespace. A record with a missing value is in no pair. If
+    more than `max_block` records share the values, each is paired only with its neighbours in the sort order of all
+    values, so that the number of pairs stays below `n_records * max_block`.
 
     Parameters
     ----------
     columns : str or list of str
-        All of them must agree.
+        Columns that must all be equal.
     prefix : int, optional
-        Only so many letters are looked at.
+        Compare only this many first letters.
     max_block : int
-        Largest number of records of which all pairs are taken.
+        Largest block of records of which all pairs are candidates.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class SharedValues(Blocking):
         self.max_block = max_block
 
     def pairs(self, table: Table) -> IntArray:
-        """See `Blocking.pairs`."""
+        """Return the candidate pairs, as documented in `Blocking.pairs`."""
         check_number(self.max_block, "SharedValues: max_block", low=2, integer=True)
         columns = [table.column(name) for name in self.named() or table.columns]
         blocks: dict[tuple[str, ...], list[int]] = {}
@@ -109,26 +109,26 @@ class SharedValues(Blocking):
             if all(value is not None for value in values):
                 key = tuple(plain_text(value)[: self.prefix] for value in values)
                 blocks.setdefault(key, []).append(row)
-        order = _text_order(table)
-        return _united(_block_pairs(rows, order, self.max_block) for rows in blocks.values())
+        rank = _sort_rank(table)
+        return _unique_pairs(_block_pairs(rows, rank, self.max_block) for rows in blocks.values())
 
 
 class SharedTokens(Blocking):
-    """Pairs of records with a word in common that few others have.
+    """Pairs of records that share a rare word.
 
-    Words that more than `max_records` records have are passed over, since they tell little and make many pairs.
-    Records whose texts are the same are paired whatever their words, with their neighbours where there are many.
+    Words that occur in more than `max_records` records are ignored, because they are weak evidence and give many pairs.
+    Records with equal strings are always paired; if there are many of them, with their neighbours only.
 
     Parameters
     ----------
     columns : str or list of str
-        Where words are looked for; a word counts only within its column. None are all columns.
+        Columns whose words are compared; a word is shared only within a column. None: all columns.
     max_records : int
-        Most records that a word may have.
+        Largest number of records in which a word may occur.
     min_shared : int
-        Number of such words that a pair must have in common.
+        Number of rare words that a pair must share.
     ngram : int, optional
-        Runs of so many letters take the place of words, which finds misspelt ones.
+        Use character n-grams of this length instead of words, which also pairs misspelt words.
 
     Examples
     --------
@@ -153,48 +153,49 @@ class SharedTokens(Blocking):
         self.ngram = ngram
 
     def pairs(self, table: Table) -> IntArray:
-        """See `Blocking.pairs`."""
+        """Return the candidate pairs, as documented in `Blocking.pairs`."""
         check_number(self.max_records, "SharedTokens: max_records", low=2, integer=True)
         check_number(self.min_shared, "SharedTokens: min_shared", low=1, integer=True)
         names = self.named() or list(table.columns)
         columns = [table.column(name) for name in names]
-        sets: list[list[str]] = []
-        same: dict[tuple[Any, ...], list[int]] = {}
+        token_lists: list[list[str]] = []
+        rows_of_tokens: dict[tuple[Any, ...], list[int]] = {}
         for row, values in enumerate(zip(*columns, strict=True)):
-            found = [
+            row_tokens = [
                 f"{k} {token}"
                 for k, value in enumerate(values)
                 if value is not None
                 for token in tokens(value, self.ngram)
             ]
-            sets.append(found)
-            if found:
-                same.setdefault(tuple(found), []).append(row)
-        order = _text_order(table)
-        equal = (_block_pairs(rows, order, self.max_records) for rows in same.values() if len(rows) > 1)
-        return _united([*equal, *self._sharing(sets)])
+            token_lists.append(row_tokens)
+            if row_tokens:
+                rows_of_tokens.setdefault(tuple(row_tokens), []).append(row)
+        rank = _sort_rank(table)
+        equal_rows = (_block_pairs(rows, rank, self.max_records) for rows in rows_of_tokens.values() if len(rows) > 1)
+        return _unique_pairs([*equal_rows, *self._pairs_sharing_words(token_lists)])
 
-    def _sharing(self, sets: list[list[str]]) -> Iterator[IntArray]:
-        words = token_matrix(sets)
+    def _pairs_sharing_words(self, token_lists: list[list[str]]) -> Iterator[IntArray]:
+        """Yield the pairs with at least `min_shared` rare words in common, some rows at a time."""
+        words = token_matrix(token_lists)
         frequency = np.bincount(words.indices, minlength=words.shape[1])
         rare = words[:, np.flatnonzero((frequency > 1) & (frequency <= self.max_records))].tocsr()
-        across = rare.T.tocsr()
-        for start in range(0, len(sets), _ROWS):
-            shared = (rare[start : start + _ROWS] @ across).tocoo()
+        rare_transposed = rare.T.tocsr()
+        for start in range(0, len(token_lists), _ROWS):
+            shared = (rare[start : start + _ROWS] @ rare_transposed).tocoo()
             row, column = shared.coords[0] + start, shared.coords[1]
-            kept = (row < column) & (shared.data >= self.min_shared)
-            yield np.column_stack([row[kept], column[kept]]).astype(np.int64)
+            selected = (row < column) & (shared.data >= self.min_shared)
+            yield np.column_stack([row[selected], column[selected]]).astype(np.int64)
 
 
 class SortedNeighbourhood(Blocking):
-    """Pairs of records that stand near each other when records are sorted by some columns.
+    """Pairs of records that are close to each other when the records are sorted by some columns.
 
     Parameters
     ----------
     columns : str or list of str
-        What is sorted by, in this order; records that lack the first are left out.
+        Columns to sort by, most important first; records without a value in the first column are in no pair.
     window : int
-        How far apart the places may be.
+        Largest distance of the two records in the sorted order.
 
     Examples
     --------
@@ -211,7 +212,7 @@ class SortedNeighbourhood(Blocking):
         self.window = window
 
     def pairs(self, table: Table) -> IntArray:
-        """See `Blocking.pairs`."""
+        """Return the candidate pairs, as documented in `Blocking.pairs`."""
         check_number(self.window, "SortedNeighbourhood: window", low=1, integer=True)
         columns = [table.column(name) for name in self.named() or table.columns]
         keys = [
@@ -220,7 +221,7 @@ class SortedNeighbourhood(Blocking):
             if values[0] is not None
         ]
         rows = np.array([row for _, row in sorted(keys)], dtype=np.int64)
-        return _united([_near(rows, self.window)])
+        return _unique_pairs([_neighbour_pairs(rows, self.window)])
 
 
 BLOCKINGS: Registry[Blocking] = Registry(
@@ -237,7 +238,7 @@ BLOCKINGS: Registry[Blocking] = Registry(
 
 
 def candidate_pairs(table: Table, blocking: str | Blocking | Sequence[str | Blocking]) -> IntArray:
-    """Pairs that any of the rules gives, the smaller number first, each pair once, in order.
+    """Return the pairs that any of the blocking rules selects, the smaller number first; each pair once, sorted.
 
     Examples
     --------
@@ -246,35 +247,35 @@ def candidate_pairs(table: Table, blocking: str | Blocking | Sequence[str | Bloc
     >>> candidate_pairs(table, [SharedValues("name"), SharedValues("town")]).tolist()
     [[0, 1], [1, 2]]
     """
-    several = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
-    return _united([BLOCKINGS.resolve(one).pairs(table) for one in several])
+    rules = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
+    return _unique_pairs([BLOCKINGS.resolve(rule).pairs(table) for rule in rules])
 
 
-def _text_order(table: Table) -> IntArray:
-    """Place of each record in the order of all its text."""
+def _sort_rank(table: Table) -> IntArray:
+    """Return the rank of each record when records are sorted by all their values as strings."""
     rows = zip(*table.columns.values(), strict=True)
     keys = [tuple("" if value is None else str(value) for value in values) for values in rows]
-    place = np.empty(table.n_rows, dtype=np.int64)
-    place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-    return place
+    rank = np.empty(table.n_rows, dtype=np.int64)
+    rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return rank
 
 
-def _block_pairs(rows: list[int], order: IntArray, most: int) -> IntArray:
-    """All pairs of a block, or those of neighbours if it is larger than `most`."""
-    sorted_rows = np.array(sorted(rows, key=lambda row: order[row]), dtype=np.int64)
-    return _near(sorted_rows, len(rows) - 1 if len(rows) <= most else most // 2)
+def _block_pairs(rows: list[int], rank: IntArray, max_block: int) -> IntArray:
+    """Return all pairs of a block, or the pairs of neighbours if it has more than `max_block` records."""
+    sorted_rows = np.array(sorted(rows, key=lambda row: rank[row]), dtype=np.int64)
+    return _neighbour_pairs(sorted_rows, len(rows) - 1 if len(rows) <= max_block else max_block // 2)
 
 
-def _near(rows: IntArray, window: int) -> IntArray:
-    """Pairs of rows at most `window` places apart."""
-    parts = [np.column_stack([rows[:-step], rows[step:]]) for step in range(1, min(window, len(rows) - 1) + 1)]
-    return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
+def _neighbour_pairs(rows: IntArray, window: int) -> IntArray:
+    """Return the pairs of rows at most `window` positions apart."""
+    shifted_pairs = [np.column_stack([rows[:-step], rows[step:]]) for step in range(1, min(window, len(rows) - 1) + 1)]
+    return np.concatenate(shifted_pairs) if shifted_pairs else np.empty((0, 2), np.int64)
 
 
-def _united(parts: Iterable[IntArray]) -> IntArray:
-    """Each pair once, the smaller number first, in order."""
-    found = [np.empty((0, 2), np.int64), *parts]
-    pairs = np.sort(np.concatenate(found), axis=1)
+def _unique_pairs(groups: Iterable[IntArray]) -> IntArray:
+    """Return each pair once, the smaller number first, sorted."""
+    arrays = [np.empty((0, 2), np.int64), *groups]
+    pairs = np.sort(np.concatenate(arrays), axis=1)
     n = int(pairs.max(initial=0)) + 1
     key = np.unique(pairs[:, 0] * n + pairs[:, 1])
     return np.column_stack([key // n, key % n])

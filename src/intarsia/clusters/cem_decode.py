@@ -1,4 +1,4 @@
-"""Decoding by jumps of a proposer that learns where to jump (CEM-Decode)."""
+"""CEM-Decode: decoding by the moves of a proposer that learns during the search."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
 
 class CEMDecode(Decoder):
-    """Jump to the best of the moves that a learning proposer draws, as long as it raises the score.
+    """Decoder that applies the best move sampled by an adaptive proposer while it increases the score (CEM-Decode).
 
-    Algorithm 3 of Rohanimanesh2009: each step learns the proposer at the present clustering by the cross-entropy method
-    (or, between `learn_every` steps, only draws) and goes to the step's best sample; the result is the last clustering.
-    With `learn_every=1`, `patience=1` it is the algorithm as written.
+    Algorithm 3 of Rohanimanesh2009: each step fits the proposer to the current clustering by the cross-entropy method
+    (or, between fits every `learn_every` steps, only samples) and applies the best sampled move; the result is the last
+    clustering. The algorithm of the paper is `learn_every=1`, `patience=1`.
 
     Parameters
     ----------
     proposer : JumpProposer, optional
-        `AdaptiveSplitMerge` by default, whose parameters are kept until it learns again.
+        `AdaptiveSplitMerge` by default.
     max_iter : int
-        Most steps.
+        Maximum number of steps.
     patience : int
-        Steps in turn without a gain after which it ends.
+        Stop after this many consecutive steps without an improvement.
     tol : float
-        What a jump must gain.
+        Smallest improvement of the score that is accepted.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class CEMDecode(Decoder):
     """
 
     name: ClassVar[str] = "cem_decode"
-    summary: ClassVar[str] = "documents: few but well-chosen jumps of a proposer that learns"
+    summary: ClassVar[str] = "documents: few but well-chosen moves of an adaptive proposer"
 
     _parts: ClassVar[Parts] = {"proposer": PROPOSERS}
 
@@ -67,18 +67,18 @@ class CEMDecode(Decoder):
     def jumps(
         self, world: ClusterWorld, weights: FloatArray | None, rng: np.random.Generator, *, by: str = "score"
     ) -> Iterator[tuple[Move | None, bool]]:
-        """Step after step: the move that was proposed, and whether it was made, which is when it raises the value.
+        """Yield for each step the proposed move and whether it was applied, which it is if it increases the value.
 
         Parameters
         ----------
         world : ClusterWorld
             Changed in place.
         weights : float array or None
-            Weights of the score; they also allocate sequential splits.
+            Weights of the score; sequential allocation of splits uses them too.
         rng : Generator
-            Random numbers.
+            Random number generator.
         by : {"score", "performance"}
-            What is to be raised: the score, or the performance against the truth.
+            Value to increase: the score, or the performance against the truth.
         """
         with errors_in("CEMDecode.jumps"):
             check_cluster_world(world)
@@ -90,22 +90,22 @@ class CEMDecode(Decoder):
         score = None
         if by != "performance":
             score = np.zeros(world.n_weights) if weights is None else weights
-        idle = 0
+        n_without_improvement = 0
         for _ in range(int(self.max_iter)):
             move, value = proposer.propose(world, rng, score, weights)
-            gains = value > float(self.tol)
-            if move is not None and gains:
+            improves = value > float(self.tol)
+            if move is not None and improves:
                 world.apply(move)
-            idle = 0 if gains else idle + 1
-            yield move, gains
-            if idle >= int(self.patience):
+            n_without_improvement = 0 if improves else n_without_improvement + 1
+            yield move, improves
+            if n_without_improvement >= int(self.patience):
                 return
 
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
-        """Jump until nothing gains."""
+        """Apply moves until none improves the score; return the numbers of proposed and applied moves."""
         world.memory.clear()
-        tried = made = 0
-        for _, gains in self.jumps(world, weights, rng):
-            tried += 1
-            made += gains
-        return tried, made
+        n_proposed = n_applied = 0
+        for _, improves in self.jumps(world, weights, rng):
+            n_proposed += 1
+            n_applied += improves
+        return n_proposed, n_applied

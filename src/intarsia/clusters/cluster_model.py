@@ -1,4 +1,4 @@
-"""Features of pairs of records and of clusters: sums over pairs, aggregates of first order, size, agreement."""
+"""Features of pairs of records, and the model of a clustering: sums, aggregates, sizes and agreement of clusters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from intarsia.exceptions import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class PairFeatures:
-    """Features of some pairs of records; make it with `pair_features` or `dense_pair_features`.
+    """Features of pairs of records, built by `pair_features` or `dense_pair_features`.
 
     Pairs that are not listed are *absent*: their features are 0.
 
@@ -35,13 +35,13 @@ class PairFeatures:
     n_records : int
         Number of records.
     pairs : int array (n_pairs, 2)
-        Records of each pair, the smaller first, in ascending order.
+        Records of each pair, the smaller first, sorted.
     values : float array (n_pairs, n_features)
-        Their features.
+        Features of each pair.
     names : tuple of str
         Names of the features.
     ptr, idx, row : int arrays
-        For record i, `idx[ptr[i]:ptr[i + 1]]` are its partners, ascending, and `row[...]` the rows of those pairs.
+        For record i, `idx[ptr[i]:ptr[i + 1]]` are its partners, ascending, and `row[...]` the rows of these pairs.
 
     Examples
     --------
@@ -76,14 +76,14 @@ class PairFeatures:
 def pair_features(
     n_records: int, pairs: ArrayLike, values: ArrayLike, names: Sequence[str] | None = None
 ) -> PairFeatures:
-    """Features of the pairs listed, by an edge list; all other pairs are absent.
+    """Build pair features from a list of pairs; all other pairs are absent.
 
     Parameters
     ----------
     n_records : int
         Number of records.
     pairs : int array (n_pairs, 2)
-        Two different records each, in either order; each pair once.
+        Two different records per pair, in either order; each pair once.
     values : float array (n_pairs, n_features) or (n_pairs,)
         Features of each pair; finite.
     names : sequence of str, optional
@@ -103,46 +103,47 @@ def pair_features(
     if ends.ndim != 2 or ends.shape[1] != 2 or table.ndim != 2 or table.shape[0] != ends.shape[0]:
         raise InvalidInputError(
             f"pairs has shape {ends.shape} and values {table.shape}; expected (n_pairs, 2) and (n_pairs, "
-            f"n_features). Give one row of features for each pair."
+            f"n_features). Pass one row of features per pair."
         )
     outside = np.flatnonzero(((ends < 0) | (ends >= n_records)).any(axis=1))
     if outside.size:
         raise InvalidInputError(
             f"pair {int(outside[0])} is {ends[outside[0]].tolist()}, but there are {n_records} records "
-            f"(0..{int(n_records) - 1}). Name records that exist."
+            f"(0..{int(n_records) - 1}). Pass numbers of existing records."
         )
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if loops.size:
         raise InvalidInputError(
-            f"pair {int(loops[0])} joins record {int(ends[loops[0], 0])} with itself. Leave it out."
+            f"pair {int(loops[0])} joins record {int(ends[loops[0], 0])} with itself. Remove the pair."
         )
     bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if bad.size:
         raise InvalidInputError(
             f"the features of pair {int(bad[0])}, {ends[bad[0]].tolist()}, are not all finite: "
-            f"{table[bad[0]].tolist()[:6]}. Put 0 for what is missing, and add a feature that tells so."
+            f"{table[bad[0]].tolist()[:6]}. Use 0 for missing values, and add a feature that marks them."
         )
     ends = np.sort(ends, axis=1)
     order = np.lexsort((ends[:, 1], ends[:, 0]))
     ends, table = ends[order], table[order]
-    twice = np.flatnonzero((ends[1:] == ends[:-1]).all(axis=1))
-    if twice.size:
-        raise InvalidInputError(f"pair {ends[twice[0]].tolist()} is given twice. Give each pair once.")
-    titles = tuple(f"f{k}" for k in range(table.shape[1])) if names is None else tuple(map(str, names))
-    if len(titles) != table.shape[1] or len(set(titles)) != len(titles):
+    repeated = np.flatnonzero((ends[1:] == ends[:-1]).all(axis=1))
+    if repeated.size:
+        raise InvalidInputError(f"pair {ends[repeated[0]].tolist()} is listed twice. Pass each pair once.")
+    feature_names = tuple(f"f{k}" for k in range(table.shape[1])) if names is None else tuple(map(str, names))
+    if len(feature_names) != table.shape[1] or len(set(feature_names)) != len(feature_names):
         raise InvalidInputError(
-            f"names {titles} must be {table.shape[1]} different names, one for each feature. Give as many."
+            f"names {feature_names} must be {table.shape[1]} different names, one per feature. Pass that many."
         )
-    return _by_record(int(n_records), ends, table, titles)
+    return _index_by_record(int(n_records), ends, table, feature_names)
 
 
+@errors_from("dense_pair_features")
 def dense_pair_features(values: ArrayLike, names: Sequence[str] | None = None) -> PairFeatures:
-    """Features of all pairs, from an array over records x records x features.
+    """Build the features of all pairs from an array over records x records x features.
 
     Parameters
     ----------
     values : float array (n_records, n_records, n_features) or (n_records, n_records)
-        Symmetric in the records; the diagonal is not read.
+        Features, symmetric in the records; the diagonal is ignored.
     names : sequence of str, optional
         Names of the features.
 
@@ -152,26 +153,24 @@ def dense_pair_features(values: ArrayLike, names: Sequence[str] | None = None) -
     >>> features.values.ravel().tolist(), features.complete
     ([1.0, 2.0, 3.0], True)
     """
-    array = as_float_array(values, "dense_pair_features: values")
+    array = as_float_array(values, "values")
     array = array[:, :, None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise InvalidInputError(
-            f"dense_pair_features: values has shape {array.shape}, expected (n_records, n_records, n_features). Give "
+            f"values has shape {array.shape}, expected (n_records, n_records, n_features). Pass "
             f"the features of all pairs."
         )
     first, second = np.triu_indices(array.shape[0], 1)
     upper, lower = array[first, second], array[second, first]
-    odd = np.flatnonzero(~np.isclose(upper, lower, equal_nan=True).all(axis=1))
-    if odd.size:
-        i, j = int(first[odd[0]]), int(second[odd[0]])
-        raise InvalidInputError(
-            f"dense_pair_features: values[{i}, {j}] and values[{j}, {i}] differ. A pair has no order: make them equal."
-        )
+    asymmetric = np.flatnonzero(~np.isclose(upper, lower, equal_nan=True).all(axis=1))
+    if asymmetric.size:
+        i, j = int(first[asymmetric[0]]), int(second[asymmetric[0]])
+        raise InvalidInputError(f"values[{i}, {j}] and values[{j}, {i}] differ. Make the array symmetric.")
     return pair_features(array.shape[0], np.stack([first, second], axis=1), upper, names)
 
 
-def _by_record(n_records: int, ends: IntArray, values: FloatArray, names: tuple[str, ...]) -> PairFeatures:
-    """Partners of each record, ascending, from sorted pairs."""
+def _index_by_record(n_records: int, ends: IntArray, values: FloatArray, names: tuple[str, ...]) -> PairFeatures:
+    """Return the pair features with the partners of each record, ascending, from sorted pairs."""
     owner = np.concatenate([ends[:, 1], ends[:, 0]])  # partners below a record come first, and in ascending order
     partner = np.concatenate([ends[:, 0], ends[:, 1]])
     order = np.argsort(owner, kind="stable")
@@ -187,51 +186,52 @@ Levels = float | Mapping[str, float] | None
 
 @dataclass(frozen=True, eq=False)
 class FeatureTable:
-    """Features of a clustering, as the kernels read them: kind, argument and level of each, and their names."""
+    """Features of a clustering in the form that the kernels read: names, and kind, argument and level of each."""
 
     names: tuple[str, ...]
     kind: IntArray
     argument: IntArray
     level: FloatArray
     count_column: IntArray
-    count_at: FloatArray
+    count_level: FloatArray
     extreme_column: IntArray
 
     def pair_weights(self, weights: FloatArray, n_pair_features: int) -> tuple[FloatArray, float]:
-        """How the score changes when a pair comes together, from the sums alone: by feature, and for absent pairs."""
-        found = np.zeros(n_pair_features)
+        """Return the change of the score when a pair is joined, from sums: per pair feature, and for absent pairs."""
+        pair_weight = np.zeros(n_pair_features)
         for kind, sign in ((kernels.SUM, 1.0), (kernels.BETWEEN, -1.0)):
-            at = self.kind == kind
-            np.add.at(found, self.argument[at], sign * weights[at])
-        return found, float(weights[self.kind == kernels.ABSENT].sum())
+            mask = self.kind == kind
+            np.add.at(pair_weight, self.argument[mask], sign * weights[mask])
+        return pair_weight, float(weights[self.kind == kernels.ABSENT].sum())
 
 
 class ClusterModel(BaseEstimator):  # type: ignore[misc]
-    r"""Features of a clustering, each a sum over its clusters: the score is linear in them (Rohanimanesh2009, Eq. 1).
+    r"""Log-linear model of a clustering, with features summed over its clusters (Rohanimanesh2009, Eq. 1).
 
     With weights :math:`\Theta` the score of a clustering is :math:`\Theta \cdot \phi`, where :math:`\phi` sums the
-    features of every cluster (:math:`f_w`) and of the pairs across clusters (:math:`f_b`). Where columns of pair
-    features are asked for, "all" means all, None none, and a list names them. Aggregates run over the pairs inside a
-    cluster, absent ones included with the value 0; a single record has no pairs, so all its aggregates are 0.
+    features of every cluster (:math:`f_w`) and of the pairs across clusters (:math:`f_b`). With sums over pairs alone
+    this is correlation clustering. Parameters of type columns select pair features: "all" selects all of them, None
+    none, and a list names them. Aggregates run over the pairs inside a cluster, including absent pairs with the value
+    0; a singleton has no pairs, so all its aggregates are 0.
 
     Parameters
     ----------
     within : columns
         Sum over the pairs inside clusters.
     between : columns
-        Sum over the pairs across clusters. With `within` on the same column one of the two is redundant.
+        Sum over the pairs across clusters. If a column is in `within` too, one of the two is redundant.
     absent : bool
-        Number of absent pairs inside clusters: the price of putting together what blocking found unlike.
+        Number of absent pairs inside clusters, a penalty for joining records that blocking did not pair.
     mean, minimum, maximum : columns
         Aggregate over the pairs of each cluster.
     exists, for_all : float or dict column -> float
-        Whether some pair, or every pair, of the cluster has more than this; a number holds for all columns.
+        Whether any pair, or every pair, of the cluster exceeds this level; a number applies to all columns.
     sizes : sequence of int
-        For each: number of clusters with at least so many records; 1 counts the clusters.
+        For each size: number of clusters with at least this many records; 1 counts all clusters.
     log_size : bool
-        Sum of the logarithms of the sizes.
+        Sum of the logarithms of the cluster sizes.
     agreement, all_equal : columns of attributes
-        Share of the pairs of known values that agree, and whether all do.
+        Fraction of the pairs of known values that agree, and whether all agree.
 
     Examples
     --------
@@ -269,17 +269,19 @@ class ClusterModel(BaseEstimator):  # type: ignore[misc]
         self.all_equal = all_equal
 
     def table(self, columns: Sequence[str], attributes: Sequence[str] = ()) -> FeatureTable:
-        """Features for these pair features and attributes, in the order of the settings."""
+        """Return the features of a clustering for these pair features and attributes, in the order of the settings."""
         rows: list[tuple[str, int, int, float]] = []
         levels: list[tuple[int, float]] = []
 
-        def add(setting: str, kind: int, known: Sequence[str], among: list[int] | None = None) -> None:
-            for k in _columns(getattr(self, setting), known, setting):
+        def add(setting: str, kind: int, names: Sequence[str], among: list[int] | None = None) -> None:
+            for k in _column_indices(getattr(self, setting), names, setting):
                 argument = k if among is None else among.index(k)
-                rows.append((f"{setting.replace('_', ' ')} {known[k]}", kind, argument, 0.0))
+                rows.append((f"{setting.replace('_', ' ')} {names[k]}", kind, argument, 0.0))
 
-        # Minima and maxima are kept of these columns only: to keep them costs more than to keep sums.
-        extremes = sorted({k for name in ("minimum", "maximum") for k in _columns(getattr(self, name), columns, name)})
+        # Minima and maxima are updated for these columns only, because they cost more than sums.
+        extremes = sorted(
+            {k for name in ("minimum", "maximum") for k in _column_indices(getattr(self, name), columns, name)}
+        )
 
         add("within", kernels.SUM, columns)
         add("between", kernels.BETWEEN, columns)
@@ -289,9 +291,9 @@ class ClusterModel(BaseEstimator):  # type: ignore[misc]
         add("minimum", kernels.LEAST, columns, extremes)
         add("maximum", kernels.MOST, columns, extremes)
         for setting, kind in (("exists", kernels.EXISTS), ("for_all", kernels.FOR_ALL)):
-            for k, at in _levels(getattr(self, setting), columns, setting):
-                rows.append((f"{setting.replace('_', ' ')} {columns[k]} > {at:g}", kind, len(levels), 0.0))
-                levels.append((k, at))
+            for k, level in _column_levels(getattr(self, setting), columns, setting):
+                rows.append((f"{setting.replace('_', ' ')} {columns[k]} > {level:g}", kind, len(levels), 0.0))
+                levels.append((k, level))
         for size in self.sizes:
             check_number(size, "ClusterModel: sizes", low=1, integer=True)
             rows.append((f"size >= {int(size)}", kernels.SIZE, 0, float(size)))
@@ -300,40 +302,40 @@ class ClusterModel(BaseEstimator):  # type: ignore[misc]
         add("agreement", kernels.AGREEING, attributes)
         add("all_equal", kernels.ALL_EQUAL, attributes)
         if not rows:
-            raise InvalidInputError("ClusterModel: no features are asked for. Set at least one, such as within='all'.")
-        names, kinds, arguments, sizes = zip(*rows, strict=True)
+            raise InvalidInputError("ClusterModel: no feature is selected. Set at least one, such as within='all'.")
+        table_names, kinds, arguments, sizes = zip(*rows, strict=True)
         return FeatureTable(
-            tuple(names),
+            tuple(table_names),
             frozen(np.array(kinds, dtype=np.int64)),
             frozen(np.array(arguments, dtype=np.int64)),
             frozen(np.array(sizes, dtype=np.float64)),
             frozen(np.array([k for k, _ in levels], dtype=np.int64)),
-            frozen(np.array([at for _, at in levels], dtype=np.float64)),
+            frozen(np.array([level for _, level in levels], dtype=np.float64)),
             frozen(np.array(extremes, dtype=np.int64)),
         )
 
 
-def _columns(given: Columns, known: Sequence[str], setting: str) -> list[int]:
-    """Numbers of the columns asked for."""
-    if given is None:
+def _column_indices(selection: Columns, names: Sequence[str], setting: str) -> list[int]:
+    """Return the indices of the selected columns."""
+    if selection is None:
         return []
-    if isinstance(given, str):
-        if given == "all":
-            return list(range(len(known)))
-        given = [given]
-    return [list(known).index(check_choice(name, known, f"ClusterModel: {setting}")) for name in given]
+    if isinstance(selection, str):
+        if selection == "all":
+            return list(range(len(names)))
+        selection = [selection]
+    return [list(names).index(check_choice(name, names, f"ClusterModel: {setting}")) for name in selection]
 
 
-def _levels(given: Levels, known: Sequence[str], setting: str) -> list[tuple[int, float]]:
-    """Columns and the levels that their pairs are compared with."""
-    if given is None:
+def _column_levels(setting_levels: Levels, names: Sequence[str], setting: str) -> list[tuple[int, float]]:
+    """Return the index and the level of each column that a setting names."""
+    if setting_levels is None:
         return []
-    asked = given if isinstance(given, Mapping) else dict.fromkeys(known, given)
-    found = []
-    for name, at in asked.items():
-        check_number(at, f"ClusterModel: {setting}", low=-np.inf, high=np.inf, open_low=True, open_high=True)
-        found.append((_columns([name], known, setting)[0], float(at)))
-    return found
+    level_of_name = setting_levels if isinstance(setting_levels, Mapping) else dict.fromkeys(names, setting_levels)
+    levels = []
+    for name, level in level_of_name.items():
+        check_number(level, f"ClusterModel: {setting}", low=-np.inf, high=np.inf, open_low=True, open_high=True)
+        levels.append((_column_indices([name], names, setting)[0], float(level)))
+    return levels
 
 
 CLUSTER_MODELS: Registry[ClusterModel] = Registry(

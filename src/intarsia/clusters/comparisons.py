@@ -1,4 +1,4 @@
-"""How two values of a column are compared: each comparison gives features of a pair, one of them for missing values."""
+"""Comparisons of two values of a column: each gives similarity features of a pair, and one for missing values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from intarsia._core.worker_threads import run_by_workers
 from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
 from intarsia.exceptions import InvalidInputError, MissingDependencyError
 
-_CHUNK = 200_000  # pairs at a time where token rows are gathered
+_CHUNK = 200_000  # pairs whose rows of tokens are gathered at a time
 
 
 class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
-    """A way to compare two values; abstract.
+    """Abstract base of comparisons of two values.
 
-    The features of a pair are the likeness (0 to 1), for each of `levels` whether it is reached, and whether a value
-    is missing, in which case the others are 0: an unknown value says neither that records agree nor that they differ.
+    The features of a pair are the similarity (0 to 1), for each of `levels` whether the similarity reaches it, and
+    whether a value is missing. If a value is missing, the other features are 0: a missing value is no evidence that
+    records agree or differ.
     """
 
     name: ClassVar[str]
@@ -33,21 +34,21 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
     levels: Sequence[float] = ()
 
     def feature_names(self, column: str) -> list[str]:
-        """Names of the features, with the column before them."""
-        reached = [f"{column} {self.name} >= {level:g}" for level in self.levels]
-        return [f"{column} {self.name}", *reached, f"{column} {self.name} missing"]
+        """Return the names of the features, which begin with the name of the column."""
+        level_names = [f"{column} {self.name} >= {level:g}" for level in self.levels]
+        return [f"{column} {self.name}", *level_names, f"{column} {self.name} missing"]
 
     def features(self, values: Sequence[Any], first: IntArray, second: IntArray, name: str) -> FloatArray:
-        """Features of the pairs of records `first[k]`, `second[k]`.
+        """Compute the features of the pairs of records `first[k]`, `second[k]`.
 
         Parameters
         ----------
         values : list
             Value of each record, None where it is missing.
         first, second : (n_pairs,) int arrays
-            Numbers of records.
+            Row numbers of the records.
         name : str
-            How messages begin.
+            Name of the column, used in errors.
 
         Returns
         -------
@@ -56,54 +57,59 @@ class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
         for level in self.levels:
             check_number(level, f"{name}: {type(self).__name__}: levels", low=0, high=1)
         distinct, code = self._distinct(values, name)
-        known = (code[first] >= 0) & (code[second] >= 0)
-        one, other = code[first[known]], code[second[known]]
-        likeness = np.zeros(len(first))
-        if len(one):
-            # Values repeat, so every pair of values is compared once.
-            key, back = np.unique(np.minimum(one, other) * len(distinct) + np.maximum(one, other), return_inverse=True)
-            likeness[known] = self._likeness(distinct, key // len(distinct), key % len(distinct))[back]
-        reached = [known & (likeness >= level - 1e-12) for level in self.levels]
-        return np.column_stack([likeness, *reached, ~known]).astype(np.float64)
+        present = (code[first] >= 0) & (code[second] >= 0)
+        first_code, second_code = code[first[present]], code[second[present]]
+        similarity = np.zeros(len(first))
+        if len(first_code):
+            # Values repeat, so each pair of distinct values is compared only once.
+            pair_code, inverse = np.unique(
+                np.minimum(first_code, second_code) * len(distinct) + np.maximum(first_code, second_code),
+                return_inverse=True,
+            )
+            of_distinct = self._similarity(distinct, pair_code // len(distinct), pair_code % len(distinct))
+            similarity[present] = of_distinct[inverse]
+        level_reached = [present & (similarity >= level - 1e-12) for level in self.levels]
+        return np.column_stack([similarity, *level_reached, ~present]).astype(np.float64)
 
     def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
-        """Distinct readable values, and the number of each record's value among them; -1 where there is none."""
-        number: dict[Any, int] = {}
-        read: dict[Any, int] = {}
+        """Return the distinct readable values, and the index of each record's value among them; -1 if missing."""
+        index_of_parsed: dict[Any, int] = {}
+        index_of_value: dict[Any, int] = {}
         distinct: list[Any] = []
-        code = np.full(len(values), -1, dtype=np.int64)
-        unread = None
+        codes = np.full(len(values), -1, dtype=np.int64)
+        unreadable = None
         for row, value in enumerate(values):
             if value is None:
                 continue
-            if value not in read:
+            if value not in index_of_value:
                 parsed = self._parse(value, f"{name}, row {row}")
                 if parsed is None:
-                    read[value] = -1
-                    unread = value if unread is None else unread
+                    index_of_value[value] = -1
+                    unreadable = value if unreadable is None else unreadable
                 else:
-                    if parsed not in number:
-                        number[parsed] = len(distinct)
+                    if parsed not in index_of_parsed:
+                        index_of_parsed[parsed] = len(distinct)
                         distinct.append(parsed)
-                    read[value] = number[parsed]
-            code[row] = read[value]
-        if unread is not None and not distinct:
+                    index_of_value[value] = index_of_parsed[parsed]
+            codes[row] = index_of_value[value]
+        if unreadable is not None and not distinct:
             raise InvalidInputError(
-                f"{name}: {type(self).__name__} can read no value, such as {unread!r:.60}. Choose another comparison."
+                f"{name}: {type(self).__name__} cannot read any value, such as {unreadable!r:.60}. Choose "
+                f"another comparison."
             )
-        return distinct, code
+        return distinct, codes
 
     @abstractmethod
     def _parse(self, value: Any, name: str) -> Any:
-        """The value as it is compared, or None where it cannot be read."""
+        """Return the value in the form that is compared, or None if it is unreadable."""
 
     @abstractmethod
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
-        """Likeness of pairs of distinct values."""
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
+        """Return the similarities of pairs of distinct values."""
 
 
 class ExactMatch(Comparison):
-    """Whether two values are the same: 1 or 0. Text is compared without case, accents and superfluous blanks.
+    """Whether two values are equal: 1 or 0. Strings are compared without case, accents and extra whitespace.
 
     Examples
     --------
@@ -118,26 +124,26 @@ class ExactMatch(Comparison):
     def _parse(self, value: Any, name: str) -> Any:
         return plain_text(value) if isinstance(value, str) else value
 
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
-        return (one == other).astype(np.float64)
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
+        return (first == second).astype(np.float64)
 
 
 class JaroWinkler(Comparison):
-    """Jaro-Winkler likeness of short texts such as names: tolerant of slips, the more so behind equal beginnings.
+    """Jaro-Winkler similarity of short strings such as names: tolerates typos, more so after equal beginnings.
 
     Parameters
     ----------
     levels : sequence of float
-        Likenesses that are features of their own when reached.
+        Similarity levels; reaching each of them is a separate feature.
 
     Raises
     ------
     MissingDependencyError
-        At use, where rapidfuzz is not installed.
+        When it is used, if rapidfuzz is not installed.
 
     Examples
     --------
-    The classic pair: five and a half of six letters in common, three at the beginning.
+    The classic pair: all six letters in common, two of them transposed, and three equal letters at the beginning.
 
     >>> JaroWinkler(levels=()).features(["martha", "marhta"], np.array([0]), np.array([1]), "name").round(4)
     array([[0.9611, 0.    ]])
@@ -152,7 +158,7 @@ class JaroWinkler(Comparison):
     def _parse(self, value: Any, name: str) -> Any:
         return plain_text(value)
 
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         try:
             from rapidfuzz.distance import JaroWinkler as Scorer
             from rapidfuzz.process import cpdist
@@ -160,26 +166,27 @@ class JaroWinkler(Comparison):
             raise MissingDependencyError(
                 "JaroWinkler needs rapidfuzz. Install it with: pip install 'intarsia[records]'"
             ) from None
-        left, right = [distinct[k] for k in one], [distinct[k] for k in other]
-        found = cpdist(left, right, scorer=Scorer.normalized_similarity, dtype=np.float64)
-        return np.asarray(found, dtype=np.float64)
+        first_values, second_values = [distinct[k] for k in first], [distinct[k] for k in second]
+        similarities = cpdist(first_values, second_values, scorer=Scorer.normalized_similarity, dtype=np.float64)
+        return np.asarray(similarities, dtype=np.float64)
 
 
 class TokenOverlap(Comparison):
-    """Share of the words (or of the runs of letters) that two texts have in common; for long texts, in any order.
+    """Fraction of the words (or character n-grams) that two strings have in common, in any order; for long strings.
 
     Parameters
     ----------
     measure : {"jaccard", "overlap"}
-        Common words by all words of both, or by the words of the shorter text.
+        Number of common words divided by the number of all words of both ("jaccard"), or by the number of words of the
+        shorter string ("overlap").
     ngram : int, optional
-        Runs of so many letters take the place of words.
+        Compare character n-grams of this length instead of words.
     levels : sequence of float
-        Likenesses that are features of their own when reached.
+        Similarity levels; reaching each of them is a separate feature.
 
     Examples
     --------
-    Two of four words are common.
+    Two of four words are in common.
 
     >>> texts = ["learning to rank", "Learning to sort"]
     >>> TokenOverlap(levels=()).features(texts, np.array([0]), np.array([1]), "title")
@@ -200,27 +207,27 @@ class TokenOverlap(Comparison):
         check_choice(self.measure, ("jaccard", "overlap"), "measure")
         return frozenset(tokens(value, self.ngram)) or None
 
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         words = token_matrix(distinct)
         sizes = np.diff(words.indptr).astype(np.float64)
-        common = np.empty(len(one))
-        for start in range(0, len(one), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            common[part] = words[one[part]].multiply(words[other[part]]).sum(axis=1)
+        n_common = np.empty(len(first))
+        for start in range(0, len(first), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            n_common[chunk] = words[first[chunk]].multiply(words[second[chunk]]).sum(axis=1)
         if self.measure == "jaccard":
-            return common / (sizes[one] + sizes[other] - common)
-        return common / np.minimum(sizes[one], sizes[other])
+            return n_common / (sizes[first] + sizes[second] - n_common)
+        return n_common / np.minimum(sizes[first], sizes[second])
 
 
 class Numeric(Comparison):
-    """Nearness of two numbers: 1 where they are equal, 0 from a difference of `scale` on, in between linear.
+    """Similarity of two numbers: 1 if they are equal, falling linearly to 0 at a difference of `scale`.
 
     Parameters
     ----------
     scale : float, optional
-        Difference from which numbers have nothing in common; by default the larger of the two absolute values.
+        Difference at which the similarity is 0; by default the larger of the two absolute values.
     levels : sequence of float
-        Likenesses that are features of their own when reached.
+        Similarity levels; reaching each of them is a separate feature.
 
     Examples
     --------
@@ -242,26 +249,27 @@ class Numeric(Comparison):
             return None
         return number if np.isfinite(number) else None
 
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         if self.scale is not None:
             check_number(self.scale, "Numeric: scale", low=0, open_low=True)
         numbers = np.array(distinct, dtype=np.float64)
-        larger = np.maximum(np.abs(numbers[one]), np.abs(numbers[other]))
+        larger = np.maximum(np.abs(numbers[first]), np.abs(numbers[second]))
         scale = np.where(larger > 0, larger, 1.0) if self.scale is None else self.scale
-        return np.clip(1.0 - np.abs(numbers[one] - numbers[other]) / scale, 0.0, 1.0)
+        return np.clip(1.0 - np.abs(numbers[first] - numbers[second]) / scale, 0.0, 1.0)
 
 
 class Date(Comparison):
-    """Share of year, month and day that two dates have in common, day and month also where they are exchanged.
+    """Fraction of year, month and day that two dates have in common; day and month may be swapped.
 
-    A slip changes one part of a date, however many days that makes, so parts are compared rather than days.
+    A typo changes one field of a date, which can be a difference of many days, so fields are compared and not days.
 
     Parameters
     ----------
     format : str, optional
-        As of `datetime.strptime`; by default dates, ISO (2001-02-28) and eight digits (20010228) are read.
+        Format of `datetime.strptime`. By default date objects, ISO strings (2001-02-28) and eight digits (20010228)
+        are read.
     levels : sequence of float
-        Likenesses that are features of their own when reached.
+        Similarity levels; reaching each of them is a separate feature.
 
     Examples
     --------
@@ -282,27 +290,27 @@ class Date(Comparison):
             value = value.astype("datetime64[D]").item()
         if isinstance(value, datetime.date):
             return value.year, value.month, value.day
-        written = str(value).strip()
+        string = str(value).strip()
         if self.format is not None:
             try:
-                found = datetime.datetime.strptime(written, self.format)
+                date = datetime.datetime.strptime(string, self.format)
             except ValueError:
                 return None
-            return found.year, found.month, found.day
-        # Parts are compared one by one, so a day that no calendar has is read all the same.
-        parts = re.fullmatch(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T ].*)?", written)
-        return None if parts is None else (int(parts[1]), int(parts[2]), int(parts[3]))
+            return date.year, date.month, date.day
+        # Fields are compared one by one, so impossible dates such as 2001-02-31 are accepted.
+        fields = re.fullmatch(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T ].*)?", string)
+        return None if fields is None else (int(fields[1]), int(fields[2]), int(fields[3]))
 
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         dates = np.array(distinct, dtype=np.int64)
-        left, right = dates[one], dates[other]
-        straight = (left == right).sum(axis=1)
-        exchanged = (left == right[:, [0, 2, 1]]).sum(axis=1)
-        return np.maximum(straight, exchanged) / 3
+        first_dates, second_dates = dates[first], dates[second]
+        n_equal = (first_dates == second_dates).sum(axis=1)
+        n_equal_swapped = (first_dates == second_dates[:, [0, 2, 1]]).sum(axis=1)
+        return np.maximum(n_equal, n_equal_swapped) / 3
 
 
 class Embedding(Comparison):
-    """Cosine of the angle between vectors that the user gives, 0 where they point apart.
+    """Cosine similarity of vectors (embeddings) supplied by the user; negative values count as 0.
 
     Examples
     --------
@@ -317,16 +325,16 @@ class Embedding(Comparison):
         self.levels = levels
 
     def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
-        known = [row for row, value in enumerate(values) if value is not None]
-        distinct = [self._parse(values[row], f"{name}, row {row}") for row in known]
-        for row, vector in zip(known, distinct, strict=True):
+        present = [row for row, value in enumerate(values) if value is not None]
+        distinct = [self._parse(values[row], f"{name}, row {row}") for row in present]
+        for row, vector in zip(present, distinct, strict=True):
             if vector.shape != distinct[0].shape:
                 raise InvalidInputError(
-                    f"{name}, row {row}: a vector of {len(vector)} numbers, but that of row {known[0]} has "
-                    f"{len(distinct[0])}."
+                    f"{name}, row {row}: the vector has {len(vector)} numbers, but that of row {present[0]} has "
+                    f"{len(distinct[0])}. Pass vectors of equal length."
                 )
         code = np.full(len(values), -1, dtype=np.int64)
-        code[known] = np.arange(len(known))
+        code[present] = np.arange(len(present))
         return distinct, code
 
     def _parse(self, value: Any, name: str) -> Any:
@@ -335,14 +343,16 @@ class Embedding(Comparison):
         except (TypeError, ValueError):
             vector = np.empty((0, 0))
         if vector.ndim != 1 or not np.isfinite(vector).all():
-            raise InvalidInputError(f"{name}: expected a vector of finite numbers, got {value!r:.60}.")
+            raise InvalidInputError(
+                f"{name}: expected a vector of finite numbers, got {value!r:.60}. Use None if missing."
+            )
         return vector
 
-    def _likeness(self, distinct: list[Any], one: IntArray, other: IntArray) -> FloatArray:
+    def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         vectors = np.array(distinct)
         length = np.linalg.norm(vectors, axis=1)
         vectors /= np.where(length > 0, length, 1.0)[:, None]
-        return np.clip(np.einsum("kd,kd->k", vectors[one], vectors[other]), 0.0, 1.0)
+        return np.clip(np.einsum("kd,kd->k", vectors[first], vectors[second]), 0.0, 1.0)
 
 
 COMPARISONS: Registry[Comparison] = Registry(
@@ -359,33 +369,35 @@ COMPARISONS: Registry[Comparison] = Registry(
     Comparison,  # type: ignore[type-abstract]
 )
 
-Declared = Mapping[str, str | Comparison | Sequence[str | Comparison]]
+ColumnComparisons = Mapping[str, str | Comparison | Sequence[str | Comparison]]
 
 
-def resolve_comparisons(declared: Declared) -> list[tuple[str, Comparison]]:
-    """Column and comparison of each declared one; names stand for comparisons with their defaults.
+def resolve_comparisons(comparisons: ColumnComparisons) -> list[tuple[str, Comparison]]:
+    """Return a list of (column, comparison); names of comparisons become objects with default settings.
 
     Examples
     --------
     >>> resolve_comparisons({"name": ["exact", JaroWinkler()], "born": "date"})
     [('name', ExactMatch()), ('name', JaroWinkler()), ('born', Date())]
     """
-    if not isinstance(declared, Mapping) or not declared:
+    if not isinstance(comparisons, Mapping) or not comparisons:
         raise InvalidInputError(
             "comparisons must be a dict from column to comparison, such as {'name': 'jaro_winkler'}, got "
-            f"{declared!r:.60}. Known: {', '.join(COMPARISONS.names)}."
+            f"{comparisons!r:.60}. Known: {', '.join(COMPARISONS.names)}."
         )
-    found = []
-    for column, given in declared.items():
-        several = [given] if isinstance(given, (str, Comparison)) else list(given)
-        found += [(column, COMPARISONS.resolve(one)) for one in several]
-    return found
+    resolved = []
+    for column, column_comparisons in comparisons.items():
+        choices = (
+            [column_comparisons] if isinstance(column_comparisons, (str, Comparison)) else list(column_comparisons)
+        )
+        resolved += [(column, COMPARISONS.resolve(choice)) for choice in choices]
+    return resolved
 
 
 def compare_pairs(
     table: Table, comparisons: Sequence[tuple[str, Comparison]], first: IntArray, second: IntArray
 ) -> FloatArray:
-    """Features of pairs of records, comparison by comparison side by side.
+    """Compute the features of pairs of records; the features of all comparisons are concatenated.
 
     Examples
     --------
@@ -398,5 +410,5 @@ def compare_pairs(
         partial(comparison.features, table.column(column), first, second, f"column {column!r}")
         for column, comparison in comparisons
     ]
-    parts = run_by_workers(calls, None)  # one after the other, unless joblib is configured: they hold the interpreter
-    return np.hstack(parts) if parts else np.zeros((len(first), 0))
+    columns = run_by_workers(calls, None)  # serial by default, because comparisons hold the GIL
+    return np.hstack(columns) if columns else np.zeros((len(first), 0))

@@ -1,4 +1,4 @@
-"""The best clustering under given weights: climbing, annealing, agglomeration."""
+"""Decoders that search the best clustering under learned weights: hill climbing, annealing, agglomeration."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia.clusters.proposers import PROPOSERS, SplitMerge
 from intarsia.clusters.world import ClusterWorld, check_cluster_world
 
-CHUNK = 10_000  # proposals at a time, so that Ctrl-C and time limits are kept
+CHUNK = 10_000  # proposals per call of a kernel, so that Ctrl-C and time limits take effect
 
 
 @dataclass(frozen=True, eq=False)
 class Clustering(ShownResult):
-    """A clustering that a decoder found.
+    """Clustering found by a decoder, with its score.
 
     Attributes
     ----------
     labels : int array (n_records,)
         Cluster of each record, numbered by first occurrence.
     score : float
-        Its score under the weights.
+        Score of the clustering under the weights.
     n_proposals, n_accepted : int
-        Moves that were tried and made, over all chains.
+        Numbers of proposed and of accepted moves, over all chains.
     seconds : float
-        Time taken.
+        Wall time.
     scores : float array
         Score of the best clustering of each chain.
 
     Examples
     --------
-    Of the two pairs one is alike, by 2 x 3, and the other is not, by 1 x 3:
+    Joining the first pair adds 2 x 3 to the score; joining the second pair would add -1 x 3:
 
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
     >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -1.0]), ClusterModel(absent=False))
-    >>> found = decode(world, [3.0], "agglomeration")
-    >>> found.labels.tolist(), found.score, found.n_accepted
+    >>> clustering = decode(world, [3.0], "agglomeration")
+    >>> clustering.labels.tolist(), clustering.score, clustering.n_accepted
     ([0, 0, 1], 6.0, 1)
     """
 
@@ -60,11 +60,11 @@ class Clustering(ShownResult):
 
 
 class Decoder(BaseEstimator):  # type: ignore[misc]
-    """Base of the decoders: settings objects (scikit-learn conventions) that search a world for the best clustering.
+    """Abstract base of decoders: settings objects (scikit-learn conventions) that search for the best clustering.
 
     Examples
     --------
-    One that puts everything together, whatever the weights:
+    A decoder that joins all records, whatever the weights:
 
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
     >>> from intarsia.clusters.world import ClusterWorld
@@ -73,50 +73,50 @@ class Decoder(BaseEstimator):  # type: ignore[misc]
     ...         world.reset([0] * world.n_sites)
     ...         return 1, 1
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -1.0]), ClusterModel(absent=False))
-    >>> found = decode(world, [1.0], Together())
-    >>> found.labels.tolist(), found.score
+    >>> clustering = decode(world, [1.0], Together())
+    >>> clustering.labels.tolist(), clustering.score
     ([0, 0, 0], 1.0)
     """
 
     name: ClassVar[str]
     """Name in the registry."""
     summary: ClassVar[str]
-    """When to choose it, in one line."""
+    """When to use the decoder, in one line."""
 
     @abstractmethod
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
-        """Leave the world at the best clustering found; return how many moves were tried and made."""
+        """Leave the world at the best clustering; return the numbers of proposed and accepted moves."""
 
 
 class HillClimbing(Decoder):
-    """Random proposals, of which those are taken that raise the score, until none does any more.
+    """Hill climbing: apply random proposals that increase the score until none does.
 
-    Begins with `agglomerate`, if asked for, which reaches a good clustering in far fewer moves than proposals would.
-    The proposals (sequential splits, single records, merges) then mend what merging alone got wrong.
+    With `agglomerate=True` greedy merges come first, which reach a good clustering in far fewer moves than random
+    proposals. The proposals (sequential splits, moves of single records, merges) then correct the errors of merging.
 
     Parameters
     ----------
     n_proposals : float
-        Most proposals for each record.
+        Maximum number of proposals per record.
     patience : float
-        Ends after so many proposals for each record without one taken.
+        Stop after this many consecutive proposals per record without an accepted one.
     agglomerate : bool
-        Whether greedy merges come first.
+        Whether to start with greedy merges.
     proposer : SplitMerge, optional
-        By default a fifth even splits, two fifths sequential ones and two fifths single records.
+        By default 20% random splits and merges, 40% sequential ones and 40% moves of single records.
 
     Examples
     --------
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
     >>> from intarsia.clusters.world import ClusterWorld
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
-    >>> found = decode(world, [1.0], HillClimbing())
-    >>> found.labels.tolist(), found.score
+    >>> clustering = decode(world, [1.0], HillClimbing())
+    >>> clustering.labels.tolist(), clustering.score
     ([0, 0, 1], 2.0)
     """
 
     name: ClassVar[str] = "hill_climbing"
-    summary: ClassVar[str] = "the default: merges first, then splits and moves that raise the score"
+    summary: ClassVar[str] = "the default: greedy merges, then splits and moves that increase the score"
 
     _parts: ClassVar[Parts] = {"proposer": PROPOSERS}
 
@@ -134,32 +134,33 @@ class HillClimbing(Decoder):
         self.proposer = proposer
 
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
-        """Climb."""
+        """Climb from the current clustering; return the numbers of proposed and accepted moves."""
         check_number(self.n_proposals, "HillClimbing: n_proposals", low=0.0, high=np.inf, open_high=True)
         check_number(self.patience, "HillClimbing: patience", low=0.0, high=np.inf, open_low=True)
-        accepted = world.agglomerate(weights) if self.agglomerate else 0
+        n_merges = world.agglomerate(weights) if self.agglomerate else 0
         proposer = _default_proposer() if self.proposer is None else self.proposer
-        tried, made = climb(world, weights, rng, proposer, float(self.n_proposals), float(self.patience))
-        return tried, accepted + made
+        n_proposed, n_accepted = climb(world, weights, rng, proposer, float(self.n_proposals), float(self.patience))
+        return n_proposed, n_merges + n_accepted
 
 
 class MetropolisHastings(Decoder):
-    r"""A Markov chain with :math:`P(Y) \propto \exp(\Theta \cdot \phi(Y) / T)`, cooled from one temperature to another.
+    r"""Simulated annealing by Metropolis-Hastings with :math:`P(Y) \propto \exp(\Theta \cdot \phi(Y) / T)`.
 
-    Proposals have exact forward and backward probabilities, so that at a constant temperature of 1 the chain visits
-    clusterings as often as the model says (`sample_coreference` uses this). Annealed, it leaves local optima that a
-    climb is caught in. The result is the best clustering seen at the end of each of `n_looks` stretches, after a climb.
+    Proposals have exact forward and backward probabilities, so that at a constant temperature of 1 the chain samples
+    from the model (`sample_coreference` uses this). With a falling temperature it leaves local optima in which hill
+    climbing gets stuck. The clustering is inspected `n_looks` times at equal intervals; the best one is improved by
+    hill climbing and returned.
 
     Parameters
     ----------
     n_proposals : float
-        Proposals for each record.
+        Number of proposals per record.
     hot, cold : float
-        Temperature at the beginning and at the end; it falls by the same factor with each proposal.
+        Temperature at the start and at the end; it falls by a constant factor per proposal.
     n_looks : int
-        How often the present clustering is compared with the best so far.
+        How often the current clustering is compared with the best so far.
     proposer : SplitMerge, optional
-        As for `HillClimbing`.
+        As in `HillClimbing`.
 
     Examples
     --------
@@ -171,7 +172,7 @@ class MetropolisHastings(Decoder):
     """
 
     name: ClassVar[str] = "metropolis_hastings"
-    summary: ClassVar[str] = "where climbing is caught in local optima: simulated annealing"
+    summary: ClassVar[str] = "if hill climbing gets stuck in local optima: simulated annealing"
 
     _parts: ClassVar[Parts] = {"proposer": PROPOSERS}
 
@@ -191,7 +192,7 @@ class MetropolisHastings(Decoder):
         self.proposer = proposer
 
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
-        """Anneal, then climb from the best clustering seen."""
+        """Anneal, then climb from the best clustering; return the numbers of proposed and accepted moves."""
         check_number(self.n_proposals, "MetropolisHastings: n_proposals", low=0.0, high=np.inf, open_high=True)
         check_number(self.hot, "MetropolisHastings: hot", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_number(self.cold, "MetropolisHastings: cold", low=0.0, high=float(self.hot), open_low=True)
@@ -200,29 +201,32 @@ class MetropolisHastings(Decoder):
         total = int(np.ceil(float(self.n_proposals) * world.n_sites))
         cooling = (float(self.cold) / float(self.hot)) ** (1.0 / max(1, total))
         best, best_score = world.labels, world.score(weights)
-        done = made = 0
+        n_done = n_accepted = 0
         with world.proposing(proposer):
-            while done < total:
-                n = min(CHUNK, total - done, -(-total // int(self.n_looks)))
-                made += int(world.search(weights, n, rng, float(self.hot) * cooling**done, cooling)[1][ACCEPTED])
-                done += n
+            while n_done < total:
+                n = min(CHUNK, total - n_done, -(-total // int(self.n_looks)))
+                n_accepted += int(
+                    world.search(weights, n, rng, float(self.hot) * cooling**n_done, cooling)[1][ACCEPTED]
+                )
+                n_done += n
                 score = world.score(weights)
                 if score > best_score:
                     best, best_score = world.labels, score
         world.reset(best)
-        tried, more = climb(world, weights, rng, proposer, 100.0, 10.0)
-        return done + tried, made + more
+        n_climbing, n_accepted_climbing = climb(world, weights, rng, proposer, 100.0, 10.0)
+        return n_done + n_climbing, n_accepted + n_accepted_climbing
 
 
 class Agglomeration(Decoder):
-    """Greedy merges: the two clusters whose union gains most, while it gains; the baseline, and the quickest.
+    """Greedy agglomeration: repeatedly merge the two clusters whose union increases the score most.
 
-    Only clusters joined by a listed pair are considered. Merges are never taken back.
+    It is the fastest decoder, and the baseline. Only clusters connected by a candidate pair are considered. Merges are
+    never reverted.
 
     Parameters
     ----------
     least_gain : float
-        What a merge must gain.
+        Smallest increase of the score for which a merge is made.
 
     Examples
     --------
@@ -234,16 +238,16 @@ class Agglomeration(Decoder):
     """
 
     name: ClassVar[str] = "agglomeration"
-    summary: ClassVar[str] = "the quickest: greedy merges only"
+    summary: ClassVar[str] = "the fastest: greedy merges only"
 
     def __init__(self, *, least_gain: float = 0.0) -> None:
         self.least_gain = least_gain
 
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
-        """Merge."""
+        """Merge greedily; return the number of merges as both proposed and accepted moves."""
         check_number(self.least_gain, "Agglomeration: least_gain", low=0.0, high=np.inf, open_high=True)
-        merges = world.agglomerate(weights, float(self.least_gain))
-        return merges, merges
+        n_merges = world.agglomerate(weights, float(self.least_gain))
+        return n_merges, n_merges
 
 
 DECODERS: Registry[Decoder] = Registry(
@@ -269,18 +273,18 @@ def decode(
     random_state: int | np.random.Generator = 0,
     **settings: Any,
 ) -> Clustering:
-    """Best clustering of a world under given weights, which is also where the world is left.
+    """Search the best clustering of a world under fixed weights; the world is left at this clustering.
 
     Parameters
     ----------
     world : ClusterWorld
-        Records and features; each chain begins at its start.
+        Records and features; each chain starts at the world's initial clustering.
     weights : float array (n_weights,)
         Weights of the features.
     decoder : str or Decoder
         Name or settings object: "hill_climbing", "metropolis_hastings", "agglomeration", "cem_decode".
     n_chains : int
-        How often the search is run, with other random numbers; the best is kept.
+        Number of searches with different random numbers; the best result is returned.
     random_state : int or Generator
         Seed.
     **settings
@@ -289,7 +293,7 @@ def decode(
     Raises
     ------
     InvalidInputError
-        `world` is not a `ClusterWorld`: a world of your own has no clustering that could be returned.
+        If `world` is not a `ClusterWorld`: a user-defined world has no clustering to return.
 
     Examples
     --------
@@ -301,20 +305,20 @@ def decode(
     """
     check_cluster_world(world)
     check_number(n_chains, "n_chains", low=1, integer=True)
-    chosen, theta = DECODERS.resolve(decoder, settings), world.check_weights(weights)
-    begun, rng = time.perf_counter(), as_generator(random_state)
-    best, scores, tried, made = world.labels, [], 0, 0
+    search, checked_weights = DECODERS.resolve(decoder, settings), world.check_weights(weights)
+    start_time, rng = time.perf_counter(), as_generator(random_state)
+    best, scores, n_proposed, n_accepted = world.labels, [], 0, 0
     for _ in range(int(n_chains)):
         world.reset()
-        counts = chosen.run(world, theta, rng)
-        tried, made = tried + counts[0], made + counts[1]
+        counts = search.run(world, checked_weights, rng)
+        n_proposed, n_accepted = n_proposed + counts[0], n_accepted + counts[1]
         world.refresh()
-        scores.append(world.score(theta))
+        scores.append(world.score(checked_weights))
         if scores[-1] >= max(scores):
             best = world.labels
     if n_chains > 1:
         world.reset(best)
-    return Clustering(best, max(scores), tried, made, time.perf_counter() - begun, np.array(scores))
+    return Clustering(best, max(scores), n_proposed, n_accepted, time.perf_counter() - start_time, np.array(scores))
 
 
 def climb(
@@ -325,21 +329,22 @@ def climb(
     n_proposals: float,
     patience: float,
 ) -> tuple[int, int]:
-    """Take proposals that raise the score until none did for a while; both limits are for each record."""
-    if world.n_sites < 2:  # nothing is ever proposed
+    """Accept proposals that increase the score until none did for a while; both limits are per record."""
+    if world.n_sites < 2:  # there is nothing to propose
         return 0, 0
-    total, most_idle = (int(np.ceil(min(each * world.n_sites, 1e15))) for each in (n_proposals, patience))
-    # fewer for each stretch of the pairs where there are not enough for all, so that all have their share
-    at_once = min(CHUNK, max(1, CHUNK * total // max(1, len(world.pairs.pairs))))
-    tried = made = idle = 0
+    total, max_idle = (int(np.ceil(min(limit * world.n_sites, 1e15))) for limit in (n_proposals, patience))
+    # Each call of `search` draws from one stretch of the pairs: with few proposals, shorter calls reach all stretches.
+    chunk = min(CHUNK, max(1, CHUNK * total // max(1, len(world.pairs.pairs))))
+    n_proposed = n_accepted = n_idle = 0
     with world.proposing(proposer):
-        while tried < total and idle < most_idle:
-            counters = world.search(weights, min(at_once, total - tried, most_idle - idle), rng, 0.0)[1]
-            tried += int(counters[PROPOSED])
-            made += int(counters[ACCEPTED])
-            idle = 0 if counters[ACCEPTED] else idle + int(counters[PROPOSED])
-    return tried, made
+        while n_proposed < total and n_idle < max_idle:
+            counters = world.search(weights, min(chunk, total - n_proposed, max_idle - n_idle), rng, 0.0)[1]
+            n_proposed += int(counters[PROPOSED])
+            n_accepted += int(counters[ACCEPTED])
+            n_idle = 0 if counters[ACCEPTED] else n_idle + int(counters[PROPOSED])
+    return n_proposed, n_accepted
 
 
 def _default_proposer() -> SplitMerge:
+    """Return the default proposer of the decoders."""
     return SplitMerge(random=1.0, sequential=2.0, move_one=2.0)

@@ -1,4 +1,4 @@
-"""The estimator for records: comparisons, log odds of pairs, weights by ranking, entities by search."""
+"""The `EntityClusterer` estimator: entity resolution (record linkage, deduplication) of tables of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
-from intarsia.clusters.comparisons import Comparison, Declared, resolve_comparisons
+from intarsia.clusters.comparisons import ColumnComparisons, Comparison, resolve_comparisons
 from intarsia.clusters.components import Batch, read_links, split_into_batches
 from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
@@ -34,8 +34,8 @@ from intarsia.clusters.entity_worlds import (
     sample_batch,
     world_names,
 )
-from intarsia.clusters.matcher import cluster_codes, first_numbers, fit_matcher
-from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
+from intarsia.clusters.matcher import cluster_codes, fit_matcher
+from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric, canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import IntarsiaError, InvalidInputError
@@ -49,66 +49,70 @@ MODEL_SETTINGS = ("comparisons", "features", "model")
 
 
 class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
-    """Records into entities: which rows of a table describe the same person, paper or thing.
+    """Entity resolution: cluster the rows of a table that describe the same person, paper or thing.
 
-    Candidate pairs (`blocking`) are compared column by column (`comparisons`); logistic regression makes log odds of
-    each pair; `SampleRank` learns how these, and what they say of a whole cluster, weigh against each other; `predict`
-    merges clusters while the score grows and then climbs by splits, merges and moves, so that a single wrong link does
-    not chain two entities together as it does in connected components. Every row of the input has an entity in the
-    output, in the same order.
+    Entity resolution is also called record linkage or deduplication. Candidate pairs (`blocking`) are compared column
+    by column (`comparisons`), and a logistic regression computes the log odds that a pair matches. `SampleRank` then
+    learns the weights of a model that scores whole clusterings. `predict` merges clusters greedily while the score
+    grows, and improves the result by splits, merges and moves of single records. A single wrong link therefore does
+    not chain two entities together, as it does with connected components. Every input row gets an entity, in the same
+    order.
 
-    Instead of comparisons, pairs may come scored from another program (`edges=`), such as Splink or dedupe.
+    Instead of comparisons, pairs scored by another program such as Splink or dedupe can be passed (`edges=`).
 
     Parameters
     ----------
     comparisons : dict of str -> comparison, or list of them, optional
-        How values of each column are compared: "exact", "jaro_winkler", "token_overlap", "numeric", "date",
-        "embedding", or objects with settings. By default guessed from what `fit` sees in the columns.
+        How the values of each column are compared: "exact", "jaro_winkler", "token_overlap", "numeric", "date",
+        "embedding", or objects with settings. By default `fit` guesses a comparison from the values of each column.
     blocking : str, Blocking or list of them, optional
-        Which pairs are candidates: by default those that share a rare word in a column compared as text.
+        Blocking rules that select the candidate pairs; by default pairs that share a rare word in a text column.
     learner : SampleRank, optional
-        How weights are learned; by default with short steps from the log odds on.
+        Learner of the weights; by default SampleRank with a small learning rate, starting from the log odds.
     model : ClusterModel, optional
-        Features of a clustering; by default sums of the log odds and numbers of pairs within clusters, number of
-        pairs that were no candidates, mean, least and greatest log odds of each cluster, number of clusters.
+        Features of a clustering. By default: sum of the log odds and number of pairs within clusters, number of pairs
+        within clusters that were not candidates, mean, minimum and maximum log odds of each cluster, and number of
+        clusters.
     features : {"match", "all"}
-        Pair features that `model` can name: "match" (log odds) and "pair" (1), or the comparisons' as well.
+        Pair features available to `model`: "match" (log odds) and "pair" (constant 1); with "all" also the features
+        of the comparisons.
     metric : {"b_cubed_f1", "pairwise_f1", "pair_accuracy"}, PartitionMetric or function
-        Performance by which neighbours are ranked.
+        Performance metric by which SampleRank ranks neighbouring clusterings.
     id_column : str, optional
-        Column with the ids by which links and edges name records; by default their numbers from 0.
+        Column with the ids that links and edges refer to; by default row numbers from 0.
     source_column : str, optional
-        Column that says which list a record is from: no entity has two records of one list.
+        Column with the source of each record, such as the name of a list without duplicates: an entity never has two
+        records of the same source.
     edge_ids, edge_scores : pair of str, list of str, optional
-        Columns of `edges`; by default as Splink and others call them.
+        Columns of `edges` with ids and scores; by default the names that Splink and others use.
     l2 : float
-        Precision of the prior of the logistic regression: `l2 / 2 |w|^2` beside its summed loss.
+        L2 regularization of the logistic regression: `l2 / 2 |w|^2` is added to its summed loss.
     decoder : str or Decoder, optional
-        How `predict` searches: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with settings; by
-        default a climb of 20 proposals for each record, along candidate pairs.
+        Search algorithm of `predict`: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with
+        settings; by default hill climbing with at most 20 proposals per record, along candidate pairs.
     n_jobs : int, optional
-        Threads over components; results do not depend on it.
+        Number of threads over components; results do not depend on it.
     random_state : int, Generator or None
         Seed of `predict` and `predict_pairs`.
     verbose : bool
-        Show progress of the fit on a terminal.
+        Whether `fit` shows its progress on a terminal.
 
     Attributes
     ----------
     weights_ : dict of str -> float
         Weight of each feature of a clustering.
     matcher_ : PairMatcher
-        Log odds of a pair from its features.
+        Logistic regression that computes the log odds of a pair.
     feature_names_ : tuple of str
-        Features of a pair.
+        Names of the features of a pair.
     comparisons_ : list of (str, Comparison)
-        What is compared; empty where edges were given.
+        Columns and their comparisons; empty after a fit with edges.
     history_, status_, n_iter_
-        Of the learner.
+        Convergence of the learner.
 
     Notes
     -----
-    Labels None and -1 are not known; pairs with such a record are left out of the fit.
+    Records with the label None or -1 are unlabelled; `fit` ignores the pairs of such a record.
 
     References
     ----------
@@ -128,7 +132,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
     def __init__(
         self,
-        comparisons: Declared | None = None,
+        comparisons: ColumnComparisons | None = None,
         blocking: str | Blocking | Sequence[str | Blocking] | None = None,
         learner: str | SampleRank | None = None,
         *,
@@ -171,30 +175,32 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         Parameters
         ----------
         X : table, dict of columns, or list of dicts
-            A row for each record; with `edges` a list of ids will do.
+            One row per record; with `edges` a list of ids is enough.
         y : sequence, or name of a column
-            Entity of each record; None and -1 where it is not known.
+            Entity of each record; None or -1 where it is unknown.
         edges : table, optional
-            Scored pairs, by ids, instead of comparisons.
+            Scored pairs of ids, instead of comparisons.
         """
         self._check_settings()
-        column = y if isinstance(y, str) else None
-        records = read_table(X) if edges is None or column is not None else X
-        clusters = y if column is None else records.column(column)
+        label_column = y if isinstance(y, str) else None
+        records = read_table(X) if edges is None or label_column is not None else X
+        clusters = y if label_column is None else records.column(label_column)
         if edges is None:
-            self.comparisons_ = self._declared(records, column)
+            self.comparisons_ = self._resolved_comparisons(records, label_column)
             codes = cluster_codes(clusters, records.n_rows)
-            # Rows of different entities stay apart, also where they are the same: they show what a likeness is worth.
-            found = self._pairs_of(records, None, codes.tolist())
+            # Equal rows of different entities stay separate records: the matcher must learn from such pairs.
+            record_pairs = self._pairs_of(records, None, codes.tolist())
         else:
             self.comparisons_ = []
-            found = self._pairs_of(records, edges)
-            codes = cluster_codes(clusters, len(found.ids))
-        truth = codes[found.first_row]
-        self.feature_names_ = found.names
-        self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
-        model, columns = cluster_model(self.model, self.features), world_names(found.names, self.features)
-        world = make_world(found, self._world_values(found), columns, model, truth, self._guarded_metric())
+            record_pairs = self._pairs_of(records, edges)
+            codes = cluster_codes(clusters, len(record_pairs.ids))
+        truth = codes[record_pairs.first_row]
+        self.feature_names_ = record_pairs.names
+        self.matcher_ = fit_matcher(record_pairs.values, record_pairs.pairs, truth, float(self.l2))
+        model, columns = cluster_model(self.model, self.features), world_names(record_pairs.names, self.features)
+        world = make_world(
+            record_pairs, self._world_values(record_pairs), columns, model, truth, self._guarded_metric()
+        )
         start = np.zeros(world.n_weights)
         names = list(world.feature_names)
         for name, value in ((f"within {MATCH}", 1.0), ("absent", -1.0)):
@@ -214,24 +220,24 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     def predict(
         self, X: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
     ) -> IntArray:
-        """Number of the entity of each record, in the order of the input, from 0 by first occurrence.
+        """Predict the entity of each record as integers from 0 by first occurrence, in the order of the input.
 
         Parameters
         ----------
         X, edges
             As in `fit`.
         must_link, cannot_link : lists of pairs of ids
-            What is known to be, and not to be, the same entity.
+            Pairs known to be the same entity, and pairs known to be different entities.
         """
-        found, parts = self._run(decode_batch, X, edges, must_link, cannot_link)
-        labels = np.empty(found.n_records, dtype=np.int64)
-        for batch, entity in parts:
-            labels[batch.records] = batch.records[entity]  # so that numbers of different batches do not meet
-        return first_numbers(labels[found.record_of])
+        record_pairs, results = self._run(decode_batch, X, edges, must_link, cannot_link)
+        labels = np.empty(record_pairs.n_records, dtype=np.int64)
+        for batch, clusters in results:
+            labels[batch.records] = batch.records[clusters]  # numbers that are unique over all batches
+        return canonical_labels(labels[record_pairs.record_of])
 
     @entry_point
     def fit_predict(self, X: Any, y: Any, *, edges: Any = None) -> IntArray:
-        """`fit`, then `predict` of the same records: entities also for those whose cluster is not known."""
+        """Fit to the records and predict their entities, also of those whose entity is unknown."""
         return self.fit(X, y, edges=edges).predict(X, edges=edges)
 
     @entry_point
@@ -245,63 +251,63 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         n_samples: int = 200,
         temperature: float = 1.0,
     ) -> Any:
-        """Candidate pairs with the probability that both are one entity.
+        """Return the candidate pairs with the probability that both records belong to the same entity.
 
-        Clusterings are sampled from `exp(score / temperature)` by Metropolis-Hastings, beginning with what `predict`
-        finds; the probability is the share of the samples in which the two are together. Unlike the log odds of
-        `matcher_`, it heeds all other records.
+        Clusterings are sampled from `exp(score / temperature)` by Metropolis-Hastings, starting from the clustering of
+        `predict`. The probability of a pair is the fraction of the samples in which both records are in one cluster.
+        Unlike the log odds of `matcher_`, it takes all other records into account.
 
         Parameters
         ----------
         X, edges, must_link, cannot_link
             As in `predict`.
         n_samples : int
-            Clusterings sampled of each component; probabilities are multiples of its inverse.
+            Number of clusterings sampled for each component; probabilities are multiples of `1 / n_samples`.
         temperature : float
-            Divides the score: above 1 probabilities are less sure. Ranking fixes the scale of the weights only
-            roughly, so compare with known pairs before probabilities are taken as such.
+            Divisor of the score: above 1, probabilities are less extreme. SampleRank determines the scale of the
+            weights only roughly, so check the calibration on known pairs before using the probabilities.
 
         Returns
         -------
-        table of the kind that X came in, or dict
-            Columns `id1`, `id2` and `probability`, in the order of the rows. Of rows that are the same in all that is
-            compared, only the first is paired with others, and the rest with it, with probability 1.
+        table of the same kind as X, or dict
+            Columns `id1`, `id2` and `probability`, in the order of the rows. If rows are equal in all compared
+            columns, only the first is paired with other records; the copies are paired with it, with probability 1.
 
         Examples
         --------
         >>> records = {"name": ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays", "Eve Fox", "Eva Fox"]}
         >>> clusterer = EntityClusterer({"name": "jaro_winkler"}, blocking="all_pairs")
         >>> clusterer = clusterer.fit(records, ["a", "a", "b", "b", "e", "e"])
-        >>> found = clusterer.predict_pairs({"name": ["Tom Poe", "Tim Orr", "Tom Po"]})
-        >>> found["id1"], found["id2"], found["probability"][1] > found["probability"][0]
+        >>> pairs = clusterer.predict_pairs({"name": ["Tom Poe", "Tim Orr", "Tom Po"]})
+        >>> pairs["id1"], pairs["id2"], pairs["probability"][1] > pairs["probability"][0]
         ([0, 0, 1], [1, 2, 2], True)
         """
         check_number(n_samples, "n_samples", low=1, integer=True)
         check_number(temperature, "temperature", low=0.0, open_low=True)
         work = partial(sample_batch, n_samples=int(n_samples), temperature=float(temperature))
-        found, parts = self._run(work, X, edges, must_link, cannot_link)
-        probability = np.zeros(len(found.pairs))
-        for batch, share in parts:
-            probability[batch.rows] = share
-        copies = np.setdiff1d(np.arange(len(found.ids)), found.first_row)
+        record_pairs, results = self._run(work, X, edges, must_link, cannot_link)
+        probability = np.zeros(len(record_pairs.pairs))
+        for batch, fractions in results:
+            probability[batch.rows] = fractions
+        copies = np.setdiff1d(np.arange(len(record_pairs.ids)), record_pairs.first_row)
         ends = np.concatenate(
             [
-                found.first_row[found.pairs],
-                np.column_stack([found.first_row[found.record_of[copies]], copies]),
+                record_pairs.first_row[record_pairs.pairs],
+                np.column_stack([record_pairs.first_row[record_pairs.record_of[copies]], copies]),
             ]
         )
         probability = np.concatenate([probability, np.ones(len(copies))])
         order = np.lexsort((ends[:, 1], ends[:, 0]))
         pairs = {
-            "id1": [found.ids[row] for row in ends[order, 0]],
-            "id2": [found.ids[row] for row in ends[order, 1]],
+            "id1": [record_pairs.ids[row] for row in ends[order, 0]],
+            "id2": [record_pairs.ids[row] for row in ends[order, 1]],
             "probability": probability[order].tolist(),
         }
         return write_table(pairs, table_kind(X))
 
     @entry_point
     def score(self, X: Any, y: Any, *, edges: Any = None) -> float:
-        """B-cubed F1 of the entities found; records whose cluster is not known are left out."""
+        """Return the B-cubed F1 of the predicted entities; records whose entity is unknown are ignored."""
         records = read_table(X) if isinstance(y, str) else X
         predicted = self.predict(records, edges=edges)
         truth = cluster_codes(records.column(y) if isinstance(y, str) else y, len(predicted))
@@ -315,11 +321,11 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     def _to_file(self) -> Content:
         return entity_clusterer_to_file(self)
 
-    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
-        entity_clusterer_from_file(self, about, arrays)
+    def _from_file(self, document: dict[str, Any], arrays: Arrays) -> None:
+        entity_clusterer_from_file(self, document, arrays)
         self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
 
-    # ---------------------------------------------------------------- parts
+    # ---------------------------------------------------------------- settings and shared steps
 
     def _check_settings(self) -> None:
         check_choice(self.features, FEATURES, "features")
@@ -328,28 +334,31 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         if isinstance(self.metric, str):
             check_choice(self.metric, METRICS, "metric")
 
-    def _declared(self, table: Table, label_column: str | None) -> list[tuple[str, Comparison]]:
-        """Comparisons as they were given, or guessed from all columns that are not ids, sources or labels."""
-        declared = self.comparisons
-        if declared is None:
+    def _resolved_comparisons(self, table: Table, label_column: str | None) -> list[tuple[str, Comparison]]:
+        """Return the comparisons of the settings, or guess them from all columns except ids, sources and labels."""
+        comparisons = self.comparisons
+        if comparisons is None:
             if table.n_rows == 0:
-                raise InvalidInputError("there are no records. Give some with known clusters.")
-            apart = [name for name in (self.id_column, self.source_column, label_column) if name is not None]
-            declared = guess_comparisons(table, apart)
-        return resolve_comparisons(declared)
+                raise InvalidInputError("there are no records. Pass records with known entities.")
+            excluded = [name for name in (self.id_column, self.source_column, label_column) if name is not None]
+            comparisons = guess_comparisons(table, excluded)
+        return resolve_comparisons(comparisons)
 
     def _resolved_learner(self) -> SampleRank:
+        """Return the learner of the settings, or SampleRank with a small learning rate."""
         if self.learner is None:
             return SampleRank(
                 step_size=0.01, temperature=0.0, n_proposals=20, max_iter=2, random_state=0, verbose=self.verbose
             )
         learner = LEARNERS.resolve(self.learner)
         if not isinstance(learner, SampleRank):
-            raise InvalidInputError(f"learner is a {type(learner).__name__}, which needs inference. Give SampleRank().")
+            raise InvalidInputError(
+                f"learner is a {type(learner).__name__}, but only SampleRank can learn clusterings. Pass SampleRank()."
+            )
         return learner
 
     def _guarded_metric(self) -> str | PartitionMetric | MetricFunction:
-        """The metric; an error in a function of the user's is told as one."""
+        """Return the metric; an exception in a user's function is raised as InvalidInputError."""
         metric = self.metric
         if isinstance(metric, (str, PartitionMetric)):
             return metric
@@ -362,44 +371,51 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
             except Exception as error:
                 raise InvalidInputError(
                     f"metric raised {type(error).__name__}: {error}. It is called with the true "
-                    f"and the present cluster of each record, and must return a number."
+                    f"and the current cluster of each record, and must return a number."
                 ) from error
 
         return guarded if callable(metric) else metric
 
-    def _pairs_of(self, records: Any, edges: Any, apart: Sequence[Any] | None = None) -> RecordPairs:
+    def _pairs_of(self, records: Any, edges: Any, separating_keys: Sequence[Any] | None = None) -> RecordPairs:
+        """Return the records and their candidate pairs, compared or read from edges."""
         if edges is not None:
             return scored_records(records, edges, self.id_column, self.edge_ids, self.edge_scores)
-        return compared_records(records, self.comparisons_, self.blocking, self.id_column, apart)
+        return compared_records(records, self.comparisons_, self.blocking, self.id_column, separating_keys)
 
-    def _world_values(self, found: RecordPairs) -> FloatArray:
-        odds = self.matcher_.log_odds(found.values)
-        more = found.values if self.features == "all" else found.values[:, :0]
-        return np.column_stack([odds, more, np.ones(len(odds))])
+    def _world_values(self, record_pairs: RecordPairs) -> FloatArray:
+        """Return the pair features of a world: log odds, those of the comparisons if used, and the constant 1."""
+        odds = self.matcher_.log_odds(record_pairs.values)
+        comparison_values = record_pairs.values if self.features == "all" else record_pairs.values[:, :0]
+        return np.column_stack([odds, comparison_values, np.ones(len(odds))])
 
     def _run(
-        self, work: Callable[..., Any], records: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
+        self,
+        process_batch: Callable[..., Any],
+        records: Any,
+        edges: Any,
+        must_link: Sequence[Any],
+        cannot_link: Sequence[Any],
     ) -> tuple[RecordPairs, list[tuple[Batch, Any]]]:
-        """Records, and each batch with its answer."""
+        """Apply a function to each batch of records; return the records, and each batch with its result."""
         check_is_fitted(self, "weights_")
         self._check_settings()
         if self._model_settings is not None:
             self._model_settings.check(self)
         if edges is None and not self.comparisons_:
-            raise InvalidInputError("the model was fitted to edges, so edges= is needed here too.")
+            raise InvalidInputError("the model was fitted to edges. Pass edges= here too.")
         if edges is None or self.source_column is not None:
             records = read_table(records)
         sources = None if self.source_column is None else records.column(self.source_column)
-        apart = None if edges is not None else self._kept_apart(records, sources, cannot_link)
-        found = self._pairs_of(records, edges, apart)
-        if found.names != self.feature_names_:
+        separating_keys = None if edges is not None else self._separating_keys(records, sources, cannot_link)
+        record_pairs = self._pairs_of(records, edges, separating_keys)
+        if record_pairs.names != self.feature_names_:
             raise InvalidInputError(
-                f"pairs have the features {', '.join(found.names)}; fitted were "
-                f"{', '.join(self.feature_names_)}. Give the same columns as to fit."
+                f"pairs have the features {', '.join(record_pairs.names)}, but the model was fitted to "
+                f"{', '.join(self.feature_names_)}. Pass the same columns as to fit."
             )
-        links = read_links(found, must_link, cannot_link, sources)
-        values, names = self._world_values(found), world_names(found.names, self.features)
-        batches = split_into_batches(found, links, values[:, 0])
+        links = read_links(record_pairs, must_link, cannot_link, sources)
+        values, names = self._world_values(record_pairs), world_names(record_pairs.names, self.features)
+        batches = split_into_batches(record_pairs, links, values[:, 0])
         streams = as_generator(self.random_state).spawn(len(batches))
         trained = TrainedWeights(
             np.array(list(self.weights_.values())),
@@ -408,19 +424,20 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
             default_decoder() if self.decoder is None else DECODERS.resolve(self.decoder),
         )
         calls = [
-            partial(work, batch, values[batch.rows], trained, rng) for batch, rng in zip(batches, streams, strict=True)
+            partial(process_batch, batch, values[batch.rows], trained, rng)
+            for batch, rng in zip(batches, streams, strict=True)
         ]
-        answers = run_by_workers(calls, self.n_jobs)
-        return found, list(zip(batches, answers, strict=True))
+        results = run_by_workers(calls, self.n_jobs)
+        return record_pairs, list(zip(batches, results, strict=True))
 
-    def _kept_apart(
+    def _separating_keys(
         self, records: Table, sources: Sequence[Any] | None, cannot_link: Sequence[Any]
     ) -> list[Any] | None:
-        """Something different for rows that may not be one record, even where they are the same."""
+        """Return a key for each row such that rows with different keys are never treated as one record."""
         if sources is None and not len(cannot_link):
             return None
         ids = record_ids(records, self.id_column)
         if sources is not None:
             return ids
-        named = {end for pair in cannot_link for end in pair}
-        return [name if name in named else None for name in ids]
+        linked_ids = {end for pair in cannot_link for end in pair}
+        return [name if name in linked_ids else None for name in ids]

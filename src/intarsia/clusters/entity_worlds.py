@@ -1,4 +1,4 @@
-"""Worlds of an `EntityClusterer`, and the probability that two records belong together."""
+"""Cluster worlds of an `EntityClusterer`, and sampled probabilities that two records corefer."""
 
 from __future__ import annotations
 
@@ -32,40 +32,41 @@ def sample_coreference(
     proposer: SplitMerge | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> csr_array:
-    r"""Posterior probability that two records are in one cluster, for all pairs that ever were, by sampling.
+    r"""Estimate by sampling the posterior probability that two records are in one cluster (coreference).
 
-    Clusterings are drawn by Metropolis-Hastings from :math:`P(Y) \propto \exp(\Theta \cdot \phi(Y) / T)`; the
-    probability of a pair is the share of samples in which it is together. The error falls with the root of the number
-    of *independent* samples: consecutive ones are alike, more so with little thinning.
+    Clusterings are sampled by Metropolis-Hastings from :math:`P(Y) \propto \exp(\Theta \cdot \phi(Y) / T)`; the
+    probability of a pair is the fraction of the samples in which both records are in one cluster. The error falls
+    with the square root of the number of *independent* samples; consecutive samples are correlated, more so with
+    little thinning.
 
     Parameters
     ----------
     world : ClusterWorld
-        Records and features; left at the last sample.
+        Records and features; its clustering is the last sample afterwards.
     weights : float array
-        Weights of the features. Weights of SampleRank rank clusterings but have no scale of their own: choose
+        Weights of the features. SampleRank learns weights that rank clusterings but does not fix their scale: choose
         `temperature` by calibration.
     n_samples : int
-        Samples kept.
+        Number of samples.
     thinning, burn_in : float
-        Proposals for each record between samples, on average, and before the first.
+        Proposals per record between samples, on average, and before the first sample.
     temperature : float
-        Divides the score.
+        Divisor of the score.
     start : str, Decoder or None
-        How the chain finds its first clustering; None begins at the world's start.
+        Decoder that finds the first clustering of the chain; None begins at the start of the world.
     proposer : SplitMerge, optional
-        By default a fifth even splits, two fifths sequential ones and two fifths single records.
+        By default 20% random splits and merges, 40% sequential ones and 40% moves of single records.
     random_state : int or Generator
         Seed.
 
     Returns
     -------
     csr_array (n_records, n_records)
-        Probabilities above the diagonal; pairs that were never together are not stored.
+        Probabilities above the diagonal; pairs that are in one cluster in no sample are not stored.
 
     Examples
     --------
-    Two records whose union scores 0: together half of the time.
+    Two records whose union has score 0 are together in half of the samples.
 
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
     >>> from intarsia.clusters.world import ClusterWorld
@@ -82,20 +83,21 @@ def sample_coreference(
     world.reset()
     if start is not None:
         DECODERS.resolve(start).run(world, theta, rng)
-    chosen = SplitMerge(random=1.0, sequential=2.0, move_one=2.0) if proposer is None else proposer
-    total = csr_array((n, n))
-    with world.proposing(chosen):
+    proposer_settings = SplitMerge(random=1.0, sequential=2.0, move_one=2.0) if proposer is None else proposer
+    n_together = csr_array((n, n))
+    with world.proposing(proposer_settings):
         for k in range(int(n_samples)):
-            left = int(np.ceil(float(burn_in) * n)) if k == 0 else 0
-            # a random number of proposals: where all are taken, as between two records, even numbers lead back
-            left += 1 + int(rng.integers(0, 2 * int(np.ceil(float(thinning) * n)) + 1))
-            while left > 0:
-                world.search(theta, min(left, CHUNK), rng, float(temperature))
-                left -= CHUNK
+            n_remaining = int(np.ceil(float(burn_in) * n)) if k == 0 else 0
+            # The number of proposals is random: with two records every proposal is accepted, and an even number of
+            # them would always return to the same clustering.
+            n_remaining += 1 + int(rng.integers(0, 2 * int(np.ceil(float(thinning) * n)) + 1))
+            while n_remaining > 0:
+                world.search(theta, min(n_remaining, CHUNK), rng, float(temperature))
+                n_remaining -= CHUNK
             labels = world.labels
             member = csr_array(coo_array((np.ones(n), (np.arange(n), labels))))
-            total = total + triu(member @ member.T, k=1, format="csr")
-    return csr_array(total / float(n_samples))
+            n_together = n_together + triu(member @ member.T, k=1, format="csr")
+    return csr_array(n_together / float(n_samples))
 
 
 MATCH, PAIR = "match", "pair"
@@ -103,7 +105,7 @@ MATCH, PAIR = "match", "pair"
 
 @dataclass(frozen=True, eq=False)
 class TrainedWeights:
-    """Weights, the model whose features they weigh, the names of the pair features it reads, and how to search."""
+    """Learned weights, the model of their features, the names of its pair features, and the decoder."""
 
     weights: FloatArray
     model: ClusterModel
@@ -112,7 +114,7 @@ class TrainedWeights:
 
 
 def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
-    """Pair features of a world: log odds, those of the comparisons if all are wanted, and a constant.
+    """Return the names of the pair features of a world: log odds, those of the comparisons if all are used, constant.
 
     Examples
     --------
@@ -122,35 +124,35 @@ def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
     return (MATCH, *(names if features == "all" else ()), PAIR)
 
 
-def cluster_model(given: ClusterModel | None, features: str) -> ClusterModel:
-    """The model, or the one that serves for most records.
+def cluster_model(model: ClusterModel | None, features: str) -> ClusterModel:
+    """Return the model of the settings, or the default one.
 
     Examples
     --------
     >>> cluster_model(None, "match").table(("match", "pair")).names[-1]
     'size >= 1'
     """
-    if given is not None:
-        return given
+    if model is not None:
+        return model
     within = [MATCH, PAIR] if features == "match" else "all"
     return ClusterModel(within=within, mean=[MATCH], minimum=[MATCH], maximum=[MATCH], sizes=(1,))
 
 
 def make_world(
-    found: RecordPairs,
+    record_pairs: RecordPairs,
     values: FloatArray,
     names: tuple[str, ...],
     model: ClusterModel,
     truth: IntArray,
     metric: str | PartitionMetric | MetricFunction,
 ) -> ClusterWorld:
-    """The world in which weights are learned."""
-    features = pair_features(found.n_records, found.pairs, values, names)
+    """Build the world in which weights are learned."""
+    features = pair_features(record_pairs.n_records, record_pairs.pairs, values, names)
     return ClusterWorld(features, model, truth=truth, metric=metric, proposer=proposer(None))
 
 
 def decode_batch(batch: Batch, values: FloatArray, trained: TrainedWeights, rng: np.random.Generator) -> IntArray:
-    """Clusters of the records of a batch; each bears the number, within the batch, of its first record."""
+    """Return the cluster of each record of a batch, as the position of the cluster's first record in the batch."""
     labels = batch.constraints.atom
     if len(batch.pairs):
         world = _world_of(batch, values, trained)
@@ -166,10 +168,10 @@ def sample_batch(
     n_samples: int,
     temperature: float,
 ) -> FloatArray:
-    """Share of sampled clusterings in which each pair of a batch is together."""
+    """Return the fraction of sampled clusterings in which both records of each pair of a batch are in one cluster."""
     if len(batch.pairs) == 0:
         return np.empty(0)
-    found = sample_coreference(
+    probabilities = sample_coreference(
         _world_of(batch, values, trained),
         trained.weights,
         n_samples=n_samples,
@@ -178,19 +180,20 @@ def sample_batch(
         proposer=proposer(1.0),
         random_state=rng,
     )
-    return np.asarray(found[batch.pairs[:, 0], batch.pairs[:, 1]], dtype=np.float64).ravel()
+    return np.asarray(probabilities[batch.pairs[:, 0], batch.pairs[:, 1]], dtype=np.float64).ravel()
 
 
 def _world_of(batch: Batch, values: FloatArray, trained: TrainedWeights) -> ClusterWorld:
+    """Build the world of the records of a batch, with their constraints."""
     features = pair_features(len(batch.records), batch.pairs, values, trained.names)
     return ClusterWorld(features, trained.model, constraints=batch.constraints)
 
 
 def default_decoder() -> Decoder:
-    """A climb; only listed pairs are proposed, so that components which share a batch stay apart."""
+    """Return the default hill climbing, which proposes only candidate pairs: components of a batch stay separate."""
     return HillClimbing(n_proposals=20.0, patience=5.0, proposer=proposer(1.0))
 
 
 def proposer(along_pairs: float | None) -> SplitMerge:
-    """Mostly sequential splits and moves of one record: what is wrong after merging is seldom half a cluster."""
+    """Return the default proposer: mostly sequential splits and moves of single records."""
     return SplitMerge(random=0.2, sequential=1.0, move_one=1.0, along_pairs=along_pairs)

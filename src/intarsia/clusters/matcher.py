@@ -1,4 +1,4 @@
-"""Log odds that two records belong together, fitted pair by pair, and entity labels as integers."""
+"""Logistic regression of matching pairs of records, and entity labels as integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intarsia.metrics.counts import is_hidden
 
 
 def cluster_codes(clusters: Any, n_records: int) -> IntArray:
-    """Number of each record's entity, from 0 by first occurrence; -1 where it is None, NaN or -1: not known.
+    """Return the entity of each record as an integer from 0 by first occurrence; -1 where it is None, NaN or -1.
 
     Examples
     --------
@@ -22,52 +22,42 @@ def cluster_codes(clusters: Any, n_records: int) -> IntArray:
     array([ 0, -1,  1,  0])
     """
     if isinstance(clusters, (str, Mapping)) or not hasattr(clusters, "__len__"):
-        raise InvalidInputError(f"clusters is of type {type(clusters).__name__}; expected one for each record.")
+        raise InvalidInputError(
+            f"clusters is of type {type(clusters).__name__}; expected a sequence. Pass one entity per record."
+        )
     if len(clusters) != n_records:
         raise InvalidInputError(
-            f"there are {n_records} records, but {len(clusters)} clusters. Give one for each record, None "
-            f"where it is not known."
+            f"there are {n_records} records, but {len(clusters)} clusters. Pass one per record, None where it is "
+            f"unknown."
         )
     as_list = getattr(clusters, "tolist", None) or getattr(clusters, "to_list", None)
-    number: dict[Any, int] = {}
+    code_of_label: dict[Any, int] = {}
     codes = np.full(n_records, -1, dtype=np.int64)
-    for row, given in enumerate(as_list() if as_list is not None else clusters):
-        label = given.item() if isinstance(given, np.generic) else given
+    for row, value in enumerate(as_list() if as_list is not None else clusters):
+        label = value.item() if isinstance(value, np.generic) else value
         if not (is_hidden(label) or label != label):
-            codes[row] = number.setdefault(label, len(number))
-    if not number:
+            codes[row] = code_of_label.setdefault(label, len(code_of_label))
+    if not code_of_label:
         raise InvalidInputError(
-            f"{'no record' if n_records else 'there are no records, so none'} has a known cluster. Label some."
+            f"{'no record' if n_records else 'there are no records, so none'} has a known cluster. Label some records."
         )
     return codes
 
 
-def first_numbers(labels: IntArray) -> IntArray:
-    """The same clusters, numbered from 0 in the order in which they first occur.
-
-    Examples
-    --------
-    >>> first_numbers(np.array([7, 3, 7]))
-    array([0, 1, 0])
-    """
-    _, first, code = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[code].astype(np.int64)
-
-
-# Log odds beyond these tell no more: the pair is sure.
-SUREST = 12.0
+# Larger log odds are clipped: a probability of 0.999994 is certain enough.
+MAX_LOG_ODDS = 12.0
 
 
 @dataclass(frozen=True, eq=False)
 class PairMatcher:
-    """Logistic regression on the features of a pair; make it with `fit_matcher`.
+    """Logistic regression on the features of a pair, fitted by `fit_matcher`.
 
     Attributes
     ----------
     weights : (n_features,) array
-        Of the features as they come.
+        Weights of the features, which are not standardised.
     intercept : float
-        Log odds where all features are 0.
+        Log odds if all features are 0.
 
     Examples
     --------
@@ -79,26 +69,26 @@ class PairMatcher:
     intercept: float
 
     def log_odds(self, values: FloatArray) -> FloatArray:
-        """Log odds of each pair, within ±12."""
-        return np.clip(values @ self.weights + self.intercept, -SUREST, SUREST)
+        """Return the log odds of each pair, clipped to ±12."""
+        return np.clip(values @ self.weights + self.intercept, -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
 def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: float = 1.0) -> PairMatcher:
-    """Log odds from pairs whose records both have a known cluster (-1 is not known).
+    """Fit a logistic regression to the pairs whose records both have a known cluster (-1: unknown).
 
-    Features are measured in units of their standard deviation, so that the penalty is fair to all. Where the pairs are
-    all of one kind, or there is none, features say nothing and the intercept is that kind's smoothed log odds.
+    Features are divided by their standard deviation, so that the regularization treats them equally. If all pairs
+    match, no pair matches or there are no pairs, the weights are 0 and the intercept is the smoothed log odds.
 
     Parameters
     ----------
     values : (n_pairs, n_features) array
-        Features.
+        Features of each pair.
     pairs : (n_pairs, 2) int array
         Records of each pair.
     clusters : (n_records,) int array
         Known cluster of each record.
     l2 : float
-        Precision of the Gaussian prior: `l2 / 2 |w|^2` beside the loss summed over the pairs.
+        L2 regularization: `l2 / 2 |w|^2` is added to the loss summed over the pairs.
 
     Examples
     --------
@@ -107,17 +97,17 @@ def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: flo
     >>> bool(matcher.weights[0] > 0)
     True
     """
-    one, other = clusters[pairs[:, 0]], clusters[pairs[:, 1]]
-    known = (one >= 0) & (other >= 0)
-    same = (one == other)[known]
-    n_same, n_known = int(same.sum()), int(known.sum())
-    if n_same in (0, n_known):
-        intercept = float(np.log((n_same + 0.5) / (n_known - n_same + 0.5)))
+    first_cluster, second_cluster = clusters[pairs[:, 0]], clusters[pairs[:, 1]]
+    labelled = (first_cluster >= 0) & (second_cluster >= 0)
+    matches = (first_cluster == second_cluster)[labelled]
+    n_matches, n_labelled = int(matches.sum()), int(labelled.sum())
+    if n_matches in (0, n_labelled):
+        intercept = float(np.log((n_matches + 0.5) / (n_labelled - n_matches + 0.5)))
         return PairMatcher(frozen(np.zeros(values.shape[1])), intercept)
     from sklearn.linear_model import LogisticRegression
 
-    scale = values[known].std(axis=0)
+    scale = values[labelled].std(axis=0)
     scale[scale == 0.0] = 1.0
     model = LogisticRegression(C=1.0 / l2, solver="newton-cholesky", tol=1e-6)
-    model.fit(values[known] / scale, same)
+    model.fit(values[labelled] / scale, matches)
     return PairMatcher(frozen(model.coef_[0] / scale), float(model.intercept_[0]))

@@ -1,4 +1,4 @@
-"""A partition of records into clusters that can be changed and changed back, and the performance measured on it."""
+"""Mutable partition of records into clusters with undo, and performance metrics of partitions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from intarsia.exceptions import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """Some records of one cluster go to another, or to a new one: merge, split and move are all of this kind.
+    """Change of a partition: records of one cluster move to another cluster or to a new one.
+
+    Merging two clusters, splitting a cluster and moving a record are all moves of this form.
 
     Attributes
     ----------
     records : int array
-        What moves; all from one cluster.
+        Records that move; all from one cluster.
     target : int
-        Cluster they go to, as `Partition.cluster_of` numbers it; -1 for a new one.
+        Cluster they move to, as numbered by `Partition.cluster_of`; -1 for a new cluster.
     log_ratio : float
-        Logarithm of the probability of proposing the way back over that of proposing this.
+        Log of the ratio of the probabilities of proposing the reverse move and of proposing this move.
 
     Examples
     --------
@@ -34,7 +36,7 @@ class Move:
     >>> partition.apply(Move(np.array([1]), target=partition.cluster_of(2)))
     >>> partition.labels.tolist()
     [0, 1, 1]
-    >>> partition.apply(Move(np.array([2])))                    # to a cluster of its own
+    >>> partition.apply(Move(np.array([2])))                    # to a new cluster
     >>> partition.labels.tolist()
     [0, 1, 2]
     """
@@ -45,15 +47,15 @@ class Move:
 
 
 class Partition:
-    """Records in clusters, each record in one: merge, split, move, apply and undo, each in the time of what moves.
+    """Partition of records into disjoint clusters, with merge, split, move, apply and undo.
 
-    The one mutable object of the package. Clusters have numbers that stay while they live; `labels` numbers them anew,
-    in the order in which they first occur.
+    Each operation takes time proportional to the number of records that move. A cluster keeps its number as long as it
+    exists; `labels` renumbers the clusters by first occurrence. This is the only mutable data object of the package.
 
     Parameters
     ----------
     labels : int array (n_records,)
-        Any cluster numbers; equal ones are together.
+        Cluster of each record, as any integers.
 
     Examples
     --------
@@ -71,18 +73,18 @@ class Partition:
     """
 
     def __init__(self, labels: ArrayLike) -> None:
-        given = as_int_array(labels, "Partition: labels")
-        if given.ndim != 1 or given.size == 0:
+        initial_labels = as_int_array(labels, "Partition: labels")
+        if initial_labels.ndim != 1 or initial_labels.size == 0:
             raise InvalidInputError(
-                f"Partition: labels has shape {given.shape}, expected one label for each of at least one record. Give "
-                f"a flat sequence."
+                f"Partition: labels has shape {initial_labels.shape}, expected (n_records,) with at least one record. "
+                f"Pass a flat sequence."
             )
-        self._rows = _linked(canonical_labels(given))
-        self._past: list[tuple[IntArray, int]] = []
+        self._rows = _linked_lists(canonical_labels(initial_labels))
+        self._undo_stack: list[tuple[IntArray, int]] = []
 
     @classmethod
     def singletons(cls, n_records: int) -> Partition:
-        """Every record on its own.
+        """Create a partition in which every record is a singleton.
 
         Examples
         --------
@@ -94,12 +96,12 @@ class Partition:
 
     @property
     def rows(self) -> IntArray:
-        """What the kernels work on: a row for each of LABEL .. COUNT."""
+        """Arrays that the kernels work on: one row for each of LABEL .. COUNT."""
         return self._rows
 
     @property
     def sizes(self) -> IntArray:
-        """Number of members by cluster number; 0 for numbers not in use."""
+        """Number of members of each cluster number; 0 for unused numbers."""
         return self._rows[kernels.SIZES]
 
     @property
@@ -123,94 +125,98 @@ class Partition:
         return sorted(int(slot) for slot in self._rows[kernels.SLOTS, : self.n_clusters])
 
     def cluster_of(self, record: int) -> int:
-        """Number of a record's cluster."""
+        """Return the number of a record's cluster."""
         check_number(record, "Partition: record", low=0, high=self.n_records - 1, integer=True)
         return int(self._rows[kernels.LABEL, record])
 
     def members(self, cluster: int) -> IntArray:
-        """Records of a cluster, ascending."""
+        """Return the records of a cluster, ascending."""
         self._check_cluster(cluster)
-        found = np.empty((1, int(self.sizes[cluster])), dtype=np.int64)
-        kernels.collect(cluster, found, 0, 0, self._rows)
-        return np.sort(found[0])
+        buffer = np.empty((1, int(self.sizes[cluster])), dtype=np.int64)
+        kernels.collect(cluster, buffer, 0, 0, self._rows)
+        return np.sort(buffer[0])
 
     def merge(self, a: int, b: int) -> None:
-        """Make one cluster of two."""
+        """Merge two clusters."""
         self._check_cluster(a)
         self._check_cluster(b)
         small, large = (a, b) if self.sizes[a] <= self.sizes[b] else (b, a)
         self.apply(Move(self.members(small), large))
 
     def split(self, cluster: int, members: Sequence[int] | IntArray) -> None:
-        """Take some members, not all, out of a cluster into a new one."""
-        chosen = as_int_array(members, "Partition.split: members")
-        if set(chosen.tolist()) >= set(self.members(cluster).tolist()):
+        """Move some members, but not all, out of a cluster into a new one."""
+        records = as_int_array(members, "Partition.split: members")
+        if set(records.tolist()) >= set(self.members(cluster).tolist()):
             raise InvalidInputError(
-                f"Partition.split: all {chosen.size} members of cluster {cluster} would leave it. Give some, not all."
+                f"Partition.split: all {records.size} members of cluster {cluster} would leave it. Pass some of them."
             )
         with errors_in("Partition.split"):
-            self._check_in(chosen, cluster)
-        self.apply(Move(chosen))
+            self._check_in(records, cluster)
+        self.apply(Move(records))
 
     def move(self, record: int, cluster: int) -> None:
-        """Put one record into another cluster; -1 is a new one."""
+        """Move one record to another cluster; -1 is a new one."""
         self.cluster_of(record)
         self.apply(Move(np.array([record]), cluster))
 
     def apply(self, move: Move) -> None:
-        """Make a move; `undo` takes it back."""
+        """Apply a move; `undo` reverts it."""
         records = self.check_move(move)
-        home = int(self._rows[kernels.LABEL, records[0]])
-        left = int(self.sizes[home]) > records.size
+        source = int(self._rows[kernels.LABEL, records[0]])
+        source_remains = int(self.sizes[source]) > records.size
         kernels.relocate(records[None], records.size, move.target, self._rows)
-        self._past.append((records, home if left else -1))
+        self._undo_stack.append((records, source if source_remains else -1))
 
     def undo(self) -> None:
-        """Take back the last move that was not yet taken back."""
-        if not self._past:
-            raise InvalidInputError("Partition.undo: nothing to take back. Apply a move first.")
-        records, home = self._past.pop()
-        # An emptied slot is the next free one, so that moves taken back in turn restore the clusters' numbers too.
-        kernels.relocate(records[None], records.size, home, self._rows)
+        """Revert the last move that was not yet reverted."""
+        if not self._undo_stack:
+            raise InvalidInputError("Partition.undo: there is no move to revert. Call apply first.")
+        records, source = self._undo_stack.pop()
+        # An emptied slot is the next free one, so reverting moves in reverse order also restores the clusters' numbers.
+        kernels.relocate(records[None], records.size, source, self._rows)
 
     def check_move(self, move: Move) -> IntArray:
-        """Records of a move; raises where it is none."""
+        """Return the records of a move; raise if the move is invalid."""
         records = as_int_array(move.records, "Partition.apply: records")
         if records.ndim != 1 or records.size == 0 or np.unique(records).size != records.size:
             raise InvalidInputError(
-                f"Partition.apply: records {records.tolist()} must be at least one record, each once. List them so."
+                f"Partition.apply: records {records.tolist()} must be at least one record, each once. Correct the list."
             )
         for record in (int(records.min()), int(records.max())):
             self.cluster_of(record)
-        home = int(self._rows[kernels.LABEL, records[0]])
+        source = int(self._rows[kernels.LABEL, records[0]])
         with errors_in("Partition.apply"):
-            self._check_in(records, home)
+            self._check_in(records, source)
         if move.target != -1:
             self._check_cluster(move.target)
-        alone = records.size == self.sizes[home]
-        if move.target == home or (move.target == -1 and alone):
+        is_whole_cluster = records.size == self.sizes[source]
+        if move.target == source or (move.target == -1 and is_whole_cluster):
             raise InvalidInputError(
-                f"Partition.apply: records {records.tolist()[:5]} of cluster {home} would stay where they are. Give "
-                f"another cluster, or -1 and part of this one."
+                f"Partition.apply: moving records {records.tolist()[:5]} of cluster {source} changes nothing. Pass "
+                f"another cluster, or -1 with some of the records of this cluster."
             )
         return records
 
     def _check_cluster(self, cluster: int) -> None:
+        """Raise if a cluster does not exist."""
         check_number(cluster, "Partition: cluster", low=0, high=self.n_records - 1, integer=True)
         if self.sizes[cluster] == 0:
             raise InvalidInputError(
-                f"Partition: cluster {cluster} is empty. Clusters now: {str(self.clusters)[:60]}; ask cluster_of."
+                f"Partition: cluster {cluster} is empty. Non-empty clusters: {str(self.clusters)[:60]}. Use cluster_of."
             )
 
     def _check_in(self, records: IntArray, cluster: int) -> None:
-        out = records[(records < 0) | (records >= self.n_records)]
-        odd = out if out.size else records[self._rows[kernels.LABEL, records] != cluster]
-        if odd.size:
-            raise InvalidInputError(f"record {int(odd[0])} is not in cluster {cluster}. Take records of one cluster.")
+        """Raise if a record is not in the cluster."""
+        out_of_range = records[(records < 0) | (records >= self.n_records)]
+        outside = out_of_range if out_of_range.size else records[self._rows[kernels.LABEL, records] != cluster]
+        if outside.size:
+            raise InvalidInputError(
+                f"record {int(outside[0])} is not in cluster {cluster}. Pass records of one cluster."
+            )
 
 
 def canonical_labels(labels: IntArray) -> IntArray:
-    """Labels numbered by first occurrence.
+    """Renumber labels by first occurrence.
 
     Examples
     --------
@@ -223,14 +229,28 @@ def canonical_labels(labels: IntArray) -> IntArray:
     return np.asarray(rank[inverse.reshape(-1)])
 
 
-def _linked(labels: IntArray) -> IntArray:
-    """Linked lists of the members, from canonical labels."""
+def dense_codes(codes: IntArray) -> IntArray:
+    """Renumber codes of at least 0 as 0, 1, ... by first occurrence; other codes become -1.
+
+    Examples
+    --------
+    >>> dense_codes(np.array([7, -1, 3, 7])).tolist()
+    [0, -1, 1, 0]
+    """
+    dense = np.full(codes.size, -1, dtype=np.int64)
+    non_negative = codes >= 0
+    dense[non_negative] = canonical_labels(codes[non_negative]) if non_negative.any() else 0
+    return dense
+
+
+def _linked_lists(labels: IntArray) -> IntArray:
+    """Return the linked lists of the members, from canonical labels."""
     n = labels.size
     rows = np.full((kernels.N_PARTITION, n), -1, dtype=np.int64)
     order = np.argsort(labels, kind="stable")
-    same = labels[order][1:] == labels[order][:-1]
-    rows[kernels.AFTER, order[:-1][same]] = order[1:][same]
-    rows[kernels.BEFORE, order[1:][same]] = order[:-1][same]
+    same_cluster = labels[order][1:] == labels[order][:-1]
+    rows[kernels.AFTER, order[:-1][same_cluster]] = order[1:][same_cluster]
+    rows[kernels.BEFORE, order[1:][same_cluster]] = order[:-1][same_cluster]
     first = np.flatnonzero(rows[kernels.BEFORE] == -1)
     rows[kernels.HEAD, labels[first]] = first
     rows[kernels.LABEL] = labels
@@ -250,13 +270,13 @@ MetricFunction = Callable[[IntArray, IntArray], float]
 
 
 class PartitionMetric(ABC):
-    """A measure of performance of one's own that knows how a move changes it.
+    """Abstract base of user-defined performance metrics that compute the change of a move efficiently.
 
-    A plain function (truth, labels) -> float may be given instead: it is then computed anew for every proposal.
+    A plain function (truth, labels) -> float can be used instead; it is then recomputed for every proposal.
 
     Examples
     --------
-    Minus the number of clusters changes by what a move empties and opens.
+    The negative number of clusters rises if a move empties a cluster and falls if it opens one.
 
     >>> class Fewest(PartitionMetric):
     ...     def value(self, truth, partition):
@@ -271,36 +291,36 @@ class PartitionMetric(ABC):
 
     @abstractmethod
     def value(self, truth: IntArray, partition: Partition) -> float:
-        """Performance of a partition; 1 is perfect."""
+        """Return the performance of a partition; 1 is perfect."""
 
     @abstractmethod
     def change(self, truth: IntArray, partition: Partition, move: Move) -> float:
-        """Performance after the move less that before; the partition must be left as it was."""
+        """Return the performance after the move minus that before; the partition must be left unchanged."""
 
 
 class FunctionMetric(PartitionMetric):
-    """A plain function of the truth and the labels, computed anew for every move."""
+    """Metric from a plain function of truth and labels, recomputed for every move."""
 
     def __init__(self, function: MetricFunction) -> None:
         self.function = function
 
     def value(self, truth: IntArray, partition: Partition) -> float:
-        """Value of the function."""
+        """Return the value of the function."""
         return float(self.function(truth, partition.labels))
 
     def change(self, truth: IntArray, partition: Partition, move: Move) -> float:
-        """Value after the move less that before."""
-        before = self.value(truth, partition)
+        """Return the value after the move minus that before."""
+        old_value = self.value(truth, partition)
         partition.apply(move)
         try:
-            return self.value(truth, partition) - before
+            return self.value(truth, partition) - old_value
         finally:
             partition.undo()
 
 
 def truth_constants(truth: IntArray) -> FloatArray:
-    """Pairs together in the truth, known records, and pairs of known records."""
-    known = truth[truth >= 0]
-    sizes = np.bincount(known).astype(np.float64) if known.size else np.zeros(1)
-    n = float(known.size)
+    """Return the numbers of true pairs, of labelled records, and of pairs of labelled records."""
+    labelled = truth[truth >= 0]
+    sizes = np.bincount(labelled).astype(np.float64) if labelled.size else np.zeros(1)
+    n = float(labelled.size)
     return np.array([(sizes * (sizes - 1.0)).sum() / 2.0, n, n * (n - 1.0) / 2.0])

@@ -1,4 +1,4 @@
-"""How the next clustering is proposed: splits and merges of random pairs, single records, and user-defined jumps."""
+"""Proposers of the next clustering: random splits and merges, moves of single records, and user-defined moves."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
 
 
 class SplitMerge(BaseEstimator):  # type: ignore[misc]
-    r"""Draw two records: together, their cluster is split between them; apart, their clusters are merged.
+    r"""Random splits and merges: sample two records; if they share a cluster, split it, else merge their clusters.
 
-    How the other records of a split cluster are divided is drawn too: each by an even coin (`random`), or one after
-    another in random order, to the side with which its pairs score higher with probability :math:`\sigma(s_1 - s_2)`
-    (`sequential`; good splits are found far sooner). `move_one` takes the first record alone: to the other's cluster,
-    or out of the one they share. The pair is drawn from a distribution that does not depend on the clustering, and
-    seeds and order cancel between a proposal and the way back, so that Metropolis-Hastings is exact with each. Cost of
-    a proposal: the pairs between what moves and the clusters it leaves and joins.
+    The other records of a split cluster are assigned at random: each with probability 1/2 (`random`), or one after
+    another in random order, with probability :math:`\sigma(s_1 - s_2)` to the first side, where :math:`s_1` and
+    :math:`s_2` are the scores of its pairs with the two sides (`sequential`, which finds good splits far sooner).
+    `move_one` moves the first record alone, to the other record's cluster or out of the shared one. The two records
+    are sampled from a distribution that does not depend on the clustering, and the probabilities of seeds and order
+    cancel between a move and its reverse, so that Metropolis-Hastings is exact for each kind. The cost of a proposal
+    is the number of pairs between the moved records and the clusters they leave and join.
 
     Parameters
     ----------
     random, sequential, move_one : float
-        How often each kind is proposed; only their ratios matter.
+        Relative frequency of each kind of proposal.
     along_pairs : float, optional
-        Share of the proposals whose two records are a listed pair, the rest being any two records. By default 0 where
-        no pair is absent and 0.95 elsewhere: two of 100,000 records drawn at random have nothing in common. With 1
-        some clusterings may be out of reach.
+        Fraction of the proposals whose two records are a candidate pair; the other proposals take any two records. By
+        default 0 if no pair is absent and 0.95 otherwise, because two of 100,000 records sampled at random have
+        nothing in common. With 1 some clusterings may be unreachable.
     temperature : float
-        Of sequential allocation: above 1 it is more even.
+        Temperature of sequential allocation: above 1 the assignment is closer to uniform.
 
     Notes
     -----
@@ -70,42 +71,49 @@ class SplitMerge(BaseEstimator):  # type: ignore[misc]
         self.temperature = temperature
 
     def shares(self) -> FloatArray:
-        """How often each kind is proposed: random, sequential, move-one."""
-        given = []
+        """Return the probability of each kind of proposal: random, sequential, move-one."""
+        frequencies = []
         for name in ("random", "sequential", "move_one"):
             check_number(getattr(self, name), f"SplitMerge: {name}", low=0.0, high=np.inf, open_high=True)
-            given.append(float(getattr(self, name)))
-        if sum(given) == 0.0:
-            raise InvalidInputError("SplitMerge: all shares are 0, so nothing is proposed. Set random, for one, to 1.")
-        return np.array(given) / sum(given)
+            frequencies.append(float(getattr(self, name)))
+        if sum(frequencies) == 0.0:
+            raise InvalidInputError("SplitMerge: random, sequential and move_one are all 0. Set one of them to 1.")
+        return np.array(frequencies) / sum(frequencies)
 
     def arrays(self, pairs: PairFeatures, table: FeatureTable, weights: FloatArray) -> Proposer:
-        """What the kernels read, under these weights."""
+        """Return the arrays that the kernels read, for these weights."""
         check_number(self.temperature, "SplitMerge: temperature", low=0.0, high=np.inf, open_low=True)
-        shares = self.shares()
-        along = self.along_pairs
-        if along is None:
-            along = 0.0 if pairs.complete else 0.95
-        check_number(along, "SplitMerge: along_pairs", low=0.0, high=1.0)
-        along = float(along) if pairs.pairs.size else 0.0
-        affinity, absent = np.zeros(1), 0.0
-        if shares[1] > 0.0:
-            by_feature, absent = table.pair_weights(weights, pairs.n_features)
-            affinity = pairs.values @ by_feature / float(self.temperature)
-        numbers = np.array([*np.cumsum(shares), along, absent / float(self.temperature), 0.0, float(len(pairs.pairs))])
+        probabilities = self.shares()
+        along_pairs = self.along_pairs
+        if along_pairs is None:
+            along_pairs = 0.0 if pairs.complete else 0.95
+        check_number(along_pairs, "SplitMerge: along_pairs", low=0.0, high=1.0)
+        along_pairs = float(along_pairs) if pairs.pairs.size else 0.0
+        affinity, absent_weight = np.zeros(1), 0.0
+        if probabilities[1] > 0.0:
+            pair_weights, absent_weight = table.pair_weights(weights, pairs.n_features)
+            affinity = pairs.values @ pair_weights / float(self.temperature)
+        numbers = np.array(
+            [
+                *np.cumsum(probabilities),
+                along_pairs,
+                absent_weight / float(self.temperature),
+                0.0,
+                float(len(pairs.pairs)),
+            ]
+        )
         return Proposer(numbers, affinity)
 
 
 class JumpProposer(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of proposers that look at a world in Python and name one move at a time.
+    """Abstract base of user-defined proposers, which inspect a world in Python and return one move at a time.
 
-    Derive from it to propose in a way of your own, give it to `ClusterWorld(proposer=...)` for learning by SampleRank
-    and to `CEMDecode(proposer=...)` for decoding. `SplitMerge` is none of these: its proposals are drawn inside
-    compiled loops, which is what makes it fast.
+    Pass a subclass to `ClusterWorld(proposer=...)` for learning by SampleRank, and to `CEMDecode(proposer=...)` for
+    decoding. `SplitMerge` is not a subclass: its proposals are sampled inside compiled loops, which makes it fast.
 
     Examples
     --------
-    One that merges the first two clusters, which here are the records 0 and 1.
+    A proposer that merges the first two clusters, which here are the records 0 and 1.
 
     >>> from intarsia.clusters.cem_decode import CEMDecode
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
@@ -131,18 +139,19 @@ class JumpProposer(BaseEstimator, ABC):  # type: ignore[misc]
         score: FloatArray | None = None,
         model: FloatArray | None = None,
     ) -> tuple[Move | None, float]:
-        """A move that keeps the constraints, and what it would bring; None and -inf if nothing is proposed.
+        """Return a move that satisfies the constraints, and its value; None and -inf if nothing is proposed.
 
         Parameters
         ----------
         world : ClusterWorld
-            With its present clustering; not to be changed. `world.memory` keeps what the next call needs.
+            World with its current clustering, which must not be changed. Store state between calls in `world.memory`.
         rng : Generator
-            The only source of chance.
+            The only source of random numbers.
         score : float array, optional
-            Weights by which moves are valued. Where there are none, the value is the change of performance.
+            Weights of the score, whose change is the value of a move; without them, the value is the change of
+            performance.
         model : float array, optional
-            Present weights, for proposers that are guided by them.
+            Current weights, for proposers that use them.
         """
 
 

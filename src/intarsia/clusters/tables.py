@@ -1,4 +1,4 @@
-"""Records of any data frame as plain columns, and strings as comparable words."""
+"""Records of any data frame as lists of values, and strings split into comparable words."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from intarsia.exceptions import InvalidInputError
 
 
 def plain_text(value: Any) -> str:
-    """Text without case, accents, and superfluous blanks.
+    """Return a string without case, accents and extra whitespace.
 
     Examples
     --------
     >>> plain_text("  Hélène   O'Hara")
     "helene o'hara"
     """
-    split = unicodedata.normalize("NFKD", str(value))
-    return " ".join("".join(letter for letter in split if not unicodedata.combining(letter)).casefold().split())
+    decomposed = unicodedata.normalize("NFKD", str(value))
+    return " ".join("".join(letter for letter in decomposed if not unicodedata.combining(letter)).casefold().split())
 
 
 def tokens(value: Any, ngram: int | None = None) -> list[str]:
-    """Words of a text, letters and digits only, or its runs of `ngram` letters.
+    """Return the words of a string (letters and digits), or its character n-grams.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def tokens(value: Any, ngram: int | None = None) -> list[str]:
 
 
 def token_matrix(sets: Sequence[Sequence[str] | frozenset[str]]) -> csr_array:
-    """1 where a set (row) has a token (column), in the order of appearance.
+    """Return a sparse matrix that is 1 where a set (row) has a token (column); columns in order of appearance.
 
     Examples
     --------
@@ -55,15 +55,19 @@ def token_matrix(sets: Sequence[Sequence[str] | frozenset[str]]) -> csr_array:
     array([[1., 1.],
            [0., 1.]])
     """
-    number: dict[str, int] = {}
-    columns = [number.setdefault(token, len(number)) for one in sets for token in sorted(set(one))]
-    ends = np.cumsum([0, *(len(set(one)) for one in sets)])
-    return csr_array((np.ones(len(columns)), np.array(columns, dtype=np.int64), ends), shape=(len(sets), len(number)))
+    column_of_token: dict[str, int] = {}
+    columns = [
+        column_of_token.setdefault(token, len(column_of_token)) for words in sets for token in sorted(set(words))
+    ]
+    ends = np.cumsum([0, *(len(set(words)) for words in sets)])
+    return csr_array(
+        (np.ones(len(columns)), np.array(columns, dtype=np.int64), ends), shape=(len(sets), len(column_of_token))
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length, None where a value is missing.
+    """Columns of equal length; missing values are None.
 
     Attributes
     ----------
@@ -72,7 +76,7 @@ class Table:
     n_rows : int
         Number of records.
     kind : TableKind or None
-        What the records came in.
+        Kind of data frame that the records came from.
 
     Examples
     --------
@@ -85,22 +89,24 @@ class Table:
     kind: TableKind | None = None
 
     def column(self, name: str) -> list[Any]:
-        """Values of a column; an unknown name is refused with the nearest."""
+        """Return the values of a column; raise for an unknown name, with the closest names."""
         return self.columns[check_choice(name, self.columns, "column")]
 
 
 def read_table(records: Any) -> Table:
-    """A table from a data frame, a dict of columns, or a list of dicts; missing are None, NaN, NA and blank text.
+    """Read records from a data frame, a dict of columns or a list of dicts.
+
+    None, NaN, NA and blank strings are missing values.
 
     Parameters
     ----------
     records : table, dict of sequences, or list of dicts
-        Whatever `read_columns` reads: data frames, DuckDB relations, paths of Parquet, CSV and TSV files.
+        Any input of `read_columns`: data frames, DuckDB relations, paths of Parquet, CSV and TSV files.
 
     Raises
     ------
     InvalidInputError
-        It is none of these, or columns have unequal lengths.
+        If the type is not supported, or if columns have unequal lengths.
 
     Examples
     --------
@@ -111,25 +117,27 @@ def read_table(records: Any) -> Table:
         return records
     if isinstance(records, Sequence) and all(isinstance(row, Mapping) for row in records):
         names = list(dict.fromkeys(str(name) for row in records for name in row))
-        columns = {name: [_present(row.get(name)) for row in records] for name in names}
+        columns = {name: [_none_if_missing(row.get(name)) for row in records] for name in names}
         return Table(columns, len(records), None)
-    found = read_columns(records)
-    if found is None:
-        raise InvalidInputError(f"records are of type {type(records).__name__}. Give {TABLES}, or a list of dicts.")
-    columns = {str(name): _column(values) for name, values in found.items()}
+    values_of_column = read_columns(records)
+    if values_of_column is None:
+        raise InvalidInputError(f"records are of type {type(records).__name__}. Pass {TABLES}, or a list of dicts.")
+    columns = {str(name): _column_values(values) for name, values in values_of_column.items()}
     return Table(columns, len(next(iter(columns.values()), ())), table_kind(records))
 
 
-def _column(values: Iterable[Any]) -> list[Any]:
-    """Values with None for what stands for nothing; numbers of an array, as millions of edges come, all at once."""
+def _column_values(values: Iterable[Any]) -> list[Any]:
+    """Return the values with None for missing ones; arrays of numbers are converted at once, for millions of edges."""
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf":
-        plain: list[Any] = values.tolist()
-        return plain if values.dtype.kind != "f" or not np.isnan(values).any() else list(map(_present, plain))
-    return [_present(value) for value in values]
+        numbers: list[Any] = values.tolist()
+        return (
+            numbers if values.dtype.kind != "f" or not np.isnan(values).any() else list(map(_none_if_missing, numbers))
+        )
+    return [_none_if_missing(value) for value in values]
 
 
-def _present(value: Any) -> Any:
-    """The value, or None for what stands for nothing."""
+def _none_if_missing(value: Any) -> Any:
+    """Return the value, or None if it is a blank string or NaN."""
     if isinstance(value, str):
         return value if value.strip() else None
     if isinstance(value, float) and value != value:
@@ -138,7 +146,7 @@ def _present(value: Any) -> Any:
 
 
 def record_ids(table: Table, column: str | None) -> list[Any]:
-    """Names of the records: the values of a column, all different and none missing, or their numbers from 0.
+    """Return the ids of the records: the values of a column, which must be unique and present, or row numbers from 0.
 
     Examples
     --------
@@ -146,7 +154,7 @@ def record_ids(table: Table, column: str | None) -> list[Any]:
     ['a', 'b']
     >>> record_ids(read_table({"id": ["a", "a"]}), "id")
     Traceback (most recent call last):
-    intarsia.exceptions.InvalidInputError: id 'a' comes twice, in rows 0 and 1. Give each record an id of its own.
+    intarsia.exceptions.InvalidInputError: id 'a' is in row 0 and in row 1. Make ids unique.
     """
     if column is None:
         return list(range(table.n_rows))
@@ -154,15 +162,13 @@ def record_ids(table: Table, column: str | None) -> list[Any]:
 
 
 def check_ids(ids: Iterable[Any]) -> list[Any]:
-    """The ids as a list; refused where one comes twice or is missing."""
-    found = [value.item() if hasattr(value, "item") else value for value in ids]
+    """Return the ids as a list; raise if one is missing or repeated."""
+    values = [value.item() if hasattr(value, "item") else value for value in ids]
     row_of: dict[Any, int] = {}
-    for row, name in enumerate(found):
-        if name is None or name != name:
-            raise InvalidInputError(f"the id of row {row} is missing. Give each record an id of its own.")
-        if name in row_of:
-            raise InvalidInputError(
-                f"id {name!r} comes twice, in rows {row_of[name]} and {row}. Give each record an id of its own."
-            )
-        row_of[name] = row
-    return found
+    for row, value in enumerate(values):
+        if value is None or value != value:
+            raise InvalidInputError(f"the id of row {row} is missing. Pass an id for every record.")
+        if value in row_of:
+            raise InvalidInputError(f"id {value!r} is in row {row_of[value]} and in row {row}. Make ids unique.")
+        row_of[value] = row
+    return values

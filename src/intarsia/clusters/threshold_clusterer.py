@@ -1,4 +1,4 @@
-"""The estimator that others end with: log odds of pairs, and connected components at the best threshold."""
+"""The `ThresholdClusterer` estimator: connected components of matching pairs, a baseline of entity resolution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import IntArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
 from intarsia.clusters.blocking import Blocking
-from intarsia.clusters.comparisons import Declared, resolve_comparisons
+from intarsia.clusters.comparisons import ColumnComparisons, resolve_comparisons
 from intarsia.clusters.components import best_threshold, connected_components
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, matcher_from_file, matcher_to_file
 from intarsia.clusters.matcher import cluster_codes, fit_matcher
@@ -26,23 +26,24 @@ from intarsia.metrics.clusterings import clustering_scores
 
 
 class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
-    """Connected components of the pairs whose log odds reach a threshold: the one that did best where it was learned.
+    """Baseline of entity resolution: connected components of the pairs whose log odds reach a learned threshold.
 
-    Comparisons, blocking and logistic regression are those of `EntityClusterer`, and how pairs become entities is not:
-    this is the bar it must pass. Components take every link at its word, and one wrong link joins two entities. Rows
-    that are the same are records of their own here, so that blocking and regression count each of them.
+    Comparisons, blocking and logistic regression are those of `EntityClusterer`; only the step from pairs to entities
+    differs, which makes this estimator the baseline to compare it with. A single wrong link joins two
+    entities. The threshold is the best one on the training records. Equal rows are separate records, so that blocking
+    and regression count each of them.
 
     Parameters
     ----------
     comparisons, blocking, l2
         As in `EntityClusterer`.
     metric : {"b_cubed", "pairwise"}
-        F1 by which the threshold is chosen.
+        Metric whose F1 the threshold maximises.
 
     Attributes
     ----------
     threshold_ : float
-        Log odds from which a pair is a link.
+        Smallest log odds of a link.
     comparisons_, matcher_
         As in `EntityClusterer`.
 
@@ -58,7 +59,7 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
 
     def __init__(
         self,
-        comparisons: Declared | None = None,
+        comparisons: ColumnComparisons | None = None,
         blocking: str | Blocking | Sequence[str | Blocking] | None = None,
         *,
         metric: str = "b_cubed",
@@ -72,31 +73,31 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
     @entry_point
     @transaction
     def fit(self, X: Any, y: Any) -> ThresholdClusterer:
-        """Learn log odds and threshold from records whose entities are known (None and -1: not known)."""
+        """Learn log odds and threshold from records whose entities are known (None or -1: unknown)."""
         table = read_table(X)
         truth = cluster_codes(y, table.n_rows)
-        declared = guess_comparisons(table) if self.comparisons is None else self.comparisons
-        self.comparisons_ = resolve_comparisons(declared)
-        found = self._pairs_of(table)
-        self.matcher_ = fit_matcher(found.values, found.pairs, truth, float(self.l2))
-        odds = self.matcher_.log_odds(found.values)
-        self.threshold_ = best_threshold(found.n_records, found.pairs, odds, truth, self.metric)[0]
+        comparisons = guess_comparisons(table) if self.comparisons is None else self.comparisons
+        self.comparisons_ = resolve_comparisons(comparisons)
+        record_pairs = self._pairs_of(table)
+        self.matcher_ = fit_matcher(record_pairs.values, record_pairs.pairs, truth, float(self.l2))
+        odds = self.matcher_.log_odds(record_pairs.values)
+        self.threshold_ = best_threshold(record_pairs.n_records, record_pairs.pairs, odds, truth, self.metric)[0]
         self._model_settings = SettingsOfFit(self, ("comparisons",))
         return self
 
     @entry_point
     def predict(self, X: Any) -> IntArray:
-        """Number of the component of each record, in the order of the input."""
+        """Predict the connected component of each record as an integer, in the order of the input."""
         check_is_fitted(self, "threshold_")
         if self._model_settings is not None:
             self._model_settings.check(self)
-        found = self._pairs_of(X)
-        odds = self.matcher_.log_odds(found.values)
-        return connected_components(found.n_records, found.pairs, odds, self.threshold_)
+        record_pairs = self._pairs_of(X)
+        odds = self.matcher_.log_odds(record_pairs.values)
+        return connected_components(record_pairs.n_records, record_pairs.pairs, odds, self.threshold_)
 
     @entry_point
     def score(self, X: Any, y: Any) -> float:
-        """B-cubed F1 of the components; records whose cluster is not known are left out."""
+        """Return the B-cubed F1 of the components; records whose entity is unknown are ignored."""
         predicted = self.predict(X)
         return clustering_scores(cluster_codes(y, len(predicted)), predicted).b_cubed.f1
 
@@ -104,17 +105,17 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
     _settings_apart = COLUMN_SETTINGS
 
     def _to_file(self) -> Content:
-        about, arrays = matcher_to_file(self)
-        return {**about, "threshold": number_to_json(self.threshold_)}, arrays
+        document, arrays = matcher_to_file(self)
+        return {**document, "threshold": number_to_json(self.threshold_)}, arrays
 
-    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
-        if not matcher_from_file(self, about, arrays):
+    def _from_file(self, document: dict[str, Any], arrays: Arrays) -> None:
+        if not matcher_from_file(self, document, arrays):
             raise ValueError("comparisons")
-        self.threshold_ = np.inf if about["threshold"] is None else float(about["threshold"])
+        self.threshold_ = np.inf if document["threshold"] is None else float(document["threshold"])
         self._model_settings = SettingsOfFit(self, ("comparisons",))
 
     def _pairs_of(self, records: Any) -> RecordPairs:
-        """Every row is a record, so that the threshold is chosen by what is counted."""
+        """Return the records with their compared pairs; equal rows stay separate records."""
         table = read_table(records)
         rows = np.arange(table.n_rows).tolist()
         return compared_records(table, self.comparisons_, self.blocking, None, rows)

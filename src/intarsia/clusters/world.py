@@ -1,4 +1,4 @@
-"""Records, their features and a present clustering: the world in which SampleRank learns and decoders search."""
+"""World of a clustering: records, features and the current partition; SampleRank and the decoders work on it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from intarsia.clusters.partition import (
     Move,
     Partition,
     PartitionMetric,
-    canonical_labels,
+    dense_codes,
     truth_constants,
 )
 from intarsia.clusters.proposers import JumpProposer, SplitMerge
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.ranking_world import RankingState, RankingWorld
 
-_LARGEST_CHUNK = 10_000  # compiled loops return after so many proposals, so that Ctrl-C and progress work
-STRETCH = 10_000  # listed pairs that a search draws from at a time: what they touch stays in the cache
+_LARGEST_CHUNK = 10_000  # compiled loops return after this many proposals, so that Ctrl-C and progress work
+STRETCH = 10_000  # candidate pairs that one call of `search` draws from, so that their data stay in the cache
 
 
 class ClusterWorld(RankingWorld):
-    r"""A clustering of records with a score :math:`\Theta \cdot \phi` that changes by what a move touches.
+    r"""Records with features and a current clustering, whose score :math:`\Theta \cdot \phi` is updated move by move.
 
     Learn with `SampleRank().fit_worlds([world, ...])`, then search with `decode(world, weights)`. Worlds that share
     weights must have the same pair features, attributes and `model`.
@@ -44,30 +44,30 @@ class ClusterWorld(RankingWorld):
     pairs : PairFeatures
         Features of pairs of records.
     model : ClusterModel, optional
-        Which features a clustering has.
+        Features of a clustering.
     attributes : dict name -> int array (n_records,), optional
-        Codes for `agreement` and `all_equal`; -1 is unknown.
+        Integer codes of attributes for `agreement` and `all_equal`; -1 is unknown.
     constraints : Constraints, optional
-        What must, and must not, be together.
+        Must-link and cannot-link constraints.
     truth : int array (n_records,), optional
-        True entity of each record, -1 where unknown; pairs with an unknown record do not count. Needed for learning.
+        True entity of each record, -1 where unknown; pairs with such a record are ignored. Needed for learning.
     metric : {"pairwise_f1", "b_cubed_f1", "pair_accuracy"}, PartitionMetric or function
-        Performance F; a function gets truth and labels, and is slow.
+        Performance metric F; a function of truth and labels is slow.
     proposer : SplitMerge or JumpProposer, optional
-        How neighbours are proposed. With one that jumps, such as `AdaptiveSplitMerge`, and with a metric of one's
-        own, SampleRank walks in Python.
+        Proposer of neighbouring clusterings. With a `JumpProposer`, such as `AdaptiveSplitMerge`, and with a
+        user-defined metric, SampleRank runs in Python instead of compiled loops.
     start : int array (n_records,), optional
-        Clustering where walks begin; by default every record alone, must-links apart.
+        Initial clustering; by default singletons, except for records joined by must-links.
 
     Examples
     --------
-    Three records; the pair 0-1 is alike. The score is the sum of 2 x likeness - 1 over the pairs inside clusters.
+    Three records, of which 0 and 1 are similar. The score is the sum of 2 x similarity - 1 over pairs inside clusters.
 
     >>> from intarsia.clusters.cluster_model import pair_features
-    >>> pairs = pair_features(3, [[0, 1], [0, 2], [1, 2]], [[0.9, 1], [0.2, 1], [0.3, 1]], ["like", "one"])
+    >>> pairs = pair_features(3, [[0, 1], [0, 2], [1, 2]], [[0.9, 1], [0.2, 1], [0.3, 1]], ["similarity", "constant"])
     >>> world = ClusterWorld(pairs, truth=[5, 5, 8])
     >>> world.feature_names
-    ('within like', 'within one', 'absent')
+    ('within similarity', 'within constant', 'absent')
     >>> move = world.merge(0, 1)
     >>> round(world.score_change(move, [2.0, -1.0, 0.0]), 3), world.performance_change(move)
     (0.8, 1.0)
@@ -89,25 +89,25 @@ class ClusterWorld(RankingWorld):
         start: ArrayLike | None = None,
     ) -> None:
         n = pairs.n_records
-        given = {
+        attribute_codes = {
             name: self._per_record(codes, n, f"attributes[{name!r}]") for name, codes in (attributes or {}).items()
         }
         self.pairs = pairs
-        self.table = (ClusterModel() if model is None else model).table(pairs.names, tuple(given))
+        self.table = (ClusterModel() if model is None else model).table(pairs.names, tuple(attribute_codes))
         self.constraints = link_constraints(n) if constraints is None else constraints
         if self.constraints.n_records != n:
             raise InvalidInputError(
-                f"ClusterWorld: constraints are for {self.constraints.n_records} records, but pairs has {n}. Make "
+                f"ClusterWorld: constraints are for {self.constraints.n_records} records, but pairs has {n}. Build "
                 f"them for the same records."
             )
         self.proposer: SplitMerge | JumpProposer = SplitMerge() if proposer is None else proposer
-        self.memory: dict[int, Any] = {}  # what adaptive proposers keep from one proposal to the next
+        self.memory: dict[int, Any] = {}  # state that adaptive proposers store between proposals
         self.truth = None if truth is None else self._per_record(truth, n, "truth")
-        self.metric = self._metric(metric)
+        self.metric = self._resolve_metric(metric)
         self._constants = truth_constants(np.full(n, -1) if self.truth is None else self.truth)
-        self._world = self._world_arrays(list(given.values()))
+        self._world = self._world_arrays(list(attribute_codes.values()))
         self._state: kernels.State
-        self._pending: Move | None = None
+        self._evaluated_move: Move | None = None
         labels = self.constraints.atom if start is None else self._per_record(start, n, "start")
         self._start = labels
         self.reset()
@@ -131,44 +131,44 @@ class ClusterWorld(RankingWorld):
 
     @property
     def labels(self) -> IntArray:
-        """The present clustering, numbered by first occurrence."""
+        """Current cluster of each record, numbered by first occurrence."""
         return self.partition.labels
 
     def reset(self, labels: ArrayLike | None = None) -> None:
-        """Go to a clustering; by default to the start."""
-        chosen = self._start if labels is None else self._per_record(labels, self.n_sites, "labels")
+        """Set the current clustering; by default the initial one."""
+        new_labels = self._start if labels is None else self._per_record(labels, self.n_sites, "labels")
         with errors_in("ClusterWorld"):
-            self.constraints.check(chosen)
-        self.partition = Partition(chosen)
+            self.constraints.check(new_labels)
+        self.partition = Partition(new_labels)
         self._state = self._make_state()
-        self._past: list[Move] = []
-        self._stretch = 0
+        self._undo_stack: list[Move] = []
+        self._next_stretch = 0
         self.refresh()
 
     def refresh(self) -> None:
-        """Statistics of all clusters anew, which takes the rounding of many changes away."""
+        """Recompute the statistics of all clusters, which removes the rounding errors of many updates."""
         kernels.rebuild(self._world, self._state)
-        self._pending = None
+        self._evaluated_move = None
 
     def restart(self, rng: np.random.Generator) -> None:
-        """Go to the start."""
+        """Go back to the initial clustering and clear the memory of proposers."""
         self.memory.clear()
         self.reset()
 
     def features(self) -> FloatArray:
-        """Feature vector of the present clustering."""
-        found: FloatArray = self._state.phi[self.partition.clusters].sum(axis=0)
-        between = self.table.kind == kernels.BETWEEN  # the pairs across are all pairs less those within
-        found[between] += self.pairs.values.sum(axis=0)[self.table.argument[between]]
-        return found
+        """Return the feature vector of the current clustering."""
+        totals: FloatArray = self._state.phi[self.partition.clusters].sum(axis=0)
+        between = self.table.kind == kernels.BETWEEN  # pairs across clusters are all pairs minus those within
+        totals[between] += self.pairs.values.sum(axis=0)[self.table.argument[between]]
+        return totals
 
     def score(self, weights: ArrayLike) -> float:
-        """Score of the present clustering."""
+        """Return the score of the current clustering."""
         return float(self.check_weights(weights) @ self.features())
 
     def performance(self) -> float:
-        """F of the present clustering."""
-        truth = self._known_truth()
+        """Return the performance F of the current clustering."""
+        truth = self._require_truth()
         if isinstance(self.metric, PartitionMetric):
             return self.metric.value(truth, self.partition)
         return float(kernels.measure(self._state.totals, kernels.NOW, self.metric, self._constants))
@@ -176,13 +176,13 @@ class ClusterWorld(RankingWorld):
     # ---------------------------------------------------------------- moves
 
     def merge(self, i: int, j: int) -> Move:
-        """The move that joins the clusters of two records."""
+        """Return the move that merges the clusters of two records."""
         a, b = self.partition.cluster_of(i), self.partition.cluster_of(j)
         small, large = (a, b) if self.partition.sizes[a] <= self.partition.sizes[b] else (b, a)
         return Move(self.partition.members(small), large)
 
     def is_allowed(self, move: Move) -> bool:
-        """Whether a move keeps the constraints."""
+        """Return whether a move satisfies the constraints."""
         records = self.partition.check_move(move)
         groups = np.unique(self.constraints.atom[records])
         if np.diff(self.constraints.atom_ptr)[groups].sum() != records.size:
@@ -191,32 +191,32 @@ class ClusterWorld(RankingWorld):
         return bool(kernels.is_allowed(records.size, move.target, self._world, self._state))
 
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Move | None:
-        """A move of the proposer that keeps the constraints, or None; adaptive ones learn by F where it is known."""
+        """Return a proposed move that satisfies the constraints, or None."""
         if isinstance(self.proposer, JumpProposer):
             return self.proposer.propose(self, rng, weights if self.truth is None else None, weights)[0]
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
-        parts = (self._world, self._state)
-        m, target, log_ratio, one_atom = kernels.propose(rng, *parts, proposer)
-        if m == 0 or not kernels.is_allowed(m, target, *parts):
+        arrays = (self._world, self._state)
+        n_moved, target, log_ratio, moves_one_atom = kernels.propose(rng, *arrays, proposer)
+        if n_moved == 0 or not kernels.is_allowed(n_moved, target, *arrays):
             return None
-        records = self._state.lists[kernels.MOVED, :m].copy()
-        self._pending = None
-        if one_atom:
-            log_ratio = kernels.log_ratio_of_atom(m, target, *parts, proposer)
+        records = self._state.lists[kernels.MOVED, :n_moved].copy()
+        self._evaluated_move = None
+        if moves_one_atom:
+            log_ratio = kernels.log_ratio_of_atom(n_moved, target, *arrays, proposer)
         return Move(records, target, log_ratio)
 
     def feature_change(self, move: Move) -> FloatArray:
-        """Features after the move, less those before."""
+        """Return the features after the move minus those before."""
         self._evaluate(move)
         return self._state.phi[-1].copy()
 
     def score_change(self, move: Move, weights: ArrayLike) -> float:
-        """Score after the move, less that before."""
+        """Return the score after the move minus that before."""
         return float(self.check_weights(weights) @ self.feature_change(move))
 
     def performance_change(self, move: Move) -> float:
-        """F after the move, less F before."""
-        truth = self._known_truth()
+        """Return the performance F after the move minus that before."""
+        truth = self._require_truth()
         if isinstance(self.metric, PartitionMetric):
             return self.metric.change(truth, self.partition, move)
         self._evaluate(move)
@@ -224,110 +224,113 @@ class ClusterWorld(RankingWorld):
         return float(after - kernels.measure(self._state.totals, kernels.NOW, self.metric, self._constants))
 
     def apply(self, move: Move) -> None:
-        """Make the move; `undo` takes it back."""
+        """Apply the move; `undo` reverts it."""
         self._evaluate(move)
-        home = self.partition.cluster_of(int(move.records[0]))
-        left = int(self.partition.sizes[home]) > move.records.size
+        source = self.partition.cluster_of(int(move.records[0]))
+        source_remains = int(self.partition.sizes[source]) > move.records.size
         kernels.commit(move.records.size, move.target, self._state)
-        self._pending = None
-        self._past.append(Move(move.records, home if left else -1))
+        self._evaluated_move = None
+        self._undo_stack.append(Move(move.records, source if source_remains else -1))
 
     def undo(self) -> None:
-        """Take back the last move made by `apply`."""
-        if not self._past:
-            raise InvalidInputError("ClusterWorld.undo: nothing to take back. Apply a move first.")
-        self.apply(self._past.pop())
-        self._past.pop()
+        """Revert the last move made by `apply`."""
+        if not self._undo_stack:
+            raise InvalidInputError("ClusterWorld.undo: there is no move to revert. Call apply first.")
+        self.apply(self._undo_stack.pop())
+        self._undo_stack.pop()
 
-    # ---------------------------------------------------------------- walks
+    # ---------------------------------------------------------------- search and learning
 
     def walk(self, state: RankingState, n_steps: int, rng: np.random.Generator) -> None:
-        """Algorithm 1 of Rohanimanesh2009 for some proposals, in compiled loops where F is one of the built-in ones."""
-        self._known_truth()
+        """Run SampleRank (Rohanimanesh2009, Algorithm 1) for some proposals, compiled if the metric F is built in."""
+        self._require_truth()
         if isinstance(self.metric, PartitionMetric) or not isinstance(self.proposer, SplitMerge):
             super().walk(state, n_steps, rng)
             return
         rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.learned)
+        settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
             chunk = min(n_steps, _LARGEST_CHUNK)
-            self._walk(chunk, rng, state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
+            self._run_kernel(chunk, rng, *settings)
             n_steps -= chunk
 
     def search(
         self, weights: FloatArray, n_steps: int, rng: np.random.Generator, temperature: float, cooling: float = 1.0
     ) -> tuple[float, IntArray]:
-        """Walk under fixed weights: a climb (temperature 0) or Metropolis-Hastings; change of score, and counters.
+        """Search under fixed weights by hill climbing (temperature 0) or Metropolis-Hastings.
 
-        The temperature is multiplied by `cooling` before each proposal. At most some 10,000 proposals at a time keep
-        Ctrl-C prompt. Where more pairs are listed than caches hold, each call draws from a stretch of them, and the
-        next call from the next one: every stretch has a distribution that does not depend on the clustering, so that
-        Metropolis-Hastings is exact.
+        Returns the change of the score, and counters. The temperature is multiplied by `cooling` before each proposal.
+        Pass at most about 10,000 proposals, so that Ctrl-C takes effect soon. If there are more candidate pairs than
+        the cache holds, each call draws from one stretch of them and the next call from the next stretch. No stretch
+        depends on the clustering, so that Metropolis-Hastings stays exact.
         """
-        counters, none = np.zeros(6, dtype=np.int64), np.zeros((2, self.n_weights))
-        rules = (False, kernels.PERCEPTRON, 1.0, 0.0, kernels.PAIRWISE_F1, self._constants, none)
-        given = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
-        return self._walk(n_steps, *given, stretch=True), counters
+        counters, no_updates = np.zeros(6, dtype=np.int64), np.zeros((2, self.n_weights))
+        rules = (False, kernels.PERCEPTRON, 1.0, 0.0, kernels.PAIRWISE_F1, self._constants, no_updates)
+        arguments = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
+        return self._run_kernel(n_steps, *arguments, stretch=True), counters
 
     def agglomerate(self, weights: FloatArray, least_gain: float = 0.0) -> int:
-        """Merge the best pair of clusters joined by a listed pair, while it gains more than this; number of merges."""
-        self._past, self._pending = [], None
+        """Merge the best pair of clusters while the score grows by more than `least_gain`; return how many."""
+        self._undo_stack, self._evaluated_move = [], None
         return int(kernels.agglomerate(weights, float(least_gain), self._world, self._state)[1])
 
     def allocate(
         self, rng: np.random.Generator, i: int, j: int, sequential: bool, proposer: kernels.Proposer
     ) -> tuple[float, IntArray]:
-        """Divide the cluster of two records between them: log-probability, and the smaller part.
+        """Divide the cluster of two records between them; return the log-probability and the smaller side.
 
-        Of records in two clusters, the probability of dividing their union so; nothing is to be moved then.
+        If the records are in two clusters, return the log-probability of dividing their union into these clusters;
+        there is nothing to move then.
         """
-        log_probability, m = kernels.allocate(rng, i, j, sequential, self._world, self._state, proposer)
-        self._pending = None
-        return float(log_probability), self._state.lists[kernels.MOVED, :m].copy()
+        log_probability, n_moved = kernels.allocate(rng, i, j, sequential, self._world, self._state, proposer)
+        self._evaluated_move = None
+        return float(log_probability), self._state.lists[kernels.MOVED, :n_moved].copy()
 
     def try_choices(
         self,
         choices: Choices,
-        chosen: IntArray,
+        sampled_choices: IntArray,
         rng: np.random.Generator,
         sequential: bool,
         proposer: kernels.Proposer,
         score: FloatArray | None,
     ) -> tuple[FloatArray, Move | None]:
-        """How much each chosen split, divided at random, or merge would bring, -inf where not allowed; the best move.
+        """Return the value of each sampled split or merge, -inf if it is not allowed, and the best move.
 
-        Splits come before merges. What counts is the score under these weights, or F where none are given, which must
-        be one of the built-in ones.
+        Indices count the splits first, then the merges; splits are divided at random. The value is the change of the
+        score under the weights `score` or, without them, of the performance F, which must be a built-in metric.
         """
-        values, best = np.empty(chosen.size), np.empty(self.n_sites, dtype=np.int64)
+        values, best_records = np.empty(sampled_choices.size), np.empty(self.n_sites, dtype=np.int64)
         weights = np.zeros(self.n_weights) if score is None else self.check_weights(score)
         if score is None:
-            self._known_truth()
+            self._require_truth()
         metric = kernels.PAIRWISE_F1 if isinstance(self.metric, PartitionMetric) else self.metric
-        self._pending = None
-        given = (rng, chosen, choices.splits, choices.merges, sequential, values, best, score is not None, weights)
-        m, target = kernels.try_choices(*given, metric, self._constants, self._world, self._state, proposer)
-        return values, Move(best[:m].copy(), int(target)) if m else None
+        self._evaluated_move = None
+        moves = (rng, sampled_choices, choices.splits, choices.merges, sequential)
+        arguments = (*moves, values, best_records, score is not None, weights)
+        n_moved, target = kernels.try_choices(*arguments, metric, self._constants, self._world, self._state, proposer)
+        return values, Move(best_records[:n_moved].copy(), int(target)) if n_moved else None
 
     @contextmanager
     def proposing(self, proposer: SplitMerge) -> Iterator[None]:
-        """Use another proposer for a while."""
-        own, self.proposer = self.proposer, proposer
+        """Use another proposer inside a `with` block."""
+        previous, self.proposer = self.proposer, proposer
         try:
             yield
         finally:
-            self.proposer = own
+            self.proposer = previous
 
     def check_weights(self, weights: ArrayLike) -> FloatArray:
-        """Weights as an array; raises where they do not fit."""
-        found = as_float_array(weights, "ClusterWorld: weights")
-        if found.shape != (self.n_weights,) or not np.isfinite(found).all():
+        """Return the weights as an array; raise if the shape is wrong or a weight is not finite."""
+        weight_array = as_float_array(weights, "ClusterWorld: weights")
+        if weight_array.shape != (self.n_weights,) or not np.isfinite(weight_array).all():
             raise InvalidInputError(
-                f"ClusterWorld: weights has shape {found.shape}, expected {self.n_weights} finite numbers, one for "
-                f"each of {', '.join(self.feature_names[:4])}, ... Give as many."
+                f"ClusterWorld: weights has shape {weight_array.shape}, expected {self.n_weights} finite numbers, one "
+                f"for each of {', '.join(self.feature_names[:4])}, ... Pass that many."
             )
-        return found
+        return weight_array
 
-    def _walk(
+    def _run_kernel(
         self,
         n_steps: int,
         rng: np.random.Generator,
@@ -336,40 +339,43 @@ class ClusterWorld(RankingWorld):
         *rules: Any,
         stretch: bool = False,
     ) -> float:
-        self._past, self._pending = [], None
+        """Run the compiled loop of proposals; return the change of the score."""
+        self._undo_stack, self._evaluated_move = [], None
         if not isinstance(self.proposer, SplitMerge):
             raise NotSupportedError(
-                "ClusterWorld.search: an adaptive proposer jumps by CEMDecode. Use SplitMerge here."
+                "ClusterWorld.search: the proposer is not a SplitMerge. Use CEMDecode, or set proposer=SplitMerge()."
             )
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         n_pairs = len(self.pairs.pairs)
         if stretch and n_pairs > 2 * STRETCH:
             bounds = np.linspace(0, n_pairs, n_pairs // STRETCH + 1).astype(np.int64)
-            at = self._stretch % (bounds.size - 1)
-            proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[at], bounds[at + 1]
-            self._stretch += 1
+            index = self._next_stretch % (bounds.size - 1)
+            proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[index], bounds[index + 1]
+            self._next_stretch += 1
         arguments = (n_steps, rng, weights, float(temperature), *rules, proposer, self._world, self._state)
-        if self.n_sites < 2:  # nothing to propose
+        if self.n_sites < 2:  # there is nothing to propose
             return 0.0
         return float(kernels.walk_partition(*arguments))
 
     # ---------------------------------------------------------------- preparation
 
     def _evaluate(self, move: Move) -> None:
-        """Changes into the buffers, unless they are there already."""
-        if self._pending is move:
+        """Compute the changes of a move into the buffers, unless they are there already."""
+        if self._evaluated_move is move:
             return
         records = self.partition.check_move(move)
         self._state.lists[kernels.MOVED, : records.size] = records
         kernels.evaluate(records.size, move.target, self._world, self._state)
-        self._pending = move
+        self._evaluated_move = move
 
-    def _known_truth(self) -> IntArray:
+    def _require_truth(self) -> IntArray:
+        """Return the truth; raise if it was not set."""
         if self.truth is None:
-            raise InvalidInputError("ClusterWorld: performance needs the truth. Give truth= when making the world.")
+            raise InvalidInputError("ClusterWorld: performance needs the truth. Pass truth= to ClusterWorld.")
         return self.truth
 
-    def _metric(self, metric: str | PartitionMetric | MetricFunction) -> int | PartitionMetric:
+    def _resolve_metric(self, metric: str | PartitionMetric | MetricFunction) -> int | PartitionMetric:
+        """Return the kernel's number of a built-in metric, or a PartitionMetric."""
         if isinstance(metric, PartitionMetric):
             return metric
         if isinstance(metric, str):
@@ -382,38 +388,41 @@ class ClusterWorld(RankingWorld):
         return FunctionMetric(metric)
 
     @staticmethod
-    def _per_record(values: ArrayLike, n: int, what: str) -> IntArray:
-        found = as_int_array(values, f"ClusterWorld: {what}")
-        if found.shape != (n,):
+    def _per_record(values: ArrayLike, n: int, name: str) -> IntArray:
+        """Return one integer per record as an array; raise if the shape is wrong."""
+        codes = as_int_array(values, f"ClusterWorld: {name}")
+        if codes.shape != (n,):
             raise InvalidInputError(
-                f"ClusterWorld: {what} has shape {found.shape}, but there are {n} records. Give one number for each."
+                f"ClusterWorld: {name} has shape {codes.shape}, but there are {n} records. Pass one integer per record."
             )
-        return found
+        return codes
 
     def _world_arrays(self, attributes: list[IntArray]) -> kernels.World:
+        """Return the constant arrays that the kernels read."""
         pairs, links, n = self.pairs, self.constraints, self.pairs.n_records
-        columns = [_dense_codes(codes) for codes in attributes]
+        columns = [dense_codes(codes) for codes in attributes]
         inverse, truth_column = np.zeros(1), -1
         if self.truth is not None:
             truth_column = len(columns)
-            columns.append(_dense_codes(self.truth))
-            known = columns[-1][columns[-1] >= 0]
-            inverse = 1.0 / np.bincount(known) if known.size else inverse
+            columns.append(dense_codes(self.truth))
+            labelled = columns[-1][columns[-1] >= 0]
+            inverse = 1.0 / np.bincount(labelled) if labelled.size else inverse
         codes = np.stack(columns, axis=1) if columns else np.zeros((n, 0), dtype=np.int64)
         rows = np.full((kernels.N_OF_RECORD, n + 1), -1, dtype=np.int64)
         of_record = (pairs.ptr, links.atom, links.atom_ptr, links.atom_idx, links.cannot_ptr, links.source)
         for row, values in zip(rows, of_record, strict=True):
             row[: values.size] = values
-        near = np.stack([pairs.idx, pairs.row])
+        partners = np.stack([pairs.idx, pairs.row])
         table = np.stack([self.table.kind.astype(np.float64), self.table.argument.astype(np.float64), self.table.level])
-        levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_at])
-        linked = links.atom_ptr.size < n + 1
-        flags = np.array([pairs.complete, truth_column, links.source.size > 0, linked], dtype=np.int64)
-        ready = (rows, near, pairs.pairs, pairs.values, links.cannot_idx, codes, inverse, table, levels)
-        arrays = (*ready, self.table.extreme_column, flags)
+        levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_level])
+        has_must_links = links.atom_ptr.size < n + 1
+        flags = np.array([pairs.complete, truth_column, links.source.size > 0, has_must_links], dtype=np.int64)
+        leading_arrays = (rows, partners, pairs.pairs, pairs.values, links.cannot_idx, codes, inverse, table, levels)
+        arrays = (*leading_arrays, self.table.extreme_column, flags)
         return kernels.World(*(frozen(np.ascontiguousarray(array)) for array in arrays))
 
     def _make_state(self) -> kernels.State:
+        """Allocate the arrays that the kernels change."""
         n, d = self.pairs.n_records, self.pairs.n_features
         n_added = 2 + d + self._world.levels.shape[1] + 2 * self._world.codes.shape[1]
         n_stats = n_added + 2 * self.table.extreme_column.size
@@ -423,7 +432,7 @@ class ClusterWorld(RankingWorld):
 
 
 def check_cluster_world(world: object) -> None:
-    """Raise for a world whose states are not clusterings, with the loop to use in its place.
+    """Raise if a world is not a ClusterWorld; the error shows the loop to use instead.
 
     Examples
     --------
@@ -432,18 +441,10 @@ def check_cluster_world(world: object) -> None:
     """
     if isinstance(world, ClusterWorld):
         return
-    needed = ("labels", "reset", "score", "search", "agglomerate", "proposing")
-    missing = [name for name in needed if not hasattr(type(world), name)]
-    lacks = f", which has no {missing[0]!r}" if missing else ""
+    attributes = ("labels", "reset", "score", "search", "agglomerate", "proposing")
+    missing = [name for name in attributes if not hasattr(type(world), name)]
+    hint = f", which has no {missing[0]!r}" if missing else ""
     raise InvalidInputError(
-        f"expected a ClusterWorld, got a {type(world).__name__}{lacks}. To search a world of your own, draw "
-        f"moves by world.propose(rng, weights) and apply those whose world.score_change(move, weights) is above 0."
+        f"expected a ClusterWorld, got a {type(world).__name__}{hint}. To search a user-defined world, call "
+        f"world.propose(rng, weights) and apply the moves whose world.score_change(move, weights) is above 0."
     )
-
-
-def _dense_codes(codes: IntArray) -> IntArray:
-    """Codes 0, 1, ... for the values from 0 on; -1 for the rest."""
-    found = np.full(codes.size, -1, dtype=np.int64)
-    known = codes >= 0
-    found[known] = canonical_labels(codes[known]) if known.any() else 0
-    return found

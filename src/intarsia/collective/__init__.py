@@ -1,4 +1,4 @@
-"""Counts of many walkers instead of one: collective graphical models."""
+"""Collective graphical models: flows of a population of walkers, inferred and learned from noisy counts."""
 
 from intarsia.collective.collective_chain import CollectiveChain
 from intarsia.collective.flow_methods import FlowDual, FlowMethod, FlowMirrorDescent

@@ -1,4 +1,4 @@
-"""A fitted `CollectiveChain` as a file, and back."""
+"""Saving of a fitted `CollectiveChain` to a file, and loading."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def collective_chain_to_file(model: CollectiveChain) -> Content:
-    """What a fitted model has learned, and the counts it was fitted to: its walkers and flows are found from them."""
+    """Return the learned attributes of a fitted model and its counts, from which walkers and flows are recomputed."""
     course, histories = course_to_file(model.n_iter_, model.status_, model.history_)
-    about = {
+    document = {
         **course,
         "moves_given": model.moves is not None,
         "names": list(model.moves_.names),
@@ -29,13 +29,13 @@ def collective_chain_to_file(model: CollectiveChain) -> Content:
         "seasons": np.asarray(model.seasons_), "weights": model.weights_, "initial": model.initial_,
         "log_probabilities": model.log_probabilities_, "counts": model.counts_, "tilt": model.tilt_,
     }  # fmt: skip
-    return about, arrays
+    return document, arrays
 
 
-def collective_chain_from_file(model: CollectiveChain, about: dict[str, Any], arrays: Arrays) -> None:
-    """Put what a file holds into a new model; everything is checked before it is used."""
-    moves = _moves(arrays, about["names"])
-    model.moves = moves if about["moves_given"] else None
+def collective_chain_from_file(model: CollectiveChain, document: dict[str, Any], arrays: Arrays) -> None:
+    """Put the content of a file into a new model; all values are checked before use."""
+    moves = _moves(arrays, document["names"])
+    model.moves = moves if document["moves_given"] else None
     counts, n_seasons = arrays["counts"].astype(np.float64), len(arrays["seasons"])
     if counts.ndim != 2 or counts.shape[1] != moves.n_cells or np.isinf(counts).any() or (counts < 0).any():
         raise ValueError("counts")
@@ -43,15 +43,16 @@ def collective_chain_from_file(model: CollectiveChain, about: dict[str, Any], ar
     model.log_probabilities_ = finite_array(arrays, "log_probabilities", (n_seasons, moves.idx.size))
     model.weights_ = finite_array(arrays, "weights", (n_seasons, arrays["weights"].shape[1]))
     model.tilt_ = finite_array(arrays, "tilt", (int((~np.isnan(counts)).sum()),))
-    if not (model.initial_ > 0.0).all() or not 0.0 < float(about["n_walkers"]) < np.inf:
+    if not (model.initial_ > 0.0).all() or not 0.0 < float(document["n_walkers"]) < np.inf:
         raise ValueError("walkers")
     model.moves_, model.seasons_, model.counts_ = moves, arrays["seasons"], counts
-    model.n_walkers_, model.objective_ = float(about["n_walkers"]), float(about["objective"])
-    model.n_iter_, model.status_, model.history_ = course_from_file({"history": ["objective"], **about}, arrays)
+    model.n_walkers_, model.objective_ = float(document["n_walkers"]), float(document["objective"])
+    model.n_iter_, model.status_, model.history_ = course_from_file({"history": ["objective"], **document}, arrays)
     model.n_features_in_ = moves.n_cells
 
 
 def _moves(arrays: Arrays, names: Any) -> Moves:
+    """Return the moves stored in a file."""
     ptr, idx = index_rows(arrays, "ptr", "idx", arrays["ptr"].size - 1)
     if ptr.size < 2 or (np.diff(ptr) < 1).any():
         raise ValueError("moves")

@@ -1,4 +1,4 @@
-"""Settings of the two ways to the walkers and flows of a collective model."""
+"""Settings of the two inference methods of collective models."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from intarsia.collective.search import DualAscent, MirrorDescent, Search
 
 
 class FlowMethod(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the methods of `infer_flows`.
+    """Abstract base of the inference methods of `infer_flows`.
 
     Parameters
     ----------
     max_iter : int
-        Iterations at most.
+        Maximum number of iterations.
     tol : float
         Stop when the residual (see `CollectiveResult`) is at most this.
 
@@ -35,13 +35,13 @@ class FlowMethod(BaseEstimator, ABC):  # type: ignore[misc]
         self.tol = tol
 
     def check(self) -> None:
-        """Refuse settings that cannot be meant."""
+        """Raise if a setting is out of range."""
         check_number(self.max_iter, "max_iter", low=0, integer=True)
         check_number(self.tol, "tol", low=0.0)
 
 
 class FlowDual(FlowMethod):
-    """L-BFGS on the dual: quick and accurate, for all noise models.
+    """L-BFGS on the dual problem: fast and accurate, for all noise models.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class FlowDual(FlowMethod):
 
 
 class FlowMirrorDescent(FlowMethod):
-    """Mirror descent on the flows (Vilnis2015 Algorithm 4): needs only slopes of the noise, so not for exact counts.
+    """Mirror descent on the flows (Vilnis2015 Algorithm 4); needs only slopes of the noise, so not for exact counts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where many walkers were and how they moved, from noisy counts of them."""
+"""Inference of the positions and flows of a population from noisy counts."""
 
 from __future__ import annotations
 
@@ -39,65 +39,65 @@ def infer_flows(
     warm_start: CollectiveResult | None = None,
     verbose: bool = False,
 ) -> CollectiveResult:
-    r"""Expected numbers of walkers in cells and on moves, given noisy counts (collective graphical models).
+    r"""Infer the expected numbers of walkers in cells and on moves from noisy counts (collective graphical model).
 
     N walkers move independently along a chain (or tree) of T steps over s cells, with scores theta of their moves; at
-    each step they are counted with noise. The most probable numbers n minimise, with Stirling's formula for the
-    logarithms of their factorials,
+    each step they are counted with noise. With Stirling's formula for the log-factorials, the most probable numbers n
+    minimise
 
     .. math:: w \big(-\langle\theta, n\rangle - H(n)\big) - \sum_{t,i} \log p(y_{ti} | n_{ti})
 
     (Vilnis2015 Eq. 23), a convex problem. Each iteration is one forward-backward pass; memory is a few arrays (T, s).
-    Every iterate is a distribution, so that a run may be stopped at any time.
+    Every iterate is a valid distribution, so a run can be stopped at any time.
 
     Parameters
     ----------
     theta : array (s, s) or (n, s, s), sparse matrix, or a sequence of those
-        Scores of moves, larger = more probable, for all steps or for each; in a sparse matrix moves that are not
-        stored cannot be. See `move_tables`.
+        Scores (log-potentials) of the moves, for all steps or for each; larger is more probable. Moves that a sparse
+        matrix does not store are impossible. See `move_tables`.
     counts : array (T, s)
-        What was counted; NaN where nothing was looked for.
+        Counts per step and cell; NaN where nothing was observed.
     n_walkers : float, optional
-        N; by default what the counts of the completely observed steps speak for, on average.
+        Number N of walkers; by default estimated as the mean over the completely observed steps.
     noise : {"poisson", "gaussian", "exact"} or Noise
-        How counts come about.
+        Observation noise of the counts.
     scores : array (T, s), optional
-        Scores of cells; those of step 0 hold the walkers' first distribution, say.
+        Scores of the cells; those of step 0 can hold the logarithm of the initial distribution.
     flow_counts : array (T - 1, s, s), optional
-        Counts of moves with the same noise; for dense tables.
+        Counts of the moves with the same noise; for dense tables only.
     table_of_step : int array (T - 1,), optional
-        Which of several tables each move uses.
+        Index of the table of scores that each pair of steps uses.
     parents : int array (T,), optional
-        For a tree of steps instead of a chain: the step from which walkers come to each, earlier than it; -1 for
-        step 0. Then the tables lead from `parents[t]` to t, one for each t from 1 on.
+        For a tree of steps instead of a chain: the parent of each step, from which walkers arrive; it precedes the
+        step, and is -1 for step 0. Then table t - 1 leads from `parents[t]` to t.
     model_weight : float
-        w: 1 is the posterior; 0 fits the counts alone, beginning from the model.
+        Weight w of the model: 1 gives the posterior; 0 fits the counts alone, starting from the model.
     method : {"dual", "mirror_descent"} or FlowMethod
-        L-BFGS on the dual, quick and accurate; or the paper's Algorithm 4, which needs only slopes of the noise.
+        L-BFGS on the dual, fast and accurate; or the paper's Algorithm 4, which needs only slopes of the noise.
     max_iter, tol : optional
-        Instead of those of `method`: iterations at most (2000), and the residual (see `CollectiveResult`) at which it
-        stops (1e-8).
+        Replacements for the settings of `method`: maximum number of iterations (2000), and the residual (see
+        `CollectiveResult`) at which the run stops (1e-8).
     time_limit : float, optional
-        Seconds; the best result so far is returned.
+        Limit in seconds; the best result so far is returned.
     warm_start : CollectiveResult, optional
-        Begin where an earlier run on the same pattern of counts ended.
+        Earlier result to start from, with counts observed at the same places.
     verbose : bool
-        Show progress on a terminal.
+        Whether to show progress on a terminal.
 
     Raises
     ------
     InvalidInputError
-        For input that cannot be meant, and for counts where no possible path leads.
+        If an argument is invalid, or if a count is positive where no possible path leads.
 
     Warns
     -----
     ConvergenceWarning
-        When the tolerance was not reached.
+        If the tolerance was not reached.
 
     Notes
     -----
-    The paper solves Eq. 23 by Algorithm 1. Poisson counts have no bounded slope, so that its steps can stick;
-    Algorithm 4 with backtracking always falls.
+    The paper solves Eq. 23 by Algorithm 1. Poisson noise has an unbounded slope, with which Algorithm 1 can get stuck;
+    Algorithm 4 with backtracking decreases the objective at every step.
 
     References
     ----------
@@ -106,7 +106,7 @@ def infer_flows(
 
     Examples
     --------
-    Ten walkers in two cells who cannot move; the counts disagree, and by symmetry the answer stands between them:
+    Ten walkers in two cells cannot move. The counts disagree; by symmetry the result is their mean:
 
     >>> result = infer_flows([[0.0, -np.inf], [-np.inf, 0.0]], [[6, 4], [4, 6]])
     >>> result.walkers.round(3)
@@ -115,10 +115,10 @@ def infer_flows(
     """
     clock = Clock(time_limit)
     observed = check_counts(counts, "counts")
-    model: Noise = NOISES.resolve(noise)
-    model.check(observed[~np.isnan(observed)], "counts")
-    changed = {name: value for name, value in (("max_iter", max_iter), ("tol", tol)) if value is not None}
-    search_method: FlowMethod = FLOW_METHODS.resolve(method, changed)
+    noise_model: Noise = NOISES.resolve(noise)
+    noise_model.check(observed[~np.isnan(observed)], "counts")
+    overrides = {name: value for name, value in (("max_iter", max_iter), ("tol", tol)) if value is not None}
+    search_method: FlowMethod = FLOW_METHODS.resolve(method, overrides)
     search_method.check()
     check_number(model_weight, "model_weight", low=0.0, high=1e100)
     if time_limit is not None:
@@ -126,15 +126,15 @@ def infer_flows(
     tables = theta if isinstance(theta, MoveTables) else move_tables(theta, len(observed), table_of_step, parents)
     flows = None if flow_counts is None else as_float_array(flow_counts, "flow_counts")
     problem = CollectiveProblem(
-        tables, _cell_scores(scores, observed), observed, flows, _total(n_walkers, observed, model), model,
-        float(model_weight),
+        tables, _cell_scores(scores, observed), observed, flows, _n_walkers(n_walkers, observed, noise_model),
+        noise_model, float(model_weight),
     )  # fmt: skip
-    first = np.zeros(problem.y.size) if warm_start is None or warm_start.tilt is None else warm_start.tilt
-    if first.shape != problem.y.shape:
+    start_tilt = np.zeros(problem.y.size) if warm_start is None or warm_start.tilt is None else warm_start.tilt
+    if start_tilt.shape != problem.y.shape:
         raise InvalidInputError(
-            f"warm_start is of a run with {first.size} counts, here are {problem.y.size}. Leave it out."
+            f"warm_start has {start_tilt.size} counts, but this run has {problem.y.size}. Pass warm_start=None."
         )
-    start = problem.evaluate(first)
+    start = problem.evaluate(start_tilt)
     if start is None:
         return CollectiveResult(None, problem.n_walkers, np.inf, np.inf, Status.INFEASIBLE, np.inf, 0)
     search = search_method.search(problem, start, clock)
@@ -156,22 +156,24 @@ def infer_flows(
 
 
 def _cell_scores(scores: ArrayLike | None, counts: FloatArray) -> FloatArray:
+    """Return the scores of the cells, by default 0; raise if a score is invalid."""
     if scores is None:
         return np.zeros_like(counts)
-    found = as_float_array(scores, "scores")
-    if np.isnan(found).any() or too_large(found):
-        raise InvalidInputError("scores hold NaN, +inf or a score beyond 1e200. They are finite, or -inf.")
-    return found
+    checked_scores = as_float_array(scores, "scores")
+    if np.isnan(checked_scores).any() or too_large(checked_scores):
+        raise InvalidInputError("scores hold NaN, +inf or a score beyond 1e200. Pass finite scores, or -inf.")
+    return checked_scores
 
 
-def _total(n_walkers: float | None, counts: FloatArray, noise: Noise) -> float:
+def _n_walkers(n_walkers: float | None, counts: FloatArray, noise: Noise) -> float:
+    """Return the number of walkers, by default estimated from the completely observed steps."""
     if n_walkers is not None:
         check_number(n_walkers, "n_walkers", low=0.0, open_low=True, high=1e100)
         return float(n_walkers)
     complete = counts[~np.isnan(counts).any(axis=1)]
     if not len(complete):
-        raise InvalidInputError("no step was observed completely. Give n_walkers.")
+        raise InvalidInputError("no step was observed completely, so n_walkers cannot be estimated. Pass n_walkers.")
     total = float(noise.expected(complete).sum(axis=1).mean())
     if not 0.0 < total < np.inf:
-        raise InvalidInputError(f"the counts speak for {total:g} walkers. Give n_walkers.")
+        raise InvalidInputError(f"the counts give an estimate of {total:g} walkers. Pass n_walkers.")
     return total

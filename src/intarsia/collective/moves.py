@@ -1,4 +1,4 @@
-"""Possible moves between cells with their features, and the probabilities of moves estimated from expected flows."""
+"""Possible moves between cells with their features, and estimates of their probabilities from flows."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
+from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, check_choice, check_number, frozen
 from intarsia.exceptions import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Possible moves as a CSR pattern, with a row of features for each.
+    """Possible moves between cells as a CSR pattern, with features of each move.
 
     Attributes
     ----------
     ptr, idx : int arrays (n_cells + 1,) and (n_moves,)
-        Moves ptr[i]..ptr[i + 1] leave cell i and lead to the cells idx.
+        Moves ptr[i]..ptr[i + 1] - 1 start in cell i and end in the cells idx of these positions.
     features : float array (n_moves, n_features)
-        What the score of a move depends on.
+        Features from which the score of a move is computed.
     names : tuple of str
         Names of the features.
 
@@ -48,15 +49,15 @@ class Moves:
 
     @property
     def rows(self) -> IntArray:
-        """Cell that each move leaves."""
+        """Cell from which each move starts."""
         return np.repeat(np.arange(self.n_cells), np.diff(self.ptr))
 
     def matrix(self, values: FloatArray) -> Any:
-        """One number per move as a CSR array (s, s)."""
+        """Return one number per move as a CSR array (s, s)."""
         return sparse.csr_array((values, self.idx, self.ptr), shape=(self.n_cells, self.n_cells))
 
     def log_softmax(self, scores: FloatArray) -> FloatArray:
-        """Log-probabilities of moves from their scores, over the moves that leave the same cell.
+        """Compute log-probabilities of moves from scores, normalised over the moves that start in the same cell.
 
         Examples
         --------
@@ -64,20 +65,21 @@ class Moves:
         array([0.25, 0.75, 0.5 , 0.5 ])
         """
         rows = self.rows
-        top = np.maximum.reduceat(scores, self.ptr[:-1])
-        shifted = scores - top[rows]
+        maxima = np.maximum.reduceat(scores, self.ptr[:-1])
+        shifted = scores - maxima[rows]
         return shifted - np.log(np.add.reduceat(np.exp(shifted), self.ptr[:-1]))[rows]
 
 
+@errors_from("make_moves")
 def make_moves(possible: Any, features: Mapping[str, Any] | None = None) -> Moves:
-    """Moves from a matrix of what is possible, and matrices of features.
+    """Build moves from a matrix of possible moves and matrices of features.
 
     Parameters
     ----------
     possible : array or sparse matrix (s, s)
-        Nonzero where a move can be. Every cell needs one; staying is a move.
+        Nonzero where a move is possible. Every cell needs at least one move; staying is a move.
     features : dict of str to array or sparse matrix (s, s), optional
-        Their values at the possible moves are taken.
+        Features; their values at the possible moves are used.
 
     Examples
     --------
@@ -88,83 +90,91 @@ def make_moves(possible: Any, features: Mapping[str, Any] | None = None) -> Move
     pattern.eliminate_zeros()
     pattern.sort_indices()
     if pattern.ndim != 2 or pattern.shape[0] != pattern.shape[1] or not pattern.shape[0]:
-        raise InvalidInputError(f"make_moves: possible has shape {pattern.shape}; give a square matrix.")
+        raise InvalidInputError(f"possible has shape {pattern.shape}. Pass a square matrix.")
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     columns = []
     for name, values in (features or {}).items():
         if np.shape(values) != pattern.shape:
-            raise InvalidInputError(f"make_moves: feature {name!r} has shape {np.shape(values)}, not {pattern.shape}.")
-        taken: Any = sparse.csr_array(values) if sparse.issparse(values) else np.asarray(values)  # type: ignore[call-overload]
-        columns.append(np.asarray(taken[rows, pattern.indices], dtype=float).reshape(-1))
-    return _checked(pattern.indptr, pattern.indices, columns, tuple(features or {}))
+            raise InvalidInputError(
+                f"feature {name!r} must have shape {pattern.shape}, got {np.shape(values)}. Pass one value "
+                f"per pair of cells."
+            )
+        matrix: Any = sparse.csr_array(values) if sparse.issparse(values) else np.asarray(values)  # type: ignore[call-overload]
+        columns.append(np.asarray(matrix[rows, pattern.indices], dtype=float).reshape(-1))
+    return _checked_moves(pattern.indptr, pattern.indices, columns, tuple(features or {}))
 
 
+@errors_from("all_moves")
 def all_moves(n_cells: int) -> Moves:
-    """Every cell can be reached from every cell; no features.
+    """Return all moves between any two cells, without features.
 
     Examples
     --------
     >>> all_moves(3).ptr.tolist()
     [0, 3, 6, 9]
     """
-    check_number(n_cells, "all_moves: n_cells", low=1, integer=True)
+    check_number(n_cells, "n_cells", low=1, integer=True)
     return make_moves(np.ones((int(n_cells), int(n_cells)), dtype=np.int8))
 
 
+@errors_from("moves_within")
 def moves_within(positions: ArrayLike, radius: float, features: Sequence[str] = ("stay", "distance")) -> Moves:
-    """Moves between cells at most `radius` apart, with features of their geometry.
+    """Return the moves between cells at most `radius` apart, with geometric features.
 
     Parameters
     ----------
     positions : array (s, n_axes)
-        Where the cells are.
+        Coordinates of the cells.
     radius : float
         Longest move, in units of the positions.
     features : sequence of str
-        Of "stay" (1 for no move), "distance", "squared_distance" (both over the radius), and "axis_0", "axis_1", ...
-        (displacement over the radius).
+        Any of "stay" (1 if the move ends where it starts), "distance" (divided by the radius), "squared_distance" (the
+        square of it), and "axis_0", "axis_1", ... (displacement divided by the radius).
 
     Examples
     --------
     >>> moves_within([[0, 0], [0, 1], [5, 5]], 2.0, ["axis_1"]).features.ravel().tolist()
     [0.0, 0.5, -0.5, 0.0, 0.0]
     """
-    at = as_float_array(positions, "moves_within: positions")
-    if at.ndim != 2 or not at.size or not np.isfinite(at).all():
-        raise InvalidInputError(f"moves_within: positions must be finite and have shape (cells, axes), got {at.shape}.")
-    check_number(radius, "moves_within: radius", low=0.0, open_low=True)
-    known = ("stay", "distance", "squared_distance", *(f"axis_{k}" for k in range(at.shape[1])))
+    points = as_float_array(positions, "positions")
+    if points.ndim != 2 or not points.size or not np.isfinite(points).all():
+        raise InvalidInputError(f"positions must be finite with shape (n_cells, n_axes), got {points.shape}.")
+    check_number(radius, "radius", low=0.0, open_low=True)
+    feature_names = ("stay", "distance", "squared_distance", *(f"axis_{k}" for k in range(points.shape[1])))
     for name in features:
-        check_choice(name, known, "moves_within: feature")
-    # A little more than the radius, so that rounding does not cut off moves of exactly that length.
-    near: Any = cKDTree(at).query_ball_point(at, radius * (1.0 + 1e-9), return_sorted=True)
-    ptr = np.concatenate([[0], np.cumsum([len(one) for one in near])])
-    idx = np.concatenate([np.asarray(one, dtype=np.int64) for one in near])
-    rows = np.repeat(np.arange(len(at)), np.diff(ptr))
-    shift = (at[idx] - at[rows]) / radius
+        check_choice(name, feature_names, "feature")
+    # The radius is enlarged slightly, so that rounding does not drop moves of exactly this length.
+    neighbours_of_cell: Any = cKDTree(points).query_ball_point(points, radius * (1.0 + 1e-9), return_sorted=True)
+    ptr = np.concatenate([[0], np.cumsum([len(neighbours) for neighbours in neighbours_of_cell])])
+    idx = np.concatenate([np.asarray(neighbours, dtype=np.int64) for neighbours in neighbours_of_cell])
+    rows = np.repeat(np.arange(len(points)), np.diff(ptr))
+    shift = (points[idx] - points[rows]) / radius
     distance = np.sqrt((shift * shift).sum(axis=1))
     values = {"stay": (rows == idx).astype(float), "distance": distance, "squared_distance": distance**2}
-    values |= {f"axis_{k}": shift[:, k] for k in range(at.shape[1])}
-    return _checked(ptr, idx, [values[name] for name in features], tuple(features))
+    values |= {f"axis_{k}": shift[:, k] for k in range(points.shape[1])}
+    return _checked_moves(ptr, idx, [values[name] for name in features], tuple(features))
 
 
-def _checked(ptr: Any, idx: Any, columns: list[FloatArray], names: tuple[str, ...]) -> Moves:
+def _checked_moves(ptr: Any, idx: Any, columns: list[FloatArray], names: tuple[str, ...]) -> Moves:
+    """Return the moves; raise if a cell has no move or a feature is not finite."""
     ptr, idx = np.asarray(ptr, dtype=np.int64), np.asarray(idx, dtype=np.int64)
     empty = np.diff(ptr) == 0
     if empty.any():
         raise InvalidInputError(
-            f"moves: no move leaves cell {int(np.argmax(empty))}. Let walkers stay, or leave the cell out."
+            f"no move starts in cell {int(np.argmax(empty))}. Allow staying there, or remove the cell."
         )
     features = np.stack(columns, axis=1) if columns else np.empty((idx.size, 0))
     bad = ~np.isfinite(features)
     if bad.any():
         move, column = np.argwhere(bad)[0]
-        raise InvalidInputError(f"moves: feature {names[column]!r} of move {move} is {features[move, column]}.")
+        raise InvalidInputError(
+            f"feature {names[column]!r} of move {move} is {features[move, column]}. Pass finite numbers."
+        )
     return Moves(frozen(ptr.copy()), frozen(idx.copy()), frozen(np.ascontiguousarray(features)), names)
 
 
 def fit_weights(moves: Moves, flows: FloatArray, first: FloatArray, l2: float) -> FloatArray:
-    r"""Weights whose log-linear choice of moves makes given flows most probable, by L-BFGS.
+    r"""Fit the weights of a log-linear model of moves to flows by L-BFGS.
 
     Minimises :math:`-\sum_{ij} n_{ij} \log p_w(j | i) + \lambda |w|^2 / 2` with
     :math:`p_w(j|i) \propto \exp(w \cdot \phi_{ij})`.
@@ -172,13 +182,13 @@ def fit_weights(moves: Moves, flows: FloatArray, first: FloatArray, l2: float) -
     Parameters
     ----------
     moves : Moves
-        With features.
+        Moves with features.
     flows : float array (n_moves,)
         Expected number of uses of each move.
     first : float array (n_features,)
-        Where the search begins.
+        Initial weights.
     l2 : float
-        Precision of the Gaussian prior: `l2 / 2 |w|^2` beside the summed loss.
+        L2 regularization: `l2 / 2 |w|^2` is added to the summed loss.
 
     Examples
     --------
@@ -187,26 +197,26 @@ def fit_weights(moves: Moves, flows: FloatArray, first: FloatArray, l2: float) -
     array([1.0986])
     """
     scale = max(float(flows.sum()), 1e-300)  # so that the tolerance does not depend on the number of walkers
-    leaving = np.add.reduceat(flows, moves.ptr[:-1])[moves.rows]
+    outflow = np.add.reduceat(flows, moves.ptr[:-1])[moves.rows]
 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
         logs = moves.log_softmax(moves.features @ w)
-        slope = moves.features.T @ (leaving * np.exp(logs) - flows)
+        slope = moves.features.T @ (outflow * np.exp(logs) - flows)
         return (-float(flows @ logs) + 0.5 * l2 * float(w @ w)) / scale, (slope + l2 * w) / scale
 
-    found = minimize(
+    solution = minimize(
         objective,
         first,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 500, "gtol": 1e-9, "ftol": 1e-14},
     )
-    # A line search that fails at the last digits must not lose what was there before.
-    return found.x if found.fun <= objective(first)[0] else first
+    # A line search can fail at the last digits; then the initial weights are better.
+    return solution.x if solution.fun <= objective(first)[0] else first
 
 
 def fit_table(moves: Moves, flows: FloatArray, smoothing: float) -> FloatArray:
-    """Log-probabilities of moves that make given flows most probable, with `smoothing` added to each flow.
+    """Return the log-probabilities of moves that make flows most probable, with `smoothing` added to each flow.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Marginals of one walker: forward-backward along a chain or tree, in the linear domain while that is safe."""
+"""Marginals of a single walker by forward-backward passes along a chain or tree, in linear or log domain."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from intarsia._kernels.collective import (
 )
 from intarsia.collective.tables import MoveTables
 
-# Messages that share less than this are passed again in logarithms. What was set to 0 is then below 1e-100 in all.
-SAFE = 1e-75
+# If two messages overlap by less than this, the pass is repeated in the log domain. Entries set to 0 then sum to
+# less than 1e-100.
+SAFE_OVERLAP = 1e-75
 
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """What one pass leaves: marginals (T, s), log Z, and the messages from which flows follow.
+    """Result of a forward-backward pass: marginals (T, s), log Z, and the messages from which flows are computed.
 
-    `leaving[t]` (T - 1, s) is what a walker brings to the move that ends in step t + 1, `backward[t]` what awaits it
-    after step t; both are logarithms if `logarithmic`. `scores` are those of the cells.
+    `leaving[t]` (T - 1, s) is the forward message into the move that ends in step t + 1, and `backward[t]` the backward
+    message at step t; both are logarithms if `logarithmic`. `scores` are the scores of the cells.
     """
 
     marginals: FloatArray
@@ -42,12 +43,12 @@ class Messages:
 
 
 class WalkOracle:
-    """Marginals of one walker for changing scores of the cells.
+    """Marginal oracle of a single walker, for changing scores of the cells.
 
     Parameters
     ----------
     tables : MoveTables
-        Scores of moves; their exponentials are taken once.
+        Scores of moves; their exponentials are computed once.
     """
 
     def __init__(self, tables: MoveTables) -> None:
@@ -60,46 +61,48 @@ class WalkOracle:
             self._exponentials = self._exponentials.reshape(len(tables.theta), -1)
 
     def __call__(self, scores: FloatArray) -> Messages | None:
-        """Marginals at these scores of cells (T, s); None when no path is possible."""
+        """Compute the marginals at these scores of cells (T, s); None if no path is possible."""
         if not self.logarithmic:
-            found = self._linear(scores)
-            if found is not None:
-                return found
-        found = self._logarithms(scores)
-        # Once needed, logarithms stay: later calls of a search are near this one.
-        self.logarithmic = found is not None
-        return found
+            messages = self._pass_linear(scores)
+            if messages is not None:
+                return messages
+        messages = self._pass_log_domain(scores)
+        # Once the log domain was needed, later calls of a search use it too, because their scores are similar.
+        self.logarithmic = messages is not None
+        return messages
 
-    def _linear(self, scores: FloatArray) -> Messages | None:
+    def _pass_linear(self, scores: FloatArray) -> Messages | None:
+        """Run the pass in the linear domain; None if it would underflow or no path is possible."""
         tables = self.tables
-        top = scores.max(axis=1, keepdims=True)
-        if not (top > -np.inf).all():
+        maxima = scores.max(axis=1, keepdims=True)
+        if not (maxima > -np.inf).all():
             return None
-        weights = np.exp(scores - top)
+        weights = np.exp(scores - maxima)
         weights[weights < NEGLIGIBLE] = 0.0
         forward, backward = np.empty_like(weights), np.empty_like(weights)
         leaving = forward[:-1]
         if tables.parents is not None:
             ptr, idx, _ = tables.pattern()
             leaving = np.empty_like(weights[1:])
-            log_z, least = pass_tree(
+            log_z, smallest_overlap = pass_tree(
                 ptr, idx, self._exponentials, tables.table_of_step, tables.parents, weights, forward, backward, leaving
             )
         elif tables.dense:
-            log_z, least = pass_dense(self._exponentials, tables.table_of_step, weights, forward, backward)
+            log_z, smallest_overlap = pass_dense(self._exponentials, tables.table_of_step, weights, forward, backward)
         elif tables.reach is not None:
-            log_z, least = pass_banded(self._exponentials, tables.table_of_step, weights, forward, backward)
+            log_z, smallest_overlap = pass_banded(self._exponentials, tables.table_of_step, weights, forward, backward)
         else:
-            log_z, least = pass_sparse(
+            log_z, smallest_overlap = pass_sparse(
                 tables.ptr, tables.idx, self._exponentials, tables.table_of_step, weights, forward, backward
             )
-        if not least > SAFE:
+        if not smallest_overlap > SAFE_OVERLAP:
             return None
         marginals = forward * backward
         marginals /= marginals.sum(axis=1, keepdims=True)
-        return Messages(marginals, log_z + float(top.sum()) + self._offset, leaving, backward, scores, False)
+        return Messages(marginals, log_z + float(maxima.sum()) + self._offset, leaving, backward, scores, False)
 
-    def _logarithms(self, scores: FloatArray) -> Messages | None:
+    def _pass_log_domain(self, scores: FloatArray) -> Messages | None:
+        """Run the pass in the log domain; None if no path is possible."""
         tables = self.tables
         forward, backward, leaving = np.empty_like(scores), np.empty_like(scores), np.empty_like(scores[1:])
         log_z = pass_logarithms(
@@ -113,13 +116,13 @@ class WalkOracle:
 
     # ---------------------------------------------------------------- flows, on request
 
-    def flow(self, found: Messages, t: int) -> FloatArray:
-        """Probability of each stored move into step t + 1."""
+    def flow(self, messages: Messages, t: int) -> FloatArray:
+        """Return the probability of each stored move into step t + 1."""
         with np.errstate(divide="ignore"):
-            leaving = found.leaving[t] if found.logarithmic else np.log(found.leaving[t])
-            entering = found.backward[t + 1] if found.logarithmic else np.log(found.backward[t + 1])
+            leaving = messages.leaving[t] if messages.logarithmic else np.log(messages.leaving[t])
+            entering = messages.backward[t + 1] if messages.logarithmic else np.log(messages.backward[t + 1])
         theta = self.tables.theta[self.tables.table_of_step[t]]
-        entering = entering + found.scores[t + 1]
+        entering = entering + messages.scores[t + 1]
         if self.tables.dense:
             logs = leaving[:, None] + theta + entering
         else:
@@ -127,25 +130,25 @@ class WalkOracle:
         flow: FloatArray = np.exp(logs - logs.max())
         return flow / flow.sum()
 
-    def all_flows(self, found: Messages) -> FloatArray:
-        """Probabilities of all moves at every step, (T - 1, n_moves) or (T - 1, s, s)."""
+    def all_flows(self, messages: Messages) -> FloatArray:
+        """Return the probabilities of all moves at every step, (T - 1, n_moves) or (T - 1, s, s)."""
         n = self.tables.table_of_step.size
-        return np.array([self.flow(found, t) for t in range(n)]).reshape(n, *self.tables.theta.shape[1:])
+        return np.array([self.flow(messages, t) for t in range(n)]).reshape(n, *self.tables.theta.shape[1:])
 
-    def sum_of_flows(self, found: Messages, table: int) -> FloatArray:
-        """Expected number of uses of each move over the steps of one table; no flow of a single step is kept."""
+    def sum_of_flows(self, messages: Messages, table: int) -> FloatArray:
+        """Return the expected number of uses of each move over the steps of one table, without storing single flows."""
         tables = self.tables
         steps = np.flatnonzero(tables.table_of_step == table)
-        if found.logarithmic:
+        if messages.logarithmic:
             total = np.zeros_like(tables.theta[table])
             for t in steps:
-                total += self.flow(found, int(t))
+                total += self.flow(messages, int(t))
             return total
-        top = found.scores.max(axis=1, keepdims=True)
-        entering = np.exp(found.scores - top)[steps + 1] * found.backward[steps + 1]
-        leaving = found.leaving[steps]
+        maxima = messages.scores.max(axis=1, keepdims=True)
+        entering = np.exp(messages.scores - maxima)[steps + 1] * messages.backward[steps + 1]
+        leaving = messages.leaving[steps]
         values = np.exp(tables.theta[table] - self._maxima[table])
-        # Each step's flow sums to 1: the passed message, weighed by what leaves, is its total.
+        # The flow of each step sums to 1, so its total is divided out of the forward message.
         if tables.dense:
             leaving = leaving / ((leaving @ values) * entering).sum(axis=1, keepdims=True)
             return values * (leaving.T @ entering)
@@ -159,50 +162,51 @@ class WalkOracle:
 
 
 class FlowPass:
-    """Walkers in cells and on moves where counts of moves change every table.
+    """Marginal oracle of walkers in cells and on moves, for observed moves, where every table changes with each call.
 
-    Nothing is kept of the exponentials of the tables but room, and all numbers of walkers lie in one vector.
+    The exponentials of the tables are computed in a buffer, and all numbers of walkers are stored in one vector.
 
     Parameters
     ----------
     tables : MoveTables
-        Dense, one for each step.
+        Dense tables, one per step.
     n_walkers : float
-        To which marginals and flows are scaled.
+        Number of walkers by which marginals and flows are multiplied.
     """
 
     def __init__(self, tables: MoveTables, n_walkers: float) -> None:
         self.tables, self.n_walkers = tables, n_walkers
         self._theta = np.ascontiguousarray(tables.theta.reshape(len(tables.theta), -1))
-        self._room = np.empty_like(self._theta)
+        self._buffer = np.empty_like(self._theta)
 
     def __call__(self, scores: FloatArray, tilt: FloatArray) -> tuple[Messages, FloatArray] | None:
-        """Messages, and walkers in cells, then on moves; None when no path is possible."""
-        found = self._linear(scores, tilt) if self.tables.parents is None else None
-        if found is not None:
-            return found
+        """Return the messages, and the walkers in cells, then on moves; None if no path is possible."""
+        messages_and_walkers = self._pass_linear(scores, tilt) if self.tables.parents is None else None
+        if messages_and_walkers is not None:
+            return messages_and_walkers
         oracle = self.oracle_at(tilt)
         messages = oracle(scores)
         if messages is None:
             return None
-        shares = np.concatenate([messages.marginals.reshape(-1), oracle.all_flows(messages).reshape(-1)])
-        return messages, self.n_walkers * shares
+        probabilities = np.concatenate([messages.marginals.reshape(-1), oracle.all_flows(messages).reshape(-1)])
+        return messages, self.n_walkers * probabilities
 
     def oracle_at(self, tilt: FloatArray) -> WalkOracle:
-        """The oracle of the tables less a tilt."""
+        """Return the oracle of the tables minus a tilt."""
         return WalkOracle(replace(self.tables, theta=self.tables.theta - tilt.reshape(self.tables.theta.shape)))
 
-    def _linear(self, scores: FloatArray, tilt: FloatArray) -> tuple[Messages, FloatArray] | None:
-        top = scores.max(axis=1, keepdims=True)
-        if not (top > -np.inf).all():
+    def _pass_linear(self, scores: FloatArray, tilt: FloatArray) -> tuple[Messages, FloatArray] | None:
+        """Run the pass in the linear domain; None if it would underflow or no path is possible."""
+        maxima = scores.max(axis=1, keepdims=True)
+        if not (maxima > -np.inf).all():
             return None
-        offset = subtract_tilt(self._theta, tilt.reshape(self._theta.shape), self._room) + float(top.sum())
-        tables = np.exp(self._room, out=self._room).reshape(self.tables.theta.shape)
-        weights = np.exp(scores - top)
+        offset = subtract_tilt(self._theta, tilt.reshape(self._theta.shape), self._buffer) + float(maxima.sum())
+        tables = np.exp(self._buffer, out=self._buffer).reshape(self.tables.theta.shape)
+        weights = np.exp(scores - maxima)
         weights[weights < NEGLIGIBLE] = 0.0
         forward, backward = np.empty_like(weights), np.empty_like(weights)
-        log_z, least = pass_dense(tables, self.tables.table_of_step, weights, forward, backward)
-        if not least > SAFE:
+        log_z, smallest_overlap = pass_dense(tables, self.tables.table_of_step, weights, forward, backward)
+        if not smallest_overlap > SAFE_OVERLAP:
             return None
         marginals = forward * backward
         marginals /= marginals.sum(axis=1, keepdims=True)

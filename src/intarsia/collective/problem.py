@@ -1,4 +1,4 @@
-"""The objective of a collective model, its dual, and what one call of the oracle says of both."""
+"""The convex problem of a collective model: objective, dual, and their values at a point of the search."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedEr
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The model whose scores are theta less a tilt at what was observed, and the walkers it expects there.
+    """Model with tilted scores, and its expected numbers of walkers at the observed cells and moves.
 
-    Messages may be missing while a search is under way; `CollectiveProblem.messages_at` makes them again.
+    The tilt is a vector over the observed counts that is subtracted from the scores theta (exponential tilting); times
+    the model weight it is the dual multiplier of the counts. Messages can be None during a search;
+    `CollectiveProblem.messages_at` recomputes them.
     """
 
     tilt: FloatArray
@@ -28,12 +30,12 @@ class Point:
 
 
 class CollectiveProblem:
-    r"""Counts of N walkers, and what is to be minimised over the numbers n of walkers in cells and on moves.
+    r"""Convex problem over the numbers n of walkers in cells and on moves, given counts of N walkers.
 
     .. math:: w \big(-\langle\theta, n\rangle - H(n)\big) + \sum_k f(n_k; y_k)
 
-    where H(n) is N times the entropy of one walker's path. Flat vectors run over what was observed: cells first, then
-    moves.
+    is minimised, where H(n) is N times the entropy of the path of one walker. Flat vectors hold one entry per observed
+    count: cells first, then moves.
 
     Parameters
     ----------
@@ -42,15 +44,15 @@ class CollectiveProblem:
     scores : float array (T, s)
         Scores of cells.
     counts : float array (T, s)
-        NaN where nothing was looked for.
+        Counts of cells, NaN where nothing was observed.
     flow_counts : float array (T - 1, s, s) or None
-        Counts of moves, likewise; for dense tables.
+        Counts of moves, NaN where nothing was observed; for dense tables only.
     n_walkers : float
-        N.
+        Number N of walkers.
     noise : Noise
-        f.
+        Noise model with negative log-likelihood f.
     model_weight : float
-        w; 0 leaves the noise alone.
+        Weight w of the model; with 0 only the noise term is minimised.
     """
 
     def __init__(
@@ -69,129 +71,137 @@ class CollectiveProblem:
         self.scores = scores
         if noise.exact:
             _check_totals(counts, n_walkers)
-            self.scores = np.where(counts == 0, -np.inf, scores)  # nobody passes where nobody was
+            self.scores = np.where(counts == 0, -np.inf, scores)  # no path passes through a cell with count 0
             counts = np.where(counts == 0, np.nan, counts)
-        seen = np.flatnonzero(~np.isnan(counts))
-        y = counts.reshape(-1)[seen]
+        observed = np.flatnonzero(~np.isnan(counts))
+        y = counts.reshape(-1)[observed]
         _check_reach(tables, self.scores, counts, noise)
         self._flow_pass: FlowPass | None = None
         self._size = counts.size
         if flow_counts is not None:
-            # Every step has a table of its own, for each is tilted in its own way.
+            # Every step gets its own table, because every table is tilted differently.
             tables = replace(
                 tables, theta=tables.theta[tables.table_of_step], table_of_step=np.arange(len(tables.table_of_step))
             )
-            moves, y_moves = self._observe_moves(tables, flow_counts)
-            seen, y = np.concatenate([seen, counts.size + moves]), np.concatenate([y, y_moves])
+            moves, y_moves = self._check_flow_counts(tables, flow_counts)
+            observed, y = np.concatenate([observed, counts.size + moves]), np.concatenate([y, y_moves])
             self._size += tables.theta.size
             self._flow_pass = FlowPass(tables, n_walkers)
         self.y, self.tables = y, tables
-        # Places of what was observed in the vector of all cells, then all moves; None for everything.
-        self._seen: IntArray | None = None if seen.size == self._size else seen
+        # Indices of the observed counts in the vector of all cells, then all moves; None if all are observed.
+        self._observed: IntArray | None = None if observed.size == self._size else observed
         self._oracle = WalkOracle(tables)
 
     def evaluate(self, tilt: FloatArray) -> Point | None:
-        """Call the oracle at theta less a tilt; None when no path is possible."""
+        """Call the oracle at theta minus a tilt; None if no path is possible."""
         self.n_calls += 1
-        at_cells, at_moves = self._spread(tilt)
-        scores = self.scores - at_cells
+        cell_tilt, move_tilt = self._full_tilt(tilt)
+        scores = self.scores - cell_tilt
         if self._flow_pass is not None:
-            both = self._flow_pass(scores, at_moves)
-            if both is None:
+            messages_and_walkers = self._flow_pass(scores, move_tilt)
+            if messages_and_walkers is None:
                 return None
-            found, walkers = both
+            messages, walkers = messages_and_walkers
         else:
-            alone = self._oracle(scores)
-            if alone is None:
+            cell_messages = self._oracle(scores)
+            if cell_messages is None:
                 return None
-            found, walkers = alone, self.n_walkers * alone.marginals.reshape(-1)
-        return Point(tilt, walkers if self._seen is None else walkers[self._seen], found.log_partition, found)
+            messages, walkers = cell_messages, self.n_walkers * cell_messages.marginals.reshape(-1)
+        return Point(
+            tilt, walkers if self._observed is None else walkers[self._observed], messages.log_partition, messages
+        )
 
     @property
     def is_least_squares_of_flows(self) -> bool:
-        """Whether all cells and moves of a chain were counted with Gaussian noise, and the model does not count."""
-        complete = self._flow_pass is not None and self._seen is None and self.tables.parents is None
+        """Whether all cells and moves of a chain were counted with Gaussian noise, and the model weight is 0."""
+        complete = self._flow_pass is not None and self._observed is None and self.tables.parents is None
         return complete and self.noise.linear_gaussian is not None and self.model_weight == 0
 
     def messages_at(self, point: Point) -> Messages:
-        """Messages of a point that was found possible before."""
-        found = point if point.messages is not None else self.evaluate(point.tilt)
-        if found is None or found.messages is None:
-            raise IntarsiaError("CollectiveProblem: a point that was possible is not any more.")
-        return found.messages
+        """Return the messages of a point that is known to be feasible."""
+        evaluated = point if point.messages is not None else self.evaluate(point.tilt)
+        if evaluated is None or evaluated.messages is None:
+            raise IntarsiaError("CollectiveProblem: a feasible point became infeasible, which is a bug. Report it.")
+        return evaluated.messages
 
     def oracle_at(self, point: Point) -> WalkOracle:
-        """The oracle that made a point, for its flows."""
-        return self._oracle if self._flow_pass is None else self._flow_pass.oracle_at(self._spread(point.tilt)[1])
+        """Return the oracle of a point, for its flows."""
+        return self._oracle if self._flow_pass is None else self._flow_pass.oracle_at(self._full_tilt(point.tilt)[1])
 
-    def _spread(self, tilt: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The tilt of all cells (T, s) and of all moves: 0 where nothing was observed."""
+    def _full_tilt(self, tilt: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the tilt of all cells (T, s) and of all moves, 0 where nothing was observed."""
         full = tilt
-        if self._seen is not None:
+        if self._observed is not None:
             full = np.zeros(self._size)
-            full[self._seen] = tilt
+            full[self._observed] = tilt
         n = self.scores.size
         return full[:n].reshape(self.scores.shape), full[n:]
 
     def noise_value(self, point: Point) -> float:
-        """Sum of f; 0 for exact counts, whose errors are told apart."""
+        """Return the sum of f; 0 for exact counts, whose errors are measured by `count_error`."""
         return 0.0 if self.noise.exact else float(self.noise.negative_log_likelihood(point.walkers, self.y).sum())
 
     def objective(self, point: Point, noise_value: float) -> float:
-        """Since n is that of a tree, `-<theta, n> - H(n) = -N log Z - <tilt, n>`."""
+        """Return the objective, using `-<theta, n> - H(n) = -N log Z - <tilt, n>`, since n are marginals of a tree."""
         if self.model_weight == 0:
             return noise_value
         model = -self.n_walkers * point.log_partition - float(point.tilt @ point.walkers)
         return self.model_weight * model + noise_value
 
     def lower_bound(self, point: Point) -> float:
-        """Value of the dual at the multipliers w x tilt: no numbers of walkers have a smaller objective."""
+        """Return the dual at the multipliers w x tilt, a lower bound on the objective of any numbers of walkers."""
         conjugates = float(self.noise.conjugate(self.model_weight * point.tilt, self.y).sum())
         return -self.model_weight * self.n_walkers * point.log_partition - conjugates
 
     def count_error(self, point: Point) -> float:
-        """Largest share of walkers by which an exact count is missed."""
+        """Return the largest error of an exact count as a fraction of the walkers."""
         return float(np.abs(point.walkers - self.y).max(initial=0.0)) / self.n_walkers
 
-    def cannot_exceed(self) -> float:
-        """Bound on the objective of every feasible n, noise left out: no path has less than the least score."""
-        least = np.where(self.scores > -np.inf, self.scores, np.inf).min(axis=1).sum()
+    def objective_upper_bound(self) -> float:
+        """Return an upper bound on the objective of every feasible n without noise, by the smallest score of a path."""
+        smallest_score = np.where(self.scores > -np.inf, self.scores, np.inf).min(axis=1).sum()
         theta = np.where(self.tables.theta > -np.inf, self.tables.theta, np.inf)
-        least += theta.reshape(len(theta), -1).min(axis=1)[self.tables.table_of_step].sum()
-        return self.model_weight * self.n_walkers * -float(least)
+        smallest_score += theta.reshape(len(theta), -1).min(axis=1)[self.tables.table_of_step].sum()
+        return self.model_weight * self.n_walkers * -float(smallest_score)
 
     def _check(self, tables: MoveTables, scores: FloatArray, counts: FloatArray) -> None:
+        """Raise if the shapes of tables, scores and counts do not match."""
         if counts.shape[1] != tables.n_cells:
             raise InvalidInputError(
-                f"counts have {counts.shape[1]} cells, but theta has {tables.n_cells}. Give a column per cell."
+                f"counts have {counts.shape[1]} cells, but theta has {tables.n_cells}. Pass one column per cell."
             )
         if scores.shape != counts.shape:
             raise InvalidInputError(
-                f"scores of cells have shape {scores.shape}, but counts {counts.shape}. Give one for each."
+                f"scores of cells have shape {scores.shape}, but counts have {counts.shape}. Pass equal shapes."
             )
 
-    def _observe_moves(self, tables: MoveTables, flow_counts: ArrayLike) -> tuple[IntArray, FloatArray]:
+    def _check_flow_counts(self, tables: MoveTables, flow_counts: ArrayLike) -> tuple[IntArray, FloatArray]:
+        """Return the indices and values of the observed moves; raise if a count is invalid."""
         flows = as_float_array(flow_counts, "flow_counts")
         s, n = tables.n_cells, len(tables.table_of_step)
         if flows.shape != (n, s, s):
             raise InvalidInputError(
-                f"flow_counts has shape {flows.shape}, expected ({n}, {s}, {s}): a table per pair of steps."
+                f"flow_counts has shape {flows.shape}, expected ({n}, {s}, {s}). Pass one table per pair of steps."
             )
         if not tables.dense or self.noise.exact:
             raise NotSupportedError(
-                "counts of moves need a dense table and noise that is not exact. Give theta as an array."
+                "flow_counts need dense tables and noise other than 'exact'. Pass theta as an array, or other noise."
             )
         self.noise.check(flows[~np.isnan(flows)], "flow_counts")
-        seen = np.flatnonzero(~np.isnan(flows))
-        y: FloatArray = flows.reshape(-1)[seen]
-        blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[seen] == -np.inf)
+        observed = np.flatnonzero(~np.isnan(flows))
+        y: FloatArray = flows.reshape(-1)[observed]
+        blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[observed] == -np.inf)
         if blocked.any():
-            t, i, j = np.unravel_index(seen[int(np.argmax(blocked))], flows.shape)
-            raise InvalidInputError(f"flow_counts[{t}, {i}, {j}] is {flows[t, i, j]:g}, but theta forbids this move.")
-        return seen, y
+            t, i, j = np.unravel_index(observed[int(np.argmax(blocked))], flows.shape)
+            raise InvalidInputError(
+                f"flow_counts[{t}, {i}, {j}] is {flows[t, i, j]:g}, but theta is -inf for this move. Set the count "
+                f"to 0 or NaN, or allow the move."
+            )
+        return observed, y
 
 
 def _check_totals(counts: FloatArray, n_walkers: float) -> None:
+    """Raise if exact counts of a step do not sum to the number of walkers."""
     total, complete = np.nansum(counts, axis=1), ~np.isnan(counts).any(axis=1)
     slack = 1e-9 * n_walkers
     bad = (total > n_walkers + slack) | (complete & (total < n_walkers - slack))
@@ -204,24 +214,24 @@ def _check_totals(counts: FloatArray, n_walkers: float) -> None:
 
 
 def _check_reach(tables: MoveTables, scores: FloatArray, counts: FloatArray, noise: Noise) -> None:
-    """Refuse counts that no path can explain; the search would run to infinity."""
+    """Raise for a positive count that no path can reach, with which the search would diverge."""
     if tables.dense and np.isfinite(tables.theta).all() and np.isfinite(scores).all():
         return
     reach = reachable(tables, scores)
-    seen = ~np.isnan(counts)
-    needed = np.zeros(counts.shape, dtype=bool)
-    needed[seen] = noise.needs_someone(counts[seen])
-    bad = needed & ~reach
+    observed = ~np.isnan(counts)
+    positive = np.zeros(counts.shape, dtype=bool)
+    positive[observed] = noise.needs_someone(counts[observed])
+    bad = positive & ~reach
     if reach.any(axis=1).all() and bad.any():
         t, i = np.unravel_index(int(np.argmax(bad)), bad.shape)
         raise InvalidInputError(
-            f"counts[{t}, {i}] is {counts[t, i]:g}, but no possible path passes there at that step. Allow "
-            f"longer moves, make the count NaN, or use noise='gaussian'."
+            f"counts[{t}, {i}] is {counts[t, i]:g}, but no possible path passes through this cell at this step. Allow "
+            f"longer moves, set the count to NaN, or use noise='gaussian'."
         )
 
 
 def reachable(tables: MoveTables, scores: FloatArray) -> NDArray[np.bool_]:
-    """Which cells lie on a path without impossible moves, by step.
+    """Return for each step which cells lie on a possible path.
 
     Examples
     --------
@@ -231,7 +241,7 @@ def reachable(tables: MoveTables, scores: FloatArray) -> NDArray[np.bool_]:
     array([[False,  True],
            [False,  True]])
     """
-    open_moves = [tables.matrix((one > -np.inf).astype(float)) for one in tables.theta]
+    open_moves = [tables.matrix((table_scores > -np.inf).astype(float)) for table_scores in tables.theta]
     reach = scores > -np.inf
     parents = tables.parent_of_step
     for t in range(len(scores) - 1, 0, -1):

@@ -1,4 +1,4 @@
-"""What is found out about many walkers from noisy counts of them."""
+"""Result of the inference of walkers and flows from noisy counts."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CollectiveResult(ShownResult):
-    """What `infer_flows` returns.
+    """Walkers and flows inferred by `infer_flows`.
 
     Attributes
     ----------
     marginals : float array (T, s) or None
-        Distribution of a walker over the cells at each step; None when no path is possible.
+        Distribution of a walker over the cells at each step; None if no path is possible.
     n_walkers : float
-        Walkers in all.
+        Total number of walkers.
     objective : float
-        `w (-<theta, n> - H(n)) + sum f(n)`, what is minimised; +inf when nothing is possible.
+        Minimised objective `w (-<theta, n> - H(n)) + sum f(n)`; +inf if no path is possible.
     lower_bound : float
-        No numbers of walkers have a smaller objective; -inf where nothing is known (a model weight of 0).
+        Lower bound on the objective of any numbers of walkers; -inf if there is none (model weight 0).
     status : Status
         How the run ended.
     residual : float
-        Gap between the two over 1 + |objective|; for exact counts the largest error as a share of the walkers; for a
-        model weight of 0 the last relative fall of the objective.
+        Gap between objective and lower bound, divided by 1 + |objective|; for exact counts the largest error as a
+        fraction of the walkers; for a model weight of 0 the last relative decrease of the objective.
     n_iter : int
-        Iterations made.
+        Number of iterations.
     history : dict of float arrays
         Per iteration: "objective", "lower_bound", "residual", "oracle_calls", "seconds".
     seconds : float
         Wall time.
     tilt : float array or None
-        What the counts take from the scores of cells and moves that were observed; for `warm_start`.
+        Numbers subtracted from the scores of the observed cells and moves to fit the counts (exponential tilting); used
+        by `warm_start`.
 
     Examples
     --------
@@ -71,32 +72,33 @@ class CollectiveResult(ShownResult):
     def walkers(self) -> FloatArray:
         """Expected number of walkers in each cell at each step, (T, s)."""
         if self.marginals is None:
-            raise NotSupportedError(f"This result holds no marginals: {self.status.message}.")
+            raise NotSupportedError(f"This result holds no marginals: {self.status.message}. Check `status` first.")
         return self.n_walkers * self.marginals
 
     def flows(self, step: int) -> Any:
-        """Expected number of walkers on each move from `step` to the next: an array (s, s), or CSR for sparse tables.
+        """Return the expected number of walkers on each move from `step` to the next, as an array (s, s) or CSR array.
 
-        In a tree, on each move that leads to `step + 1`. Computed on request from the messages, which take no more
-        room than the marginals.
+        Sparse tables give a CSR array. In a tree, the moves are those that lead to `step + 1`. The flows are computed
+        on request from the messages, which need no more memory than the marginals.
         """
         messages, oracle = self._require()
         n = oracle.tables.table_of_step.size
         if not -n <= step < n:
-            raise InvalidInputError(f"flows: there is no move from step {step}; moves leave steps 0..{n - 1}.")
+            raise InvalidInputError(f"flows: step is {step}, but moves start at steps 0..{n - 1}. Pass one of these.")
         return oracle.tables.matrix(self.n_walkers * oracle.flow(messages, step % n))
 
     def sum_of_flows(self, table: int = 0) -> Any:
-        """Expected number of uses of each move, summed over the steps that share a table."""
+        """Return the expected number of uses of each move, summed over the steps that share a table."""
         messages, oracle = self._require()
         n = len(oracle.tables.theta)
         if not 0 <= table < n:
-            raise InvalidInputError(f"sum_of_flows: there is no table {table}; they are 0..{n - 1}.")
+            raise InvalidInputError(f"sum_of_flows: table is {table}, but tables are 0..{n - 1}. Pass one of these.")
         return oracle.tables.matrix(self.n_walkers * oracle.sum_of_flows(messages, table))
 
     def _require(self) -> tuple[Messages, WalkOracle]:
+        """Return messages and oracle; raise if the result has none."""
         if self._messages is None or self._oracle is None:
-            raise NotSupportedError(f"This result holds no flows: {self.status.message}.")
+            raise NotSupportedError(f"This result holds no flows: {self.status.message}. Check `status` first.")
         return self._messages, self._oracle
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Two ways to the optimum of a collective model: mirror descent in the primal, L-BFGS in the dual."""
+"""Two optimisers of collective models: mirror descent on the primal, L-BFGS on the dual."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from intarsia.inference.method import Clock, Iteration, iterate
 
 COLUMNS = ("objective", "lower_bound", "residual", "oracle_calls", "seconds")
 Report = Callable[[int, float], None] | None
-# How much steepness is left after an accepted step: first to find out how little will do, then so that hardly one step
-# in twenty needs a second call of the oracle.
-_FIRST_RELIEF, _RELIEF = 0.5, 0.97
+# Factors by which the steepness (inverse step size) falls after an accepted step: first to find the smallest sufficient
+# one, then so that fewer than one step in twenty needs a second call of the oracle.
+_FIRST_DECAY, _DECAY = 0.5, 0.97
 
 
 class Search(ABC):
-    """Best distribution so far, a lower bound on the objective, and the history; subclasses move.
+    """Abstract base of the optimisers: best distribution so far, lower bound on the objective, and history.
 
     The residual is the duality gap over 1 + |objective|; for exact counts, the largest error over the number of
     walkers.
@@ -37,7 +37,7 @@ class Search(ABC):
         self.consider(start)
 
     def consider(self, point: Point, noise_value: float | None = None) -> float:
-        """Keep a point if it is the best; return its objective."""
+        """Store a point if it is the best so far; return its objective."""
         problem = self.problem
         objective = problem.objective(point, problem.noise_value(point) if noise_value is None else noise_value)
         if problem.model_weight > 0:
@@ -54,9 +54,9 @@ class Search(ABC):
         return objective
 
     def record(self) -> float:
-        """One line of the history; the residual."""
-        now = (self.best_objective, self.lower, self.residual, float(self.problem.n_calls), self.clock.seconds)
-        for name, value in zip(COLUMNS, now, strict=True):
+        """Append an entry to the history; return the residual."""
+        values = (self.best_objective, self.lower, self.residual, float(self.problem.n_calls), self.clock.seconds)
+        for name, value in zip(COLUMNS, values, strict=True):
             self.history[name].append(value)
         return self.residual
 
@@ -66,24 +66,24 @@ class Search(ABC):
 
 
 class MirrorDescent(Search):
-    r"""Composite mirror descent with the chain's entropy (Vilnis2015 Algorithm 4), its step found by backtracking.
+    r"""Composite mirror descent with the entropy of the chain (Vilnis2015 Algorithm 4) and backtracking.
 
-    The tilt moves to :math:`(c \, tilt + f'(n)) / (c + w)`, where c is a constant at which f stays below its tangent
-    plus c times the divergence, found by doubling; then the objective falls at every step.
+    A step sets the tilt to :math:`(c \, tilt + f'(n)) / (c + w)`. The steepness c is doubled until f stays below its
+    tangent plus c times the divergence; then the objective falls at every step.
     """
 
     def __init__(self, problem: CollectiveProblem, start: Point, clock: Clock) -> None:
         if problem.noise.exact:
             raise NotSupportedError(
-                "infer_flows: mirror descent needs noise with a slope, which exact counts lack. Use method='dual'."
+                "infer_flows: mirror descent needs differentiable noise, and exact counts are not. Use method='dual'."
             )
         super().__init__(problem, start, clock)
         self.steps = MirrorSteps(problem)
-        self.current, self.current_objective = self.steps.judge(start), self.best_objective
-        self.steepness, self.relief = 1.0, _FIRST_RELIEF
+        self.current, self.current_objective = self.steps.evaluate_noise(start), self.best_objective
+        self.steepness, self.decay = 1.0, _FIRST_DECAY
 
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
-        """Descend."""
+        """Descend until the residual is at most tol."""
         if self.residual <= tol:
             return Iteration(Status.CONVERGED, 0, self.residual, np.empty(0))
         if self.problem.is_least_squares_of_flows:
@@ -91,19 +91,19 @@ class MirrorDescent(Search):
         return iterate(self.sweep, max_iter, tol, self.clock, report)
 
     def _run_blocks(self, max_iter: int, tol: float, report: Report) -> Iteration:
-        """Many steps at a time; one that leaves the safe range of doubles is made as any other."""
+        """Make many steps per kernel call; a step that leaves the safe range of doubles is made by `sweep`."""
         residuals, status = self.history["residual"], Status.MAX_ITER
-        flows = FlowDescent(self.problem, _RELIEF)
-        flows.begin(self.current, self.steepness, self.relief)
+        flows = FlowDescent(self.problem, _DECAY)
+        flows.begin(self.current, self.steepness, self.decay)
         try:
             while len(residuals) < max_iter and status is Status.MAX_ITER:
-                made, safe = flows.advance(min(flows.most, max_iter - len(residuals)), tol)
-                self._record_block(made)
+                step_rows, safe = flows.advance(min(flows.max_steps, max_iter - len(residuals)), tol)
+                self._record_block(step_rows)
                 if not safe:
-                    self._arrive(flows)
+                    self._take_over(flows)
                     self.sweep()
-                    flows.begin(self.current, self.steepness, self.relief)
-                elif not len(made):
+                    flows.begin(self.current, self.steepness, self.decay)
+                elif not len(step_rows):
                     status = Status.STALLED
                 if report is not None and residuals:
                     report(len(residuals), self.residual)
@@ -113,56 +113,56 @@ class MirrorDescent(Search):
                     status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        self._arrive(flows)
+        self._take_over(flows)
         return Iteration(status, len(residuals), self.residual, np.array(residuals))
 
-    def _record_block(self, made: FloatArray) -> None:
-        """Lines of the history; the clock is read once for all of them."""
-        if not len(made):
+    def _record_block(self, step_rows: FloatArray) -> None:
+        """Append the steps of a kernel call to the history; the clock is read once for all of them."""
+        if not len(step_rows):
             return
-        objective = np.minimum.accumulate(np.minimum(made[:, 0], self.best_objective))
-        now, same = self.clock.seconds, np.ones(len(made))
-        columns = (objective, self.lower * same, made[:, 1], made[:, 2], now * same)
+        objective = np.minimum.accumulate(np.minimum(step_rows[:, 0], self.best_objective))
+        seconds, ones = self.clock.seconds, np.ones(len(step_rows))
+        columns = (objective, self.lower * ones, step_rows[:, 1], step_rows[:, 2], seconds * ones)
         for name, numbers in zip(COLUMNS, columns, strict=True):
             self.history[name].extend(numbers.tolist())
-        self.best_objective, self.residual = float(objective[-1]), float(made[-1, 1])
+        self.best_objective, self.residual = float(objective[-1]), float(step_rows[-1, 1])
 
-    def _arrive(self, flows: FlowDescent) -> None:
-        """Take over where the steps led: every one of them fell, so that this is the best point."""
-        self.current, self.steepness = flows.where(), flows.steepness
+    def _take_over(self, flows: FlowDescent) -> None:
+        """Continue from the current point of the kernel, which is the best: every step decreased the objective."""
+        self.current, self.steepness = flows.current_trial(), flows.steepness
         self.best, self.current_objective = self.current.point, self.current.value
         self.best_objective = self.current.value
 
     def sweep(self) -> float:
-        """One step of descent, with as many calls of the oracle as backtracking needs."""
+        """Make one step of descent, with as many calls of the oracle as backtracking needs."""
         problem, old = self.problem, self.current
         while True:
             trial = self.steps.step(old, self.steepness)
             if trial is not None:
-                new, rise, away = trial
+                new, rise, divergence = trial
                 slack = 1e-13 * (1.0 + abs(old.value) + problem.n_walkers * abs(new.point.log_partition))
-                if rise <= self.steepness * away + slack:
+                if rise <= self.steepness * divergence + slack:
                     break
             if self.steepness > 1e15:
                 return self.record()
-            self.steepness, self.relief = 2.0 * self.steepness, _RELIEF
-        self.steepness = max(self.relief * self.steepness, 1e-12)
-        fall = self.current_objective
+            self.steepness, self.decay = 2.0 * self.steepness, _DECAY
+        self.steepness = max(self.decay * self.steepness, 1e-12)
+        old_objective = self.current_objective
         self.current, self.current_objective = new, self.consider(new.point, new.value)
-        if problem.model_weight == 0:  # the dual says nothing then
-            fall -= self.current_objective
-            self.residual = max(fall, 0.0) / (1.0 + abs(self.current_objective))
+        if problem.model_weight == 0:  # there is no lower bound from the dual then
+            decrease = old_objective - self.current_objective
+            self.residual = max(decrease, 0.0) / (1.0 + abs(self.current_objective))
         return self.record()
 
 
 class DualAscent(Search):
-    """L-BFGS on the dual, in coordinates of the noise in which it is convex, unbounded and about evenly curved.
+    """L-BFGS on the dual, in coordinates of the noise in which it is convex, unconstrained and evenly curved.
 
-    One variable per count that was made, one call of the oracle per evaluation; each gives a distribution.
+    There is one variable per observed count. Each evaluation is one call of the oracle and gives a valid distribution.
     """
 
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
-        """Ascend; begin anew once if the line search fails."""
+        """Ascend until the residual is at most tol; restart once if the line search fails."""
         problem = self.problem
         if problem.model_weight == 0:
             raise NotSupportedError(
@@ -173,26 +173,28 @@ class DualAscent(Search):
         if self.residual <= tol:
             return Iteration(Status.CONVERGED, 0, self.residual, np.empty(0))
 
-        def after_each(intermediate_result: object) -> None:
+        def record_iteration(intermediate_result: object) -> None:
             self.record()
             if report is not None:
                 report(len(residuals), self.residual)
-            self._decide()
+            self._update_status()
             if self.status is not Status.MAX_ITER:
                 raise StopIteration
 
         try:
             for _ in range(2):
-                left = max_iter - len(residuals)
-                if left <= 0 or self.status is not Status.MAX_ITER:
+                n_remaining = max_iter - len(residuals)
+                if n_remaining <= 0 or self.status is not Status.MAX_ITER:
                     break
                 x = problem.noise.coordinates(problem.model_weight * self.best.tilt, problem.y)
                 minimize(
-                    self._dual, x, jac=True, method="L-BFGS-B", callback=after_each,
-                    options={"maxiter": left, "maxfun": 20 * left + 20, "ftol": 0.0, "gtol": 0.0, "maxcor": 15},
+                    self._dual, x, jac=True, method="L-BFGS-B", callback=record_iteration,
+                    options={
+                        "maxiter": n_remaining, "maxfun": 20 * n_remaining + 20, "ftol": 0.0, "gtol": 0.0, "maxcor": 15,
+                    },
                 )  # fmt: skip
             if self.status is Status.MAX_ITER and len(residuals) < max_iter:
-                self._decide()
+                self._update_status()
                 self.status = Status.STALLED if self.status is Status.MAX_ITER else self.status
         except KeyboardInterrupt:
             self.status = Status.INTERRUPTED
@@ -200,16 +202,19 @@ class DualAscent(Search):
             self.status = Status.TIME_LIMIT
         return Iteration(self.status, len(residuals), self.residual, np.array(residuals))
 
-    def _decide(self) -> None:
+    def _update_status(self) -> None:
+        """Set the status if the run converged, is infeasible or exceeded the time limit."""
         if self.residual <= self.tol:
             self.status = Status.CONVERGED
-        elif self.problem.noise.exact and self.lower > self.problem.cannot_exceed() + 1e-6 * (1 + abs(self.lower)):
+        elif self.problem.noise.exact and self.lower > self.problem.objective_upper_bound() + 1e-6 * (
+            1 + abs(self.lower)
+        ):
             self.status = Status.INFEASIBLE
         elif self.clock.expired:
             self.status = Status.TIME_LIMIT
 
     def _dual(self, x: FloatArray) -> tuple[float, FloatArray]:
-        """Minus the dual and its gradient."""
+        """Return the negative dual and its gradient."""
         problem, w = self.problem, self.problem.model_weight
         if self.clock.expired:
             raise _OutOfTime
@@ -224,4 +229,4 @@ class DualAscent(Search):
 
 
 class _OutOfTime(Exception):
-    """Raised inside the line search, so that a limit is kept also when single evaluations are slow."""
+    """Raised inside the line search, so that the time limit holds even if single evaluations are slow."""

@@ -1,4 +1,4 @@
-"""How good an answer is: labels, segments, clusterings, rankings."""
+"""Metrics of predicted labels, segments, clusterings and rankings, and scikit-learn scorers."""
 
 import lazy_loader
 

@@ -1,8 +1,7 @@
-"""Precision, recall and F1 from counts, and checks of true and predicted labels side by side."""
+"""Precision, recall and F1 from counts, and checks that true and predicted labels match in length."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from intarsia.exceptions import InvalidInputError
 
 
 def paired_sequences(y_true: Sequence[Any], y_pred: Sequence[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """True and predicted labels of each sequence, as lists of equal length; an image is read row by row.
+    """Yield the true and predicted labels of each sequence as lists of equal length; an image is flattened by rows.
 
     Examples
     --------
@@ -21,21 +20,19 @@ def paired_sequences(y_true: Sequence[Any], y_pred: Sequence[Any]) -> Iterator[t
     [(['a', 'b'], ['a', 'c'])]
     """
     if len(y_true) != len(y_pred):
-        raise InvalidInputError(
-            f"y_true has {len(y_true)} sequences, but y_pred has {len(y_pred)}. Give the same in both."
-        )
-    for k, (given_true, given_pred) in enumerate(zip(y_true, y_pred, strict=True)):
-        true = _as_list(given_true, f"y_true[{k}]")
-        pred = _as_list(given_pred, f"y_pred[{k}]")
+        raise InvalidInputError(f"y_true has {len(y_true)} sequences, but y_pred has {len(y_pred)}. Pass equally many.")
+    for k, (true_labels, pred_labels) in enumerate(zip(y_true, y_pred, strict=True)):
+        true = _as_list(true_labels, f"y_true[{k}]")
+        pred = _as_list(pred_labels, f"y_pred[{k}]")
         if len(true) != len(pred):
             raise InvalidInputError(
-                f"y_true[{k}] has {len(true)} labels, but y_pred[{k}] has {len(pred)}. Give one per token."
+                f"y_true[{k}] has {len(true)} labels, but y_pred[{k}] has {len(pred)}. Pass one label per token."
             )
         yield true, pred
 
 
 def is_hidden(label: Any) -> bool:
-    """Whether a label says that it is not known: None among strings, -1 among whole numbers.
+    """Return whether a label is hidden (unknown): None among strings, -1 among integers.
 
     Examples
     --------
@@ -46,51 +43,52 @@ def is_hidden(label: Any) -> bool:
 
 
 def _as_list(labels: Any, name: str) -> list[Any]:
+    """Return the labels of one sequence or image as a list of Python values."""
     if isinstance(labels, np.ndarray) and labels.ndim:
         return labels.ravel().tolist()
     if isinstance(labels, (list, tuple)):
         return [label.item() if isinstance(label, np.generic) else label for label in labels]
     if isinstance(labels, (str, bytes, Mapping)) or np.ndim(labels) == 0:
         raise InvalidInputError(
-            f"{name} is {labels!r:.60}; expected the labels of one sequence. Give a list with a list of labels for "
-            f"each sequence, [labels] if there is one sequence."
+            f"{name} is {labels!r:.60}; expected the labels of one sequence. Pass a list with a list of labels for "
+            f"each sequence; wrap a single sequence as [labels]."
         )
     return list(labels)
 
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """What was looked for, what was found, and what both have in common.
+    """Numbers of true, predicted and correctly predicted items, with precision, recall and F1.
 
-    A quotient whose denominator is zero is 0, as conlleval has it: nothing predicted has precision 0, nothing to find
-    has recall 0, and F1 is 0 unless something is right, even where nothing was to be found and nothing was predicted.
+    A ratio with denominator zero is 0, as in conlleval: precision is 0 if nothing is predicted, recall is 0 if there
+    are no true items, and F1 is 0 unless an item is correct, even if there are neither true nor predicted items.
 
     Attributes
     ----------
-    n_true, n_pred, n_correct : int
-        Items of the truth, of the prediction, and in both.
+    n_true, n_pred, n_correct : int, or float if weighted
+        Number (or total weight) of the true items, of the predicted items, and of the items in both.
 
     Examples
     --------
-    Four segments are predicted where two are; one is right.
+    Four segments are predicted where two are true; one prediction is correct.
 
-    >>> found = PrecisionRecall(n_true=2, n_pred=4, n_correct=1)
-    >>> found.precision, found.recall, round(found.f1, 4)
+    >>> counts = PrecisionRecall(n_true=2, n_pred=4, n_correct=1)
+    >>> counts.precision, counts.recall, round(counts.f1, 4)
     (0.25, 0.5, 0.3333)
     """
 
-    n_true: int
-    n_pred: int
-    n_correct: int
+    n_true: float
+    n_pred: float
+    n_correct: float
 
     @property
     def precision(self) -> float:
-        """Share of the predicted items that are right."""
+        """Fraction of the predicted items that are correct."""
         return self.n_correct / self.n_pred if self.n_pred else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the true items that were predicted."""
+        """Fraction of the true items that were predicted."""
         return self.n_correct / self.n_true if self.n_true else 0.0
 
     @property
@@ -99,19 +97,20 @@ class PrecisionRecall:
         return 2 * self.n_correct / (self.n_true + self.n_pred) if self.n_correct else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: `precision`, `recall`, `f1`, and `n`, the number of true items."""
+        """Return `precision`, `recall`, `f1` and `n` (number of true items) as a dict for JSON."""
         return {"precision": self.precision, "recall": self.recall, "f1": self.f1, "n": self.n_true}
 
 
 def count_by_label(
-    true: Counter[Hashable], pred: Counter[Hashable], correct: Counter[Hashable]
+    true: Mapping[Hashable, float], pred: Mapping[Hashable, float], correct: Mapping[Hashable, float]
 ) -> dict[Hashable, PrecisionRecall]:
-    """Counts of every label of the truth or of the prediction, in the order of the labels.
+    """Return the counts of each label that occurs in the true or the predicted items, sorted by label.
 
     Examples
     --------
+    >>> from collections import Counter
     >>> count_by_label(Counter("aab"), Counter("ac"), Counter("a"))["a"]
     PrecisionRecall(n_true=2, n_pred=1, n_correct=1)
     """
     labels = sorted({*true, *pred}, key=lambda label: (type(label).__name__, label))
-    return {label: PrecisionRecall(true[label], pred[label], correct[label]) for label in labels}
+    return {label: PrecisionRecall(true.get(label, 0), pred.get(label, 0), correct.get(label, 0)) for label in labels}

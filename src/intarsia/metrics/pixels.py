@@ -10,7 +10,7 @@ from intarsia._core.validation import FloatArray
 
 
 def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:
-    """Share of the labelled pixels whose label is not the most probable one.
+    """Return the fraction of the labelled pixels whose most probable label is wrong.
 
     Examples
     --------
@@ -19,20 +19,20 @@ def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:
     0.25
     """
     wrong = total = 0
-    for found, labels in zip(marginals, truth, strict=True):
-        known = labels >= 0
-        wrong += int((interpolate(found, labels.shape).argmax(axis=2) != labels)[known].sum())
-        total += int(known.sum())
+    for image_marginals, labels in zip(marginals, truth, strict=True):
+        labelled = labels >= 0
+        wrong += int((interpolate(image_marginals, labels.shape).argmax(axis=2) != labels)[labelled].sum())
+        total += int(labelled.sum())
     return wrong / total
 
 
 def interpolate(marginals: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Marginals of a picture of another size, linear between the pixels' centres; as they are where it is the same."""
+    """Resize the marginals of an image, linearly between the centres of pixels; unchanged if the size is the same."""
     if marginals.shape[:2] == shape:
         return marginals
     from scipy.ndimage import map_coordinates
 
-    scale = -(-shape[0] // marginals.shape[0])  # the last block of pixels may stick out
-    at = np.meshgrid(*((np.arange(n) + 0.5) / scale - 0.5 for n in shape), indexing="ij")
-    planes = [map_coordinates(plane, at, order=1, mode="nearest") for plane in np.moveaxis(marginals, 2, 0)]
+    scale = -(-shape[0] // marginals.shape[0])  # the last block of pixels may exceed the image
+    coordinates = np.meshgrid(*((np.arange(n) + 0.5) / scale - 0.5 for n in shape), indexing="ij")
+    planes = [map_coordinates(plane, coordinates, order=1, mode="nearest") for plane in np.moveaxis(marginals, 2, 0)]
     return np.stack(planes, axis=2)

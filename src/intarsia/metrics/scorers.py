@@ -1,4 +1,9 @@
-"""Scores as scikit-learn writes them, `*_score(y_true, y_pred)`, and scorers for `scoring=`."""
+"""Scores with scikit-learn's signature `*_score(y_true, y_pred)`, and scorers for `scoring=`.
+
+Scores of labels take `sample_weight`, a weight for each sequence or image. Scores of segments and of clusterings do
+not: segments are counted as by conlleval, which has no weights, and a clustering is a single example whose pairs and
+clusters belong to several records.
+"""
 
 from __future__ import annotations
 
@@ -15,46 +20,52 @@ from intarsia.metrics.segments import segment_scores
 
 
 @errors_from("token_accuracy_score")
-def token_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
-    """Fraction of the tokens whose label is right, over all sequences; hidden true labels are left out.
+def token_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weight: Any = None) -> float:
+    """Compute the fraction of the tokens whose label is correct, over all sequences; hidden true labels are ignored.
+
+    `sample_weight` holds a weight for each sequence, by default 1.
 
     Examples
     --------
     >>> token_accuracy_score([["a", "b"], ["b", None]], [["a", "a"], ["b", "a"]]) == 2 / 3
     True
     """
-    return labelling_scores(y_true, y_pred).accuracy
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).accuracy
 
 
 @errors_from("token_f1_score")
-def token_f1_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
-    """Mean over the labels of the F1 of their tokens (macro average); hidden true labels are left out.
+def token_f1_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weight: Any = None) -> float:
+    """Compute the mean over the labels of the F1 of their tokens (macro average); hidden true labels are ignored.
+
+    `sample_weight` holds a weight for each sequence, by default 1.
 
     Examples
     --------
     >>> token_f1_score([["a", "b"], ["b", None]], [["a", "b"], ["b", "a"]])
     1.0
     """
-    return labelling_scores(y_true, y_pred).macro_f1
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).macro_f1
 
 
 @errors_from("sequence_accuracy_score")
-def sequence_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
-    """Fraction of the sequences in which every label is right; hidden true labels are left out.
+def sequence_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weight: Any = None) -> float:
+    """Compute the fraction of the sequences in which every label is correct; hidden true labels are ignored.
+
+    `sample_weight` holds a weight for each sequence, by default 1.
 
     Examples
     --------
     >>> sequence_accuracy_score([["a", "b"], ["b", None]], [["a", "a"], ["b", "a"]])
     0.5
     """
-    return labelling_scores(y_true, y_pred).sequence_accuracy
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).sequence_accuracy
 
 
 @errors_from("segment_f1_score")
 def segment_f1_score(
     y_true: Sequence[Any], y_pred: Sequence[Any], *, scheme: str = "conll", outside: Any = "O"
 ) -> float:
-    """F1 of predicted segments, counted as conlleval counts; `scheme` and `outside` as in `segment_scores`.
+    """Compute the F1 of predicted segments as conlleval does; `scheme` and `outside` as in `segment_scores`.
 
     Examples
     --------
@@ -65,8 +76,10 @@ def segment_f1_score(
 
 
 @errors_from("pixel_accuracy_score")
-def pixel_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
-    """Fraction of the labelled pixels whose label is right, over all images; pixels with label -1 are left out.
+def pixel_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weight: Any = None) -> float:
+    """Compute the fraction of the pixels whose label is correct, over all images; pixels with label -1 are ignored.
+
+    `sample_weight` holds a weight for each image, by default 1.
 
     Examples
     --------
@@ -74,31 +87,33 @@ def pixel_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
     >>> pixel_accuracy_score([np.array([[0, 1], [1, -1]])], [np.array([[0, 1], [0, 0]])]) == 2 / 3
     True
     """
-    return labelling_scores(y_true, y_pred).accuracy
+    return labelling_scores(y_true, y_pred, sample_weight=sample_weight).accuracy
 
 
 @errors_from("mean_iou_score")
-def mean_iou_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
-    """Mean over the classes of intersection over union, counted over all images; hidden pixels are left out.
+def mean_iou_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sample_weight: Any = None) -> float:
+    """Compute the mean over the classes of intersection over union, counted over all images.
 
-    Classes are the labels that occur in the truth or in the prediction at pixels with a true label.
+    Pixels whose true label is hidden are ignored. Classes are the labels that occur among the true or predicted labels
+    of the other pixels. `sample_weight` holds a weight for each image, by default 1.
 
     Examples
     --------
-    Of class 0 the union has two pixels and the intersection one; of class 1 three and two.
+    The union of class 0 has two pixels and the intersection one; for class 1 these are three and two.
 
     >>> import numpy as np
     >>> mean_iou_score([np.array([[0, 0, 1, 1]])], [np.array([[0, 1, 1, 1]])]) == (1 / 2 + 2 / 3) / 2
     True
     """
-    counts = labelling_scores(y_true, y_pred).by_label.values()
-    shares = [label.n_correct / (label.n_true + label.n_pred - label.n_correct) for label in counts]
-    return float(np.mean(shares)) if shares else 0.0
+    counts = labelling_scores(y_true, y_pred, sample_weight=sample_weight).by_label.values()
+    unions = [label.n_true + label.n_pred - label.n_correct for label in counts]
+    ratios = [label.n_correct / union if union else 0.0 for label, union in zip(counts, unions, strict=True)]
+    return float(np.mean(ratios)) if ratios else 0.0
 
 
 @errors_from("pairwise_f1_score")
 def pairwise_f1_score(y_true: Any, y_pred: Any) -> float:
-    """F1 of the pairs of records that are put together; records without a true entity are left out.
+    """Compute the F1 of the pairs of records in the same cluster; records without a true entity are ignored.
 
     Examples
     --------
@@ -110,7 +125,7 @@ def pairwise_f1_score(y_true: Any, y_pred: Any) -> float:
 
 @errors_from("b_cubed_f1_score")
 def b_cubed_f1_score(y_true: Any, y_pred: Any) -> float:
-    """B-cubed F1 of a clustering of records; records without a true entity are left out.
+    """Compute the B-cubed F1 of a clustering of records; records without a true entity are ignored.
 
     Examples
     --------
@@ -122,7 +137,7 @@ def b_cubed_f1_score(y_true: Any, y_pred: Any) -> float:
 
 @errors_from("conll_f1_score")
 def conll_f1_score(y_true: Any, y_pred: Any) -> float:
-    """Mean F1 of MUC, B-cubed and CEAF-e; records without a true entity are left out.
+    """Compute the mean F1 of MUC, B-cubed and CEAF-e; records without a true entity are ignored.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Segments of tag sequences, and how well they are found, counted as conlleval counts."""
+"""Segments of tag sequences, and precision, recall and F1 of predicted segments, counted as by conlleval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
-from intarsia._core.error_context import errors_from
+from intarsia._core.error_context import errors_from, errors_in
 from intarsia._core.html import ShownResult
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import InvalidInputError
@@ -16,27 +16,30 @@ from intarsia.metrics.counts import PrecisionRecall, count_by_label, is_hidden, 
 
 Segment = tuple[int, int, Hashable]
 
-# B I E S of BIOES; L and U are what BILOU calls E and S.
+# B, I, E and S are the prefixes of BIOES; BILOU writes L for E and U for S.
 _BEGINS = frozenset("BSU")
 _ENDS = frozenset("ESLU")
 _PREFIXES = _BEGINS | _ENDS | {"I"}
 
 
 def _split_prefixed(tag: Any) -> tuple[str, Hashable]:
+    """Return prefix and label of a tag such as B-NP."""
     prefix, _, label = tag.partition("-") if isinstance(tag, str) else ("", "", "")
     if prefix not in _PREFIXES:
         raise InvalidInputError(
-            f"{tag!r} is no tag of a segment: expected O, or B, I, E or S followed by a hyphen and a label. For labels "
-            f"without prefix give scheme='runs'."
+            f"{tag!r} is not a valid tag: expected O, or B, I, E or S followed by a hyphen and a label. For labels "
+            f"without a prefix, pass scheme='runs'."
         )
     return prefix, label
 
 
 def _split_run(tag: Any) -> tuple[str, Hashable]:
+    """Return the prefix I: equal neighbours form one segment."""
     return "I", tag
 
 
 def _split_token(tag: Any) -> tuple[str, Hashable]:
+    """Return the prefix S: every token is a segment."""
     return "S", tag
 
 
@@ -48,7 +51,7 @@ _SPLIT: dict[str, Callable[[Any], tuple[str, Hashable]]] = {
 
 
 def scheme_names() -> list[str]:
-    """How tags can be read as segments: the values of `scheme=`.
+    """Return the valid values of `scheme=`, the ways to read tags as segments.
 
     Examples
     --------
@@ -58,58 +61,61 @@ def scheme_names() -> list[str]:
     return list(_SPLIT)
 
 
-class _Reader:
-    """Tags of one scheme as segments; every distinct tag is split once."""
+class _SegmentReader:
+    """Reader of the segments of tag sequences under one scheme; every distinct tag is split once."""
 
     def __init__(self, scheme: str, outside: Any) -> None:
         self._split = _SPLIT[check_choice(scheme, _SPLIT, "scheme")]
-        self._known: dict[Any, tuple[str, Hashable] | None] = {outside: None}
+        self._split_tags: dict[Any, tuple[str, Hashable] | None] = {outside: None}
 
     def find(self, tags: Sequence[Any], name: str) -> list[Segment]:
-        found: list[Segment] = []
-        start, label, over = -1, None, False
+        """Return the segments of one tag sequence; `name` is used in errors."""
+        segments: list[Segment] = []
+        start, label, ended = -1, None, False
         for t, tag in enumerate(tags):
             try:
-                part = self._known[tag]
+                prefix_and_label = self._split_tags[tag]
             except KeyError:
-                part = self._learn(tag, f"{name}[{t}]")
+                prefix_and_label = self._split_new_tag(tag, f"{name}[{t}]")
             except TypeError:
-                raise InvalidInputError(f"{name}[{t}] is {tag!r:.60}; expected one label for each token.") from None
-            if part is None:
+                raise InvalidInputError(
+                    f"{name}[{t}] is {tag!r:.60}; expected one label for each token. Pass a flat list."
+                ) from None
+            if prefix_and_label is None:
                 if start >= 0:
-                    found.append((start, t, label))
+                    segments.append((start, t, label))
                 start = -1
                 continue
-            prefix, kind = part
-            if start < 0 or over or prefix in _BEGINS or kind != label:
+            prefix, kind = prefix_and_label
+            if start < 0 or ended or prefix in _BEGINS or kind != label:
                 if start >= 0:
-                    found.append((start, t, label))
+                    segments.append((start, t, label))
                 start, label = t, kind
-            over = prefix in _ENDS
+            ended = prefix in _ENDS
         if start >= 0:
-            found.append((start, len(tags), label))
-        return found
+            segments.append((start, len(tags), label))
+        return segments
 
-    def _learn(self, tag: Any, name: str) -> tuple[str, Hashable]:
+    def _split_new_tag(self, tag: Any, name: str) -> tuple[str, Hashable]:
+        """Split a tag that occurs for the first time, and store the result."""
         if is_hidden(tag) or isinstance(tag, frozenset):
             raise InvalidInputError(
-                f"{name} is {tag!r:.60}, which names no label. Segments are compared where every label is known; "
-                f"leave such sequences out."
+                f"{name} is {tag!r:.60}, which is not a single label. Segment scores need every label of a sequence; "
+                f"remove sequences with hidden labels."
             )
-        try:
-            part = self._known[tag] = self._split(tag)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{name}: {error}") from None
-        return part
+        with errors_in(name):
+            prefix_and_label = self._split_tags[tag] = self._split(tag)
+        return prefix_and_label
 
 
+@errors_from("find_segments")
 def find_segments(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O") -> list[Segment]:
-    """Segments of one sequence of tags: first token, token after the last, label.
+    """Return the segments of one sequence of tags as tuples (first token, token after the last, label).
 
-    No sequence of tags is wrong: a predicted one is read as conlleval reads it. With `scheme="conll"` one rule reads
-    IOB1, IOB2, IOE, BIOES and BILOU: a segment begins at a B or S tag, after an E or S tag, after an outside tag, and
-    where the label changes; it ends where the next begins and before an outside tag. So an I tag after O begins a
-    segment. (On tags with B, I, O or I, E, O this is conlleval's rule; it knows no S and no B after E.)
+    Every sequence of valid tags is accepted and read as by conlleval. With `scheme="conll"` one rule reads IOB1, IOB2,
+    IOE, BIOES and BILOU: a segment begins at a B or S tag, after an E or S tag, after an outside tag, and where the
+    label changes; it ends where the next segment begins and before an outside tag. So an I tag after O begins a
+    segment. (For tags with B, I, O or I, E, O this is conlleval's rule; conlleval does not support S, nor B after E.)
 
     Parameters
     ----------
@@ -117,10 +123,10 @@ def find_segments(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O"
         One tag for each token.
     scheme : {"conll", "runs", "tokens"}
         "conll": prefixes B, I, E, S (or L, U), a hyphen and a label, or the prefix alone. "runs": tags are labels
-        without prefix, equal neighbours are one segment. "tokens": likewise, every token is a segment of its own
-        (option -r of conlleval).
+        without prefix, and equal neighbours form one segment. "tokens": tags are labels without prefix, and every
+        token is a segment (option -r of conlleval).
     outside : str or int
-        Tag of what belongs to no segment.
+        Tag of tokens that belong to no segment.
 
     Examples
     --------
@@ -129,12 +135,12 @@ def find_segments(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O"
     >>> find_segments(["title", "title", "year"], scheme="runs")
     [(0, 2, 'title'), (2, 3, 'year')]
     """
-    return _Reader(scheme, outside).find(tags, "tags")
+    return _SegmentReader(scheme, outside).find(tags, "tags")
 
 
 @dataclass(frozen=True)
 class SegmentScores(ShownResult):
-    """How well segments were found, overall and for each label.
+    """Precision, recall and F1 of predicted segments, overall and for each label.
 
     Attributes
     ----------
@@ -143,13 +149,13 @@ class SegmentScores(ShownResult):
     by_label : dict of PrecisionRecall
         Counts for each label of a true or predicted segment.
     accuracy : float
-        Share of the tokens whose whole tag is right; 0 where there is none.
+        Fraction of the tokens whose tag is correct; 0 if there are no tokens.
     n, n_tokens : int
-        Sequences and tokens.
+        Number of sequences and of tokens.
 
     Examples
     --------
-    See `segment_scores`, which makes it.
+    `segment_scores` returns it.
 
     >>> SegmentScores(PrecisionRecall(2, 4, 1), {}, accuracy=0.5, n=1, n_tokens=6).precision
     0.25
@@ -163,12 +169,12 @@ class SegmentScores(ShownResult):
 
     @property
     def precision(self) -> float:
-        """Share of the predicted segments that are right."""
+        """Fraction of the predicted segments that are correct."""
         return self.overall.precision
 
     @property
     def recall(self) -> float:
-        """Share of the true segments that were predicted."""
+        """Fraction of the true segments that were predicted."""
         return self.overall.recall
 
     @property
@@ -177,7 +183,7 @@ class SegmentScores(ShownResult):
         return self.overall.f1
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: `precision`, `recall`, `f1`, `accuracy`, `by_label` and `n`, the number of sequences."""
+        """Return `precision`, `recall`, `f1`, `accuracy`, `by_label` and `n` (number of sequences) for JSON."""
         return {
             "precision": self.precision,
             "recall": self.recall,
@@ -192,27 +198,28 @@ class SegmentScores(ShownResult):
 def segment_scores(
     y_true: Sequence[Any], y_pred: Sequence[Any], scheme: str = "conll", outside: Any = "O"
 ) -> SegmentScores:
-    """Precision, recall and F1 of predicted segments, from true and predicted tags, counted as conlleval counts.
+    """Compute precision, recall and F1 of predicted segments from true and predicted tags, counted as by conlleval.
 
-    A predicted segment is right if the truth has one with the same first token, last token and label. All numbers are
-    shares between 0 and 1 (conlleval prints per cent). Where nothing was predicted precision is 0, where there is
-    nothing to find recall is 0, and then so is F1 (see `PrecisionRecall`).
+    A predicted segment is correct if a true segment has the same first token, last token and label. All numbers are
+    fractions between 0 and 1 (conlleval prints per cent). Precision is 0 if nothing is predicted, recall is 0 if there
+    are no true segments, and F1 is then 0 too (see `PrecisionRecall`). There is no `sample_weight`, as in conlleval:
+    the counts are numbers of segments over the whole corpus.
 
     Parameters
     ----------
     y_true, y_pred : lists of sequences
         One tag for each token.
     scheme, outside
-        How tags are read: see `find_segments`.
+        How tags are read as segments: see `find_segments`.
 
     Raises
     ------
     InvalidInputError
-        Lengths differ, a true label is hidden, or a tag does not follow the scheme.
+        If lengths differ, if a label is hidden, or if a tag does not follow the scheme.
 
     Examples
     --------
-    Of two segments the first is found whole, of the second only a part.
+    The first of two segments is predicted correctly; the second is predicted too short.
 
     >>> scores = segment_scores([["B-NP", "I-NP", "B-VP", "I-VP"]], [["B-NP", "I-NP", "B-VP", "O"]])
     >>> scores.precision, scores.recall, scores.f1, scores.accuracy
@@ -220,11 +227,11 @@ def segment_scores(
     >>> scores.by_label["NP"].f1, scores.by_label["VP"].f1
     (1.0, 0.0)
     """
-    reader = _Reader(scheme, outside)
+    reader = _SegmentReader(scheme, outside)
     n_true: Counter[Hashable] = Counter()
     n_pred: Counter[Hashable] = Counter()
     n_correct: Counter[Hashable] = Counter()
-    n = n_tokens = n_right = 0
+    n = n_tokens = n_correct_tokens = 0
     for k, (true, pred) in enumerate(paired_sequences(y_true, y_pred)):
         true_segments = reader.find(true, f"y_true[{k}]")
         pred_segments = reader.find(pred, f"y_pred[{k}]")
@@ -233,11 +240,11 @@ def segment_scores(
         n_correct.update(label for _, _, label in set(true_segments).intersection(pred_segments))
         n += 1
         n_tokens += len(true)
-        n_right += sum(map(eq, true, pred))
+        n_correct_tokens += sum(map(eq, true, pred))
     return SegmentScores(
         PrecisionRecall(n_true.total(), n_pred.total(), n_correct.total()),
         count_by_label(n_true, n_pred, n_correct),
-        n_right / n_tokens if n_tokens else 0.0,
+        n_correct_tokens / n_tokens if n_tokens else 0.0,
         n,
         n_tokens,
     )
