@@ -125,7 +125,7 @@ def test_a_hard_contradiction_is_told_and_is_no_failure(run, model, tmp_path):
         (lambda t: t.replace("-> Knows", "-> Knosw"), "Did you mean 'Knows'"),
         (lambda t: t.replace("Knows(A, B) ^2", "Knows(A B) ^2"), "line 1, column 52: expected ',' or ')', got 'B'"),
         (lambda t: t.replace("-> Knows(A, B)", "-> Knows(A, C)"), "variable C is unsafe"),
-        (lambda t: t.replace("Likes/2", 'x\\"; drop table/2'), "a name consists of letters, digits"),
+        (lambda t: t.replace("Likes/2", 'x\\"; drop table/2'), "a name must consist of letters, digits"),
         (lambda t: t.replace("DiscreteEvaluator", "Discreet"), "evaluator='Discreet' is not known"),
         (lambda t: t[:-1], "no JSON"),
     ],

@@ -89,7 +89,7 @@ def test_a_closed_connection_is_told(connection):
 
 
 def test_what_is_no_connection():
-    with pytest.raises(InvalidInputError, match="connection is a str"):
+    with pytest.raises(InvalidInputError, match="connection must be a DuckDB connection, got str"):
         Program(connection="file.db")
     with pytest.raises(InvalidInputError, match="got str"):
         declared().observe("Likes", "likes")

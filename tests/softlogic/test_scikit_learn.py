@@ -120,9 +120,9 @@ def test_predict_returns_the_tables_of_infer(learned):
 
 
 def test_predict_refuses_what_is_no_program_of_the_model(learned):
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.predict: X must be a Program, got str.*or leave X out"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.predict: X must be a Program, got str.*or omit X"):
         learned.predict("Claims")
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.fit: the rules of X are not those of the model"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.fit: the rules of X differ from those of the model"):
         learned.fit(Program().predicate("P", 1).rule("1: !P(X)"))
     with pytest.raises(InvalidInputError, match=r"SoftLogic.predict: .*Claim.*Did you mean 'Claims'"):
         learned.predict(predicate="Claim")

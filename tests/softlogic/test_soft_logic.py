@@ -103,7 +103,7 @@ def test_files_as_psl_writes_them(tmp_path):
 
 def test_constants_that_files_cannot_hold(tmp_path):
     found = SoftLogic(Program().predicate("P", 1).target("P", ["a\tb"])).infer()
-    with pytest.raises(InvalidInputError, match="holds a tab or an end of line"):
+    with pytest.raises(InvalidInputError, match="contains a tab or a line break"):
         found.write(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -305,7 +305,7 @@ def test_the_best_category_is_sought_among_all_targets():
     assert accuracy(categoricalevaluator_categoryindexes=0)["accuracy"] == 0.25
     assert accuracy(categoryindexes="0:-1")["accuracy"] == 0.25
     for bad in ("2", "x", "", "-3"):
-        with pytest.raises(InvalidInputError, match="categoryindexes must be places from -2 to 1"):
+        with pytest.raises(InvalidInputError, match="categoryindexes must be argument positions from -2 to 1"):
             accuracy(categoryindexes=bad)
 
 
@@ -395,7 +395,7 @@ def test_learning_from_another_program_with_the_same_rules():
     model = SoftLogic(friends(), missing="zero").fit(friends(truth=0.0))
     assert model.weights_[0] < 1.0  # there, those who like the same do not know each other
     other = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
-    with pytest.raises(InvalidInputError, match="the rules of X are not those of the model"):
+    with pytest.raises(InvalidInputError, match="the rules of X differ from those of the model"):
         SoftLogic(friends()).fit(other)
 
 
@@ -437,7 +437,7 @@ def test_targets_without_truth_are_latent(learner, broken):
 
 def test_nothing_to_learn_from():
     program = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
-    with pytest.raises(InvalidInputError, match=r"no target has a truth value.*Program\.truth"):
+    with pytest.raises(InvalidInputError, match=r"no target has a true value.*Program\.truth"):
         SoftLogic(program).fit()
     with pytest.raises(InvalidInputError, match=r"learner='paired' is not known.*'paired_dual'"):
         SoftLogic(program.truth("Knows", [("a", "b", 0.0)]), learner="paired").fit()

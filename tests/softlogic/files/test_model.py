@@ -50,7 +50,7 @@ def test_other_data_with_the_weights_of_the_model(tmp_path):
     assert model.infer(others).value("Knows", "tom", "kim") == pytest.approx(2 / 3, abs=1e-3)
     table = model.predict(others, predicate="Knows")
     assert table["argument1"] == ["tom", "kim"]
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.infer: the rules of X are not those"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.infer: the rules of X differ from those"):
         model.infer(with_data(bare([PRIOR, RULE])))
     with pytest.raises(InvalidInputError, match=r"SoftLogic\.predict: X must be a Program, got str"):
         model.predict("rules")

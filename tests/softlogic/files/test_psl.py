@@ -123,7 +123,7 @@ def test_unknown_keys_are_noted(model):
         ),
         ('{"options": {"inference.relax": "maybe"}}', "inference.relax must be true or false, got 'maybe'"),
         ('{"options": {"inference.relax": true, "inference.relax.multiplier": "x"}}', "must be a number of at least 0"),
-        ('{"predicates": {"x\\"; drop table/2": {}}}', "a name consists of letters, digits"),
+        ('{"predicates": {"x\\"; drop table/2": {}}}', "a name must consist of letters, digits"),
         ('{"predicates": {"P/1": []}}', "predicates, P/1: expected an object, got list"),
         ('{"predicates": {"P/1": {"observations": {"train": []}}}}', "='train' is not known"),
         ('{"predicates": {"P/1": {"observations": [["a", "2"]]}}}', "the truth value 2 is outside"),
@@ -378,7 +378,7 @@ def test_psl_2_programs(model):
         (("    - open\n", ""), "Trusts: neither 'open' nor 'closed'"),
         (("- block", "- implementation: edu.Jaccard"), "external function"),
         (("Knows: ../", "Knows: ../not/"), "Knows/2, observations: the data file .*knows.txt does not exist"),
-        (("Trusts:\n    - open", "Trusts:\n    - closed"), "Trusts is closed, so it has no target atoms"),
+        (("Trusts:\n    - open", "Trusts:\n    - closed"), "Trusts is closed, so it cannot have target atoms"),
     ],
 )
 def test_bad_data_files_of_psl_2(model, change, message):

@@ -52,14 +52,14 @@ def test_constraints_keep_what_is_unknown_and_their_rules():
     np.testing.assert_allclose(left.equalities.values([0.5]), [0.25])  # x1 + x2 - 1 with x1 = 3/4
     np.testing.assert_array_equal(left.equality_group, [0])
     assert left.inequalities.n_rows == 1
-    with pytest.raises(InvalidInputError, match=r"break equality 0 of 'b' by 0\.5.*give the rule a weight"):
+    with pytest.raises(InvalidInputError, match=r"violate equality 0 of 'b' by 0\.5.*give the rule a weight"):
         condition(model, [0.25, 0.25, np.nan])
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([0.0, 1.5], r"values\[1\] is 1\.5\. Give values in \[0, 1\], NaN where unknown"),
+        ([0.0, 1.5], r"values\[1\] is 1\.5\. Pass values in \[0, 1\], NaN where unknown"),
         ([0.0], r"has shape \(1,\), but there are 2 variables"),
         (["a", "b"], "expected numbers"),
     ],

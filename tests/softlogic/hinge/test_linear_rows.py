@@ -61,9 +61,9 @@ def test_arrays_that_nobody_can_write_are_not_copied():
     [
         (([0, 1], [0, 1], [1.0, 1.0], [0.0]), r"ptr runs from 0 to 1, but there are 2 entries"),
         (([1, 2], [0, 1], [1.0, 1.0], [0.0]), r"ptr runs from 1"),
-        (([0, 2, 1, 2], [0, 1], [1.0, 1.0], [0.0] * 3), r"ptr falls from 2 to 1 at row 1"),
+        (([0, 2, 1, 2], [0, 1], [1.0, 1.0], [0.0] * 3), r"ptr decreases from 2 to 1 at row 1"),
         (([0, 1], [0], [1.0], [0.0, 0.0]), r"ptr has 2 entries for 2 constants"),
-        (([0, 1], [0], [1.0, 2.0], [0.0]), r"idx has 1 entries, but coef 2"),
+        (([0, 1], [0], [1.0, 2.0], [0.0]), r"idx has 1 entries, but coef has 2"),
         (([0, 1], [-1], [1.0], [0.0]), r"idx\[0\] is -1"),
         (([0, 1], [2**31], [1.0], [0.0]), r"2147483648"),
         (([0, 1], [0.5], [1.0], [0.0]), r"whole numbers"),
@@ -79,7 +79,7 @@ def test_what_is_refused(arguments, message):
 
 
 def test_points_of_the_wrong_size_are_refused():
-    with pytest.raises(InvalidInputError, match="name variable 3"):
+    with pytest.raises(InvalidInputError, match="contain variable 3"):
         LinearRows([0, 1], [3], [1.0], [0.0]).values([0.0, 1.0])
     with pytest.raises(InvalidInputError, match="a row per function"):
         LinearRows.from_scipy(np.zeros(3), [0.0])

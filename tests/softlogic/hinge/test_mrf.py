@@ -72,7 +72,7 @@ def test_groups_are_counted_by_names_then_by_numbers_then_by_terms():
     ("changes", "message"),
     [
         ({"n_variables": -1}, "n_variables"),
-        ({"n_variables": 1}, r"terms, row 0, names variable 1, but there are 1 variables"),
+        ({"n_variables": 1}, r"terms, row 0, contains variable 1, but there are 1 variables"),
         ({"weight": [-0.5]}, r"weight\[0\] is -0.5"),
         ({"weight": [np.nan]}, r"weight\[0\] is nan"),
         ({"weight": [np.inf]}, r"weight\[0\] is inf"),
@@ -83,8 +83,8 @@ def test_groups_are_counted_by_names_then_by_numbers_then_by_terms():
         ({"terms": [[1.0]]}, r"terms must be LinearRows, got list"),
         ({"term_group": [0, 1]}, r"term_group has shape \(2,\)"),
         ({"term_group": [-1]}, r"term_group\[0\] is -1"),
-        ({"term_group": [2], "group_names": ["a"]}, r"term_group\[0\] is 2, but 1 groups have names"),
-        ({"equalities": LinearRows([0, 1], [5], [1.0], [0.0])}, r"equalities, row 0, names variable 5"),
+        ({"term_group": [2], "group_names": ["a"]}, r"term_group\[0\] is 2, expected a group from 0 to 0"),
+        ({"equalities": LinearRows([0, 1], [5], [1.0], [0.0])}, r"equalities, row 0, contains variable 5"),
         ({"inequality_group": [0]}, r"inequality_group has shape \(1,\), expected \(0,\)"),
     ],
 )

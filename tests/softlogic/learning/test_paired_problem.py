@@ -83,7 +83,7 @@ def test_bad_labels_are_refused():
     model = small_model(0)
     with pytest.raises(InvalidInputError, match=r"PairedProblem: labels\[1\] is -0\.5"):
         PairedProblem.of(model, [1.0, -0.5, NAN, NAN])
-    with pytest.raises(InvalidInputError, match="the known values alone break equality 0"):
+    with pytest.raises(InvalidInputError, match="the known values alone violate equality 0"):
         PairedProblem.of(model, [1.0, 0.0, 1.0, 1.0])
     with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 1 is neither 0 nor 1.*entropy_pair"):
         PairedProblem.of(model, [1.0, 0.5, NAN, NAN], LabelLoss())
