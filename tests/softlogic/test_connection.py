@@ -66,11 +66,11 @@ def test_copies_and_empty_programs(connection):
     ("sql", "message"),
     [
         ("select 1 as a", r"Program.observe\(Likes\): the table has 1 columns; expected 2"),
-        ("select 'x' as a, 0.5::double as b", 'column "b" is of type DOUBLE, expected texts or whole numbers'),
-        ("from (values ('a', 'b'), ('a', null))", "row 1: None names nothing"),
-        ("from (values ('a', 'b', 0.5), ('a', 'c', 1.5))", r"row 1: the truth value 1.5 is outside"),
-        ("from (values ('a', 'b', 0.5), ('a', 'c', null))", r"row 1: the truth value nan is outside"),
-        ("from (values ('a', 'b', 'high'))", "row 0: expected a truth value .*, got 'high'"),
+        ("select 'x' as a, 0.5::double as b", 'column "b" is of type DOUBLE, expected strings or integers'),
+        ("from (values ('a', 'b'), ('a', null))", "row 1: a constant must be a string or an integer, got None"),
+        ("from (values ('a', 'b', 0.5), ('a', 'c', 1.5))", r"row 1: the value 1.5 is outside"),
+        ("from (values ('a', 'b', 0.5), ('a', 'c', null))", r"row 1: the value nan is outside"),
+        ("from (values ('a', 'b', 'high'))", "row 0: expected a value .*, got 'high'"),
         (None, r"Program.observe\(Likes\): the connection has no table or view 'bad'"),
     ],
 )

@@ -131,8 +131,8 @@ class GroundingSources:
         """Yield coefficients, constant and source of each grounding of a rule without sums."""
         database, pattern = self._database, pattern_of(rule)
         query = JoinQuery(database)
-        aliased = [(coef, atom, query.join(atom)) for coef, atom in pattern.joined]
-        aliased += [(coef, atom, query.look_up(atom)) for coef, atom in pattern.looked_up]
+        aliased = [(coef, atom, query.join(atom)) for coef, atom in pattern.required]
+        aliased += [(coef, atom, query.look_up(atom)) for coef, atom in pattern.optional]
         for comparison in pattern.comparisons:
             query.compare(comparison)
         for values, bindings in self._assignments(query, [(atom, alias) for _, atom, alias in aliased], variable):
@@ -151,9 +151,9 @@ class GroundingSources:
         self, query: JoinQuery, aliased: list[tuple[Atom, str]], variable: int
     ) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
         """Yield numbers of the atoms (-1: not in the data) and constants of the variables of each grounding."""
-        names = list(query.place)
+        names = list(query.columns)
         selected = [f"coalesce({alias}.atom, -1) AS x{k}" for k, (_, alias) in enumerate(aliased)]
-        selected += [f"{query.place[name]} AS v{k}" for k, name in enumerate(names)]
+        selected += [f"{query.columns[name]} AS v{k}" for k, name in enumerate(names)]
         columns = [f"x{k}" for k in range(len(aliased))] + [f"v{k}" for k in range(len(names))]
         predicate = self._database.atoms.atom(variable).predicate.upper()
         visited = set()

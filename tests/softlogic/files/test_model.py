@@ -97,7 +97,7 @@ def test_rules_whose_weight_is_not_that_of_their_text(tmp_path):
     assert back.program.rules[0].weight == 3.0
     assert back.infer().value("Knows", "ann", "bob") == pytest.approx(3 / 4, abs=1e-3)
     odd = replace(read_rule(RULE), squared=False)
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.save: the rule .* does not say what its text says"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.save: the rule .* differs from its text"):
         SoftLogic(with_data(bare([odd]))).save(tmp_path / "odd.npz")
     program.options = {"x": object()}
     with pytest.raises(InvalidInputError, match=r"SoftLogic.save: options of the program cannot be written as JSON"):

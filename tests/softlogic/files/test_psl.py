@@ -64,7 +64,7 @@ def test_a_program_with_comments_phases_and_inline_data(model):
         ("Trusts", "DiscreteEvaluator", {"x": 1}),
     ]
     assert ["'x' of DiscreteEvaluator is not used" in note for note in program.notes] == [True, False]
-    assert "PSL would learn the weights from the data under 'learn' first" in program.notes[1]
+    assert "PSL would first learn the weights from the data under 'learn'" in program.notes[1]
     found = ground(program, missing="zero")
     # Knows(b, a) = 0.5 and Prior = 0.7 pull Trusts(b, a) towards 0.2.
     assert found.mrf.terms.const[0] == pytest.approx(0.2)
@@ -126,7 +126,7 @@ def test_unknown_keys_are_noted(model):
         ('{"predicates": {"x\\"; drop table/2": {}}}', "a name must consist of letters, digits"),
         ('{"predicates": {"P/1": []}}', "predicates, P/1: expected an object, got list"),
         ('{"predicates": {"P/1": {"observations": {"train": []}}}}', "='train' is not known"),
-        ('{"predicates": {"P/1": {"observations": [["a", "2"]]}}}', "the truth value 2 is outside"),
+        ('{"predicates": {"P/1": {"observations": [["a", "2"]]}}}', "the value 2 is outside"),
         ('{"predicates": {"P/1": {"evaluations": [{}]}}}', "evaluator: expected a string, got NoneType"),
         ('{"rules": ["1: P(A"], "predicates": {"P/1": {}}}', "model.json: rules, number 1, line 1, column 7: expected"),
         ('{"rules": ["1: !Pp(A)"], "predicates": {"P/1": {}}}', "rules, number 1 .*'Pp' is not known"),
@@ -144,7 +144,7 @@ def test_what_is_no_program(tmp_path, text, message):
     ("entry", "message"),
     [
         ({"type": "DeepPredicate", "options": {"model-path": "net.py"}}, "its values come from a neural network"),
-        ({"type": "org.linqs.psl.model.predicate.DeepPredicate"}, "Run the network first and give its outputs"),
+        ({"type": "org.linqs.psl.model.predicate.DeepPredicate"}, "Run the network first and pass its outputs"),
         ({"model": "Tensorflow"}, "its values come from a neural network"),
         ({"function": "edu.example.Jaccard"}, r"an external function \(edu.example.Jaccard\), which is not supported"),
     ],
@@ -305,11 +305,11 @@ def test_yaml_keeps_names_as_they_are_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rules: [", "model.yaml, line 1, column 9: no YAML"),
+        ("rules: [", "model.yaml, line 1, column 9: malformed YAML"),
         ("rules:\n  - 1.0: P(A) -> Q(A)\n", "rules, number 1: expected a string, got an object"),
         ("- a\n", "model.yaml: expected an object, got list"),
-        ("a: b: c\n", "model.yaml, line 1, column 5: no YAML"),
-        ("a: \x00", "model.yaml: no YAML"),
+        ("a: b: c\n", "model.yaml, line 1, column 5: malformed YAML"),
+        ("a: \x00", "model.yaml: malformed YAML"),
         ("[" * 5000, "model.yaml: too many brackets"),
     ],
 )
@@ -325,7 +325,7 @@ def test_yaml_without_its_reader_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     path = tmp_path / "model.yaml"
     path.write_text("rules: []")
-    with pytest.raises(MissingDependencyError, match=r"model.yaml needs PyYAML to be read.*intarsia\[psl\]"):
+    with pytest.raises(MissingDependencyError, match=r"model.yaml: reading YAML needs PyYAML.*intarsia\[psl\]"):
         read_psl(path)
 
 
@@ -356,9 +356,9 @@ def test_psl_2_programs(model):
     program = read_psl(rules, data=folder / "cli" / "some.data")
     assert (program.n_atoms("target"), program.n_atoms("observed"), program.n_atoms("truth")) == (3, 2, 1)
     assert [program.is_closed(p) for p in program.predicates] == [True, False]
-    with pytest.raises(InvalidInputError, match=r"neither trust-eval.data nor trust.data is beside them"):
+    with pytest.raises(InvalidInputError, match=r"neither trust-eval.data nor trust.data is in their folder"):
         read_psl(rules)
-    with pytest.raises(InvalidInputError, match=r"some.data names data, but no rules"):
+    with pytest.raises(InvalidInputError, match=r"some.data is a data file without rules"):
         read_psl(folder / "cli" / "some.data")
     (folder / "trust.data").write_text(PSL_2.replace("../", ""))
     (folder / "trust-learn.data").write_text(PSL_2.replace("../", "").replace("data/learn.txt, ", ""))
@@ -372,10 +372,10 @@ def test_psl_2_programs(model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("closed", "shut"), "predicates, Knows/2: expected 'open' or 'closed', and perhaps types, got 'shut'"),
+        (("closed", "shut"), "predicates, Knows/2: expected 'open' or 'closed', and optionally types, got 'shut'"),
         (("truth:", "labels:"), "'labels' is not known. Expected: predicates, observations, targets, truth"),
         (("TRUSTS", "Trust"), "targets: 'Trust' is not declared under 'predicates'"),
-        (("    - open\n", ""), "Trusts: neither 'open' nor 'closed'"),
+        (("    - open\n", ""), "Trusts: the declaration has neither 'open' nor 'closed'"),
         (("- block", "- implementation: edu.Jaccard"), "external function"),
         (("Knows: ../", "Knows: ../not/"), "Knows/2, observations: the data file .*knows.txt does not exist"),
         (("Trusts:\n    - open", "Trusts:\n    - closed"), "Trusts is closed, so it cannot have target atoms"),
@@ -437,12 +437,12 @@ def test_many_blocks_are_one_table(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\tb\nc\n", "a.txt, line 2: 1 fields; expected 2 arguments and perhaps a truth value"),
+        (b"a\tb\nc\n", "a.txt, line 2: 1 fields; expected 2 arguments and optionally a value in"),
         (b"a\tb\t1\tx\n", "a.txt, line 1: 4 fields"),
         (b"a b\n", "a.txt, line 1: 1 fields"),
-        (b"a\tb\t1\nc\td\t1.5\n", r"a.txt, line 2: the truth value 1.5 is outside \[0, 1\]"),
-        (b"a\tb\n\nc\td\tmany\n", "a.txt, line 3: expected a truth value"),
-        (b"a\tb\nc\t\xff\n", "a.txt, line 2: byte 0xff is not UTF-8"),
+        (b"a\tb\t1\nc\td\t1.5\n", r"a.txt, line 2: the value 1.5 is outside \[0, 1\]"),
+        (b"a\tb\n\nc\td\tmany\n", "a.txt, line 3: expected a value"),
+        (b"a\tb\nc\t\xff\n", "a.txt, line 2: byte 0xff is not valid UTF-8"),
         (gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], "a.txt: damaged gzip file"),
     ],
 )
@@ -459,7 +459,7 @@ def test_an_endless_line_is_refused_before_it_is_read(tmp_path):
     with open(path, "wb") as file:
         file.write(b"a\tb\n")
         file.truncate(2_000_000_000)
-    with pytest.raises(FileFormatError, match=r"a.txt, line 2: more than 1000000 bytes in one line"):
+    with pytest.raises(FileFormatError, match=r"a.txt, line 2: the line has more than 1000000 bytes"):
         read(path)
 
 

@@ -144,8 +144,8 @@ def test_pieces_do_not_change_what_is_found(monkeypatch):
     atoms = {("Q", (x, y)): FREE for x in CONSTANTS for y in CONSTANTS} | {("R", ("a", y)): 1.0 for y in CONSTANTS}
     rules = [t for t in TEMPLATES if "S(" not in t and "P(" not in t]
     whole = ground(program_of(atoms, rules))
-    monkeypatch.setattr(joins, "PIECE", 2)
-    monkeypatch.setattr(sums, "_GROUPS_AT_A_TIME", 2)
+    monkeypatch.setattr(joins, "BATCH_SIZE", 2)
+    monkeypatch.setattr(sums, "_BATCH_SIZE", 2)
     pieces = ground(program_of(atoms, rules))
     assert whole.mrf.n_terms > 10
     for ours, theirs in zip(rows_by_rule(pieces), rows_by_rule(whole), strict=True):
@@ -205,8 +205,8 @@ def test_report_tells_what_was_left_out():
     assert nothing.n_groundings == 0
     assert (hard.n_groundings, hard.n_constraints, hard.n_satisfied, hard.n_broken) == (4, 1, 1, 2)
     notes = "\n".join(found.notes())
-    assert "None_(X) -> P(X)' grounds to nothing" in notes
-    assert "broken by observations alone in 2 groundings" in notes
+    assert "None_(X) -> P(X)' has no groundings" in notes
+    assert "the observations alone violate 2 of its groundings" in notes
 
 
 # ---------------------------------------------------------------- numbers that PSL gives
@@ -263,7 +263,7 @@ def test_psl_drops_single_atoms_with_large_coefficients():
     assert [(r.n_terms, r.n_constraints, r.n_skipped) for r in found.reports] == [
         (0, 0, 1), (0, 0, 1), (1, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 0),
     ]  # fmt: skip
-    assert "1 groundings with a single atom are left out, as in PSL" in "\n".join(found.notes())
+    assert "1 groundings with a single atom are omitted, as in PSL" in "\n".join(found.notes())
     plain = Program().predicate("P", 1).target("P", ["a"]).rule("1: 3 P(X) <= 1")
     assert ground(plain).mrf.n_terms == 1
 
@@ -332,8 +332,8 @@ def test_unknown_policy():
 @pytest.mark.parametrize(
     ("add", "message"),
     [
-        (lambda p: p.target("P", ["a"]), r"P\('a'\) is given twice, as observed and as target"),
-        (lambda p: p.observe("P", [("a", 0.5)]), r"P\('a'\) is given twice, with truth 1 and 0.5"),
+        (lambda p: p.target("P", ["a"]), r"P\('a'\) occurs twice in the data, as observed and as target"),
+        (lambda p: p.observe("P", [("a", 0.5)]), r"P\('a'\) occurs twice in the data, with values 1 and 0.5"),
     ],
 )
 def test_an_atom_said_twice_differently(add, message):
@@ -359,7 +359,7 @@ def test_a_sum_without_atoms_divides_by_nothing():
 def test_filters_take_closed_predicates_only():
     program = Program().predicate("Q", 2).predicate("P", 1).target("Q", [("a", "b")]).target("P", ["a"])
     program.rule("1: Q(X, +Y) <= 1 {Y: P(Y)}")
-    with pytest.raises(InvalidInputError, match=r"asks for P\(Y\).*closed predicates only"):
+    with pytest.raises(InvalidInputError, match=r"contains P\(Y\).*only closed predicates"):
         ground(program)
 
 

@@ -124,12 +124,12 @@ def test_escapes_of_psl():
     ("text", "message"),
     [
         ("1: 2 * (A(X) + B(X)) <= 1", "column 14: expected '\\)', got '\\+'. PSL multiplies single atoms"),
-        ("1: -A(X) <= 1", "column 4: PSL has no minus before an atom or a parenthesis. Write -1 \\*"),
+        ("1: -A(X) <= 1", "column 4: PSL does not allow a minus before an atom or a parenthesis. Write -1 \\*"),
         ("1: A(X) / B(X) <= 1", "column 11: expected a number"),
         ("1: A(X) * 2 <= 1", "column 9: expected '<=', '>=', '=' or an operator, got '\\*'"),
-        ("1: A(X) / 2 / 0 <= 1", "column 13: a division by 0"),
-        ("1: A(X) / 0 <= 1", "column 9: a division by 0"),
-        ("1: " + "(" * 100 + "1 + A(X)" + ")" * 100 + " <= 1", "nested more than 60 deep"),
+        ("1: A(X) / 2 / 0 <= 1", "column 13: division by 0"),
+        ("1: A(X) / 0 <= 1", "column 9: division by 0"),
+        ("1: " + "(" * 100 + "1 + A(X)" + ")" * 100 + " <= 1", "the rule is nested more than 60 levels deep"),
     ],
 )
 def test_what_psl_refuses_is_refused_in_its_dialect(text, message):
@@ -208,33 +208,36 @@ def test_many_rules_keep_their_texts():
         ("1: A(X) ? B(X)", "line 1, column 9: expected a predicate, a variable"),
         ("1: A(X) & B(X)", "line 1, column 15: expected '->' after a body"),
         ("1: A(X) & B(X) | C(X) -> D(X)", "line 1, column 16: '&' and '|' cannot be mixed"),
-        ("1: A(X) | B(X) -> C(X)", "line 1, column 16: the body of an implication is joined by '&'"),
-        ("1: A(X) -> B(X) & C(X)", "line 1, column 9: the body of an implication is joined by '&' and its head by"),
+        ("1: A(X) | B(X) -> C(X)", "line 1, column 16: the body of an implication must use only '&'"),
+        ("1: A(X) -> B(X) & C(X)", "line 1, column 9: the body of an implication must use only '&' and its head only"),
         ("A(X) -> B(X)", "line 1, column 13: expected '.' after a hard rule, or a weight and ':'"),
-        ("1: A(X) -> B(X) .", "line 1, column 17: a rule with a weight is not hard"),
-        ("A(X) -> B(X) ^2 .", "line 1, column 14: a hard rule has no power"),
+        ("1: A(X) -> B(X) .", "line 1, column 17: a rule cannot have both a weight and a '.'"),
+        ("A(X) -> B(X) ^2 .", "line 1, column 14: a hard rule cannot have a power"),
         ("1: A(X) -> B(X) ^3", "line 1, column 17: expected '^1' or '^2', got '^3'"),
-        ("1: A(X) -> B(X) ^2 ^2", "line 1, column 20: a second power, '^2' after '^2'. Write one of them"),
-        ("1: A(X) -> B(X) ^1 ^2", "line 1, column 20: a second power, '^2' after '^1'"),
-        ("A(X) -> B(X) . .", "line 1, column 16: a second '.'"),
-        ("A(X) <= 0.5 ..", "line 1, column 14: a second '.'"),
+        ("1: A(X) -> B(X) ^2 ^2", "line 1, column 20: the rule has a second power, '^2' after '^2'. Remove one"),
+        ("1: A(X) -> B(X) ^1 ^2", "line 1, column 20: the rule has a second power, '^2' after '^1'"),
+        ("A(X) -> B(X) . .", "line 1, column 16: the rule ends with a second '.'"),
+        ("A(X) <= 0.5 ..", "line 1, column 14: the rule ends with a second '.'"),
         ("1: A('a\\qb')", "line 1, column 8: the escape \\q in a constant is not known. Known: \\\\, "),
         ("1: A(X) & & & B(X) -> C(X)", "line 1, column 13: expected a predicate, '!' or '(', got '&'"),
         ("1: !(A(X) & B(X))", "line 1, column 11: expected ')', got '&'"),
-        ("-1: !A(X)", "line 1, column 1: a weight must be at least 0: with a negative one the objective would not be"),
+        (
+            "-1: !A(X)",
+            "line 1, column 1: a weight must be at least 0: with a negative weight the objective would not be",
+        ),
         ("1e999: !A(X)", "line 1, column 1: a weight must be finite"),
         ("1: A(X) -> B(X) B(Y)", "line 1, column 17: expected the end of the rule, an operator before this"),
-        ("1: A(+X) -> B(X)", "line 1, column 6: a sum '+X' stands in arithmetic rules only"),
-        ("1: A(X) * B(X) <= 1", "line 1, column 9: a rule is linear"),
-        ("1: 1 / A(X) <= 1", "line 1, column 6: a rule is linear"),
-        ("1: A(X) / 0 <= 1", "line 1, column 9: a division by 0"),
+        ("1: A(+X) -> B(X)", "line 1, column 6: a sum '+X' needs an arithmetic rule"),
+        ("1: A(X) * B(X) <= 1", "line 1, column 9: a rule must be linear"),
+        ("1: 1 / A(X) <= 1", "line 1, column 6: a rule must be linear"),
+        ("1: A(X) / 0 <= 1", "line 1, column 9: division by 0"),
         ("1: A(X) + <= 1", "line 1, column 11: expected a predicate, a number"),
         ("1: @Mean[1, 2] * A(X) <= 1", "line 1, column 4: function='@Mean' is not known. Known: '@Max', '@Min'"),
-        ("1: @Min[A(X), 2] <= 1", "line 1, column 4: @Min compares numbers"),
+        ("1: @Min[A(X), 2] <= 1", "line 1, column 4: @Min must have numbers"),
         ("1: A(+X) <= 1 {X B(X)}", "line 1, column 18: expected ':', got 'B'"),
-        ("1: A(+X) <= 1 {X: B(X)} {X: C(X)}", "line 1, column 26: a second filter for X"),
-        ("1: " + "(" * 100 + "A(X)" + ")" * 100, "line 1, column 64: nested more than 60 deep"),
-        ("1: " + "-" * 100_000 + "A(X) <= 1", "line 1, column 65: nested more than 60 deep"),
+        ("1: A(+X) <= 1 {X: B(X)} {X: C(X)}", "line 1, column 26: the rule has a second filter for X"),
+        ("1: " + "(" * 100 + "A(X)" + ")" * 100, "line 1, column 64: the rule is nested more than 60 levels deep"),
+        ("1: " + "-" * 100_000 + "A(X) <= 1", "line 1, column 65: the rule is nested more than 60 levels deep"),
     ],
 )
 def test_syntax_errors_tell_line_column_and_what_was_expected(text, message):
@@ -247,17 +250,17 @@ def test_syntax_errors_tell_line_column_and_what_was_expected(text, message):
     ("text", "message"),
     [
         ("1: A(X) -> B(Y)", "variable Y is unsafe"),
-        ("1: A(X)", r"variable X is unsafe.*written as P\(X\) = 1"),
+        ("1: A(X)", r"variable X is unsafe.*positive prior as P\(X\) = 1"),
         ("1: !A(X) -> B(X)", "variable X is unsafe"),
         ("1: A(X) & (Y != X) -> B(X)", "variable Y is unsafe"),
         ("1: A(X) + 0 * (Y != X) <= 1", "variable Y is unsafe"),
-        ("1: 'a' == 'b'", "no predicate in the rule"),
-        ("1: 2 <= 3", "no predicate in the rule"),
-        ("1: A(+X) + B(+X) <= 1", r"the sum \+X stands twice"),
-        ("1: A(+X) + B(X) <= 1", "X is summed over and is also a variable"),
+        ("1: 'a' == 'b'", "the rule has no predicate"),
+        ("1: 2 <= 3", "the rule has no predicate"),
+        ("1: A(+X) + B(+X) <= 1", r"the sum \+X occurs twice"),
+        ("1: A(+X) + B(X) <= 1", "X is both a sum variable and an ordinary variable"),
         ("1: A(X) / |X| <= 1", r"the cardinality \|X\| needs a sum \+X"),
         ("1: A(X, +Y) <= 1 {X: B(X)}", r"the filter of X needs a sum \+X in the rule. Sums: \+Y"),
-        ("1: A(X, +Y) <= 1 {Y: B(Z)}", "the filter of Y names Z"),
+        ("1: A(X, +Y) <= 1 {Y: B(Z)}", "the filter of Y contains Z"),
     ],
 )
 def test_rules_whose_variables_have_no_values(text, message):
@@ -270,7 +273,7 @@ def test_errors_name_where_the_rule_stands():
         read_rule("1: A(", "model.json: rules, number 3")
     with pytest.raises(InvalidInputError, match=r"^rules, line 3, column 6"):
         read_rules("1: !A(X)\n\n2: !B\n")
-    with pytest.raises(InvalidInputError, match="must be a text, got int"):
+    with pytest.raises(InvalidInputError, match="must be a string, got int"):
         read_rule(3)
 
 
