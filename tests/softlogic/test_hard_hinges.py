@@ -106,7 +106,7 @@ def test_the_bound_of_any_multipliers_is_at_most_their_exact_dual(seed):
     state.y[:] = rng.normal(0.0, 1.0, state.y.size) * 10.0 ** rng.uniform(-3.0, 6.0, state.y.size)
     run = AdmmRun(model, state, BlockRules(1, 0.0, 1.0, False, None, 20, None), Clock())
     run.figures[:, BOUND] = -np.inf  # 0 is a bound of its own
-    run._judge(0, plan.n_blocks)
+    run._check(0, plan.n_blocks)
     exact = sum(exact_dual(plan, run.rows, state.y), Fraction(0))
     assert Fraction(float(run.figures[:, BOUND].sum())) <= exact
     assert float(run.figures[:, BOUND].sum()) == pytest.approx(float(exact), rel=1e-9)

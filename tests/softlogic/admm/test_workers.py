@@ -39,7 +39,7 @@ def elsewhere(monkeypatch):
     def begin():
         travels = Travels(monkeypatch)
         monkeypatch.setattr(run, "workers_are_apart", lambda: True)
-        monkeypatch.setattr(run, "_WORTH_SENDING", 0)
+        monkeypatch.setattr(run, "_MIN_ENTRIES_TO_SEND", 0)
         monkeypatch.setattr(run, "effective_n_jobs", lambda n_jobs: 2)
         return travels
 
