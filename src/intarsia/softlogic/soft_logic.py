@@ -152,7 +152,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         start = np.array([1.0 if rule.weight is None else rule.weight for rule in program.rules])
         has_terms = np.array([report.n_terms > 0 for report in grounding.reports], dtype=bool)
         learner = HINGE_LEARNERS.resolve(self.learner)
-        result = learner.fit(grounding.mrf, labels, start=start, learned=has_terms & ~hard, title="SoftLogic")
+        result = learner.fit(grounding.mrf, labels, start=start, trainable=has_terms & ~hard, title="SoftLogic")
         self._store(result)
         return self
 

@@ -196,12 +196,12 @@ def test_same_seed_same_weights_and_other_seeds_other_starts(name):
 def test_fixed_weights_stay_and_the_models_own_are_the_start():
     model, labels = two_camps()
     model = model.with_weights([2.0, 3.0, 0.5, 1.0, 1.0])
-    learned = np.array([True, False, True, True, True])
+    trainable = np.array([True, False, True, True, True])
     learner = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), symmetry_breaking=0.0)
-    found = learner.fit(model, labels, learned=learned)
+    found = learner.fit(model, labels, trainable=trainable)
     np.testing.assert_array_equal(found.history["weights"][0], [2.0, 3.0, 0.5, 1.0, 1.0])
     assert found.weights[1] == 3.0
-    assert (found.weights != [2.0, 3.0, 0.5, 1.0, 1.0])[learned].all()
+    assert (found.weights != [2.0, 3.0, 0.5, 1.0, 1.0])[trainable].all()
 
 
 def test_states_that_could_change_places_need_the_start_to_be_shaken():
@@ -228,8 +228,8 @@ def test_states_that_could_change_places_need_the_start_to_be_shaken():
 def test_latent_variables_that_explain_nothing_are_warned_of():
     model = HingeLossMRF(2, LinearRows([0, 1, 2], [0, 1], [-1.0, 1.0], [1.0, 0.0]), [1.0, 1e-6], 2, term_group=[0, 1])
     learner = PairedDual(symmetry_breaking=0.0, optimizer=ProjectedSubgradient(adagrad=False, max_iter=5))
-    with pytest.warns(ConvergenceWarning, match="PairedDual: none of the 1 latent variables moved"):
-        learner.fit(model, [1.0, NAN], learned=[True, False])
+    with pytest.warns(ConvergenceWarning, match="PairedDual: none of the 1 latent variables changed"):
+        learner.fit(model, [1.0, NAN], trainable=[True, False])
 
 
 @pytest.mark.parametrize("name", ["paired_dual", "primal_subgradient", "em", "latent_svm", "perceptron"])
@@ -304,5 +304,5 @@ def test_labels_are_needed():
     model, _ = two_camps()
     with pytest.raises(InvalidInputError, match="PairedDual: no variable has a label"):
         PairedDual().fit(model, np.full(12, NAN))
-    with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 6 is neither 0 nor 1"):
+    with pytest.raises(InvalidInputError, match=r"labels must be 0 or 1.*got 0\.5 for variable 6"):
         LatentSVM().fit(model, np.concatenate([np.full(6, NAN), np.full(6, 0.5)]))

@@ -85,7 +85,7 @@ def test_bad_labels_are_refused():
         PairedProblem.of(model, [1.0, -0.5, NAN, NAN])
     with pytest.raises(InvalidInputError, match="the known values alone violate equality 0"):
         PairedProblem.of(model, [1.0, 0.0, 1.0, 1.0])
-    with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 1 is neither 0 nor 1.*entropy_pair"):
+    with pytest.raises(InvalidInputError, match=r"labels must be 0 or 1.*got 0\.5 for variable 1.*entropy_pair"):
         PairedProblem.of(model, [1.0, 0.5, NAN, NAN], LabelLoss())
     with pytest.raises(InvalidInputError, match="EntropyPair: weight must be a number"):
         PairedProblem.of(model, [1.0, 0.0, NAN, NAN], EntropyPair(weight=0.0))

@@ -67,7 +67,7 @@ def test_symmetry_is_broken_by_the_seed_within_its_share():
 
 def test_unmoved_and_equal_latent_variables_are_warned_of():
     half = np.full(3, 0.5)
-    with pytest.warns(ConvergenceWarning, match=r"none of the 3 latent variables moved.*Begin with larger weights"):
+    with pytest.warns(ConvergenceWarning, match=r"none of the 3 latent variables changed.*Start with larger weights"):
         warn_if_unmoved(np.array([0.5, 0.502, 0.5]), half)
     with pytest.warns(ConvergenceWarning, match=r"all 3 latent variables have the same value.*symmetry_breaking"):
         warn_if_unmoved(np.array([0.9, 0.9, 0.901]), half)

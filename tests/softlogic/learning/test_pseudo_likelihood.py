@@ -109,7 +109,7 @@ def test_learned_weights_are_a_minimum_and_the_rule_kept_gains():
         moved = found.weights + step
         assert by_integration(model, labels, moved) + 0.05 * moved @ moved > best
     assert (np.diff(found.history["objective"]) <= 1e-9).all()
-    kept = learner.fit(model, labels, start=[1.0, 2.5], learned=[True, False])
+    kept = learner.fit(model, labels, start=[1.0, 2.5], trainable=[True, False])
     assert kept.weights[1] == 2.5
     again = learner.fit(model, labels)
     np.testing.assert_array_equal(found.weights, again.weights)
@@ -124,7 +124,7 @@ def test_refusals():
         HingePseudoLikelihood().fit(pinned, [1.0, 1.0])
     with pytest.raises(InvalidInputError, match=r"start\[0\] is -1"):
         HingePseudoLikelihood().fit(model, [1.0, 0.0], start=[-1.0, 1.0])
-    with pytest.raises(InvalidInputError, match="learned must be a vector of 2"):
-        HingePseudoLikelihood().fit(model, [1.0, 0.0], learned=[1, 0, 1])
+    with pytest.raises(InvalidInputError, match=r"trainable must be a boolean array of shape \(2,\)"):
+        HingePseudoLikelihood().fit(model, [1.0, 0.0], trainable=[1, 0, 1])
     with pytest.raises(InvalidInputError, match="n_nodes"):
         HingePseudoLikelihood(n_nodes=1).fit(model, [1.0, 0.0])
