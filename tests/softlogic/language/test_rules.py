@@ -1,4 +1,4 @@
-"""The language of rules: what each form means, and what is said of what is none."""
+"""Parsing of the rule language, and error messages for malformed rules."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def linear(text):
         ("1: Größe(X) -> B_2$(X)", ["!Größe(X)", "B_2$(X)"]),
     ],
 )
-def test_logical_forms(text, literals):
+def test_logical_rules_are_parsed_to_clauses(text, literals):
     assert clause(text) == literals
 
 
@@ -83,7 +83,7 @@ def test_logical_forms(text, literals):
         ("A(X) / 2 * 3 <= 0 .", ([("1.5", "A(X)")], "0", "<=")),
     ],
 )
-def test_arithmetic_forms(text, expected):
+def test_arithmetic_rules_are_parsed_to_linear_functions(text, expected):
     assert linear(text) == expected
 
 
@@ -108,13 +108,13 @@ def test_arithmetic_forms(text, expected):
     ],
 )
 def test_order_of_operations_of_psl(text, expected):
-    """Coefficients as PSL's own parser gives them for these rules; the constant is moved to the left side."""
+    """Coefficients equal those of PSL's parser; the constant is moved to the left side."""
     rule = read_rule(text, dialect="psl")
     assert ([(str(c), str(a)) for c, a in rule.terms], str(rule.constant)) == expected
 
 
 def test_escapes_of_psl():
-    """PSL replaces the escape of a tab before that of a backslash; its parser gives a backslash and a tab here."""
+    """PSL replaces the escape of a tab before that of a backslash, which gives a backslash and a tab."""
     text = r"1: A('x\\ty\n')"
     assert read_rule(text).literals[0].atom.arguments == (Constant("x\\ty\n"),)
     assert read_rule(text, dialect="psl").literals[0].atom.arguments == (Constant("x\\\ty\n"),)
@@ -132,12 +132,12 @@ def test_escapes_of_psl():
         ("1: " + "(" * 100 + "1 + A(X)" + ")" * 100 + " <= 1", "the rule is nested more than 60 levels deep"),
     ],
 )
-def test_what_psl_refuses_is_refused_in_its_dialect(text, message):
+def test_rules_that_psl_rejects_raise_in_its_dialect(text, message):
     with pytest.raises(InvalidInputError, match=message):
         read_rule(text, dialect="psl")
 
 
-def test_negative_weights_are_refused_with_the_reason():
+def test_negative_weights_raise_with_the_reason():
     for text in ("-1: A(X) -> B(X)", "1: A(X) <= 2\n-0.5: !A(X)"):
         with pytest.raises(InvalidInputError, match=r"not be convex, and inference could not .* the negated rule"):
             read_rules(text)
@@ -149,7 +149,7 @@ def test_where_one_rule_ends_and_the_next_begins(dialect):
         "1: A(X) <= 2\nB(X) -> A(X) .\n1: !A(X)\nB(X) = 0 .\n"
         "1: A(X) <= 2\n-1 * B(X) <= 0 .\n1: A(X)\n <= 2\nB(X)\n3: !A(X)"
     )
-    # PSL's parser finds these rules too.
+    # PSL's parser returns the same rules.
     assert [rule.text for rule in read_rules(text, dialect=dialect)] == [
         "1: A(X) <= 2",
         "B(X) -> A(X) .",
@@ -189,7 +189,7 @@ def test_many_rules_keep_their_texts():
     assert [rule.text for rule in read_rules(text)] == ["1: A(X) = 1", "B(X) = 0 .", "2: A(X)\n  -> B(X) ^2", "!A(X) ."]
 
 
-# ---------------------------------------------------------------- what is no rule
+# ---------------------------------------------------------------- malformed rules
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_many_rules_keep_their_texts():
         ("1: " + "-" * 100_000 + "A(X) <= 1", "line 1, column 65: the rule is nested more than 60 levels deep"),
     ],
 )
-def test_syntax_errors_tell_line_column_and_what_was_expected(text, message):
+def test_syntax_errors_name_line_column_and_expected_tokens(text, message):
     with pytest.raises(InvalidInputError) as caught:
         read_rule(text)
     assert f"rule, {message}" in str(caught.value)
@@ -268,7 +268,7 @@ def test_rules_whose_variables_have_no_values(text, message):
         read_rule(text)
 
 
-def test_errors_name_where_the_rule_stands():
+def test_errors_name_the_place_of_the_rule():
     with pytest.raises(InvalidInputError, match=r"^model\.json: rules, number 3, line 1, column 6"):
         read_rule("1: A(", "model.json: rules, number 3")
     with pytest.raises(InvalidInputError, match=r"^rules, line 3, column 6"):
@@ -279,7 +279,7 @@ def test_errors_name_where_the_rule_stands():
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.text("AXb(),&|!->.:12+*/{}'\"%^=< \n@[]#\\", max_size=30), st.sampled_from(DIALECTS))
-def test_any_text_is_read_or_refused(text, dialect):
+def test_any_text_is_parsed_or_raises_invalid_input(text, dialect):
     with contextlib.suppress(InvalidInputError):
         assert read_rule(text, dialect=dialect).atoms
     with contextlib.suppress(InvalidInputError):
