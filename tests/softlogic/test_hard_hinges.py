@@ -13,10 +13,10 @@ from tests.oracles.hinge_qp import minimise_hinges
 from tests.softlogic.hard_hinges import KINDS, dyadic, hard_mrf
 from tests.softlogic.random_hinges import random_mrf
 
+from intarsia._core.clock import Clock
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, SQUARED
 from intarsia._kernels.hinge_checks import BOUND
 from intarsia.inference import Status
-from intarsia.inference.method import Clock
 from intarsia.softlogic import ConsensusADMM
 from intarsia.softlogic.admm.newton import NewtonSteps
 from intarsia.softlogic.admm.run import AdmmRun, BlockRules

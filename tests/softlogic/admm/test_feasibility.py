@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
+from intarsia._core.clock import Clock
 from intarsia._kernels.hinge_checks import polish_block
-from intarsia.inference.method import Clock
 from intarsia.softlogic import HingeLossMRF, LinearRows
 from intarsia.softlogic.admm.feasibility import BlockConstraints
 from intarsia.softlogic.admm.plan import plan_admm

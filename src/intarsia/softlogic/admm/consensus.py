@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.clock import Clock
 from intarsia._core.error_context import warn_caller
 from intarsia._core.registry import Registry
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.inference.method import Clock
 from intarsia.softlogic.admm.plan import plan_admm
 from intarsia.softlogic.admm.run import AdmmRun, BlockRules
 from intarsia.softlogic.admm.state import AdmmState, carried_state, fresh_state

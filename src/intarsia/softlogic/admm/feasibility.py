@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, eye_array, hstack, vstack
 
+from intarsia._core.clock import Clock
+from intarsia._core.highs import Program, solve_program
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.hinge_admm import EQUALITY
-from intarsia.inference.method import Clock
-from intarsia.inference.relaxation.highs import Program, solve_program
 from intarsia.softlogic.admm.plan import AdmmPlan
 from intarsia.softlogic.hinge.linear_rows import Index32
 from intarsia.softlogic.hinge.mrf import HingeLossMRF

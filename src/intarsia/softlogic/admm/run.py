@@ -13,6 +13,7 @@ import numpy as np
 from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.worker_threads import run_in_threads, workers_are_apart
 from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_blocks
@@ -33,7 +34,6 @@ from intarsia._kernels.hinge_checks import (
     polish_block,
 )
 from intarsia._kernels.hinge_steps import restart_blocks
-from intarsia.inference.method import Clock
 from intarsia.softlogic.admm.feasibility import BlockConstraints, describe_constraints
 from intarsia.softlogic.admm.large_blocks import LargeBlock
 from intarsia.softlogic.admm.newton import NewtonSteps
