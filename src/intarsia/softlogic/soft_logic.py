@@ -42,7 +42,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         Weight learner used by `fit`: "paired_dual" works with latent atoms; "pseudo_likelihood" and others need a true
         value for every target. `HINGE_LEARNERS.names` lists the names.
     inference : str or ConsensusADMM
-        Solver for MAP inference.
+        Solver for MAP inference in `infer` and `predict`. Learning uses the `inference` setting of the learner.
     missing : {"error", "zero"}
         How to treat atoms of open predicates that a rule needs and that are neither observed nor targets: 'error' or
         'zero' (false); see `ground`.

@@ -75,7 +75,10 @@ class PrimalSubgradient(LatentLearner):
 
     Parameters
     ----------
-    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is
+        used for predictions only, so pass the solver for learning here.
+    surrogate, l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     References
@@ -133,7 +136,10 @@ class PointEM(AlternatingLearner):
     ----------
     n_inner_iter : int
         Number of weight updates for each inference of the latent variables.
-    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is
+        used for predictions only, so pass the solver for learning here.
+    surrogate, l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     References
@@ -195,7 +201,10 @@ class LatentSVM(AlternatingLearner):
         Weight c > 0 of the loss, the margin by which the labels must win.
     n_inner_iter : int
         Number of weight updates for each inference of the latent variables.
-    l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is
+        used for predictions only, so pass the solver for learning here.
+    l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     Raises

@@ -41,8 +41,9 @@ class PairedDual(LatentLearner):
         As for every `LatentLearner`. If weights oscillate, set a smaller `optimizer__step_size`, or a larger
         `step_size` of ADMM, which keeps the copies closer to the consensus.
     inference : str, ConsensusADMM or None
-        Solver of both inference problems. None, the default, is `ConsensusADMM(over_relaxation=1.0)`: over-relaxation
-        would make the weights oscillate.
+        Solver of both inference problems. None, the default, means `ConsensusADMM(over_relaxation=1.0)`:
+        over-relaxation would make the weights oscillate. `SoftLogic(inference=...)` is used for predictions only, so
+        pass the solver for learning here.
 
     Warns
     -----

@@ -96,9 +96,9 @@ class SubgradientLearner(HingeLearner):
     optimizer : str or ProjectedSubgradient
         Optimizer of the weights, with learning rate and stopping rule.
     inference : str, ConsensusADMM or None
-        Solver of both inference problems. None, the default, stands for the solver that suits the learner:
-        `ConsensusADMM()`, and for `PairedDual` `ConsensusADMM(over_relaxation=1.0)`. To change single settings of the
-        solver, for example in a grid search over `inference__tol`, pass an object.
+        Solver of both inference problems during learning. None, the default, means the solver that suits the learner:
+        `ConsensusADMM()`, and for `PairedDual` `ConsensusADMM(over_relaxation=1.0)`. Nested settings such as
+        `inference__tol`, for example in a grid search, need an object instead of None.
     evaluate : bool
         Whether to add the objective (and the score) at the recorded weights to the history, computed after learning
         with inference to convergence.
@@ -132,7 +132,7 @@ class SubgradientLearner(HingeLearner):
         """Return the subgradient at these weights; None during the warm-up of inference."""
 
     def _default_inference(self) -> ConsensusADMM:
-        """Return the solver that `inference=None` stands for."""
+        """Return the solver for `inference=None`."""
         return ConsensusADMM()
 
     def _inference(self) -> ConsensusADMM:
@@ -322,7 +322,10 @@ class HingePerceptron(SubgradientLearner):
 
     Parameters
     ----------
-    l2, optimizer, inference, evaluate, time_limit, verbose
+    inference : str, ConsensusADMM or None
+        Solver of the inference problem. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is used
+        for predictions only, so pass the solver for learning here.
+    l2, optimizer, evaluate, time_limit, verbose
         As for every `SubgradientLearner`; the default of `l2` is 0.
 
     References
