@@ -6,13 +6,13 @@ from scipy.optimize import nnls
 from tests.collective.test_infer_flows import RATE, SIGMA, instance
 from tests.oracles.collective_paths import cell_totals, move_totals
 
+from intarsia._core.clock import Clock
 from intarsia._kernels.mirror_flows import exponential
 from intarsia.collective import GaussianNoise, PoissonNoise, infer_flows, move_tables
 from intarsia.collective.flow_descent import FlowDescent, MirrorSteps
 from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.search import MirrorDescent
 from intarsia.inference import Status
-from intarsia.inference.method import Clock
 
 
 def problem(seed, noise=None, weight=0.0, blocked=False):

@@ -78,7 +78,7 @@ STAGES = {
     "SoftLogic": [
         "intarsia.softlogic.soft_logic.ground",
         "intarsia._core.registry.Registry.resolve",
-        "intarsia.softlogic.soft_logic._reweighted",
+        "intarsia.softlogic.soft_logic._with_weight",
     ],
 }
 CASES = [(kind, stage) for kind, stages in STAGES.items() for stage in stages]

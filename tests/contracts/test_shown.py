@@ -119,7 +119,7 @@ def test_results_of_rules():
     assert dict(read(found.result)[1])["objective"] == dict(rows)["objective"]
     rows = dict(read(found.explain("P", "a"))[1])
     assert rows["P('a')"] == "0.666667"
-    assert rows["2: Q(X) -> P(X) ^2"].startswith("pulls by +1.333; 1 of 1 terms")
+    assert rows["2: Q(X) -> P(X) ^2"].startswith("force +1.333 from 1 of 1 terms")
 
 
 def test_clusterings_and_their_scores():

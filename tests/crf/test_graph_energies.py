@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.core.test_worker_threads import Travels
+from tests.core.test_worker_threads import PickledCalls
 from tests.oracles.enumeration import enumerate_model
 from tests.oracles.finite_differences import central_differences, relative_error
 from tests.oracles.global_energy import solve_smooth
@@ -142,7 +142,7 @@ def test_results_do_not_depend_on_threads_or_backend(monkeypatch):
             np.testing.assert_array_equal(gradient, slope)
 
     check()
-    travels = Travels(monkeypatch)
+    travels = PickledCalls(monkeypatch)
     check()
     assert len(travels.bytes) >= 4
 

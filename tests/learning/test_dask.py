@@ -184,7 +184,7 @@ def test_collective_chain(cluster):
 
 
 def test_blocks_of_soft_logic(cluster, monkeypatch):
-    monkeypatch.setattr(run, "_WORTH_SENDING", 0)
+    monkeypatch.setattr(run, "_MIN_ENTRIES_TO_SEND", 0)
     model = side_by_side([random_mrf(seed) for seed in range(6)])
     here = intarsia.softlogic.ConsensusADMM().solve(model)
     with parallel_config("dask"):

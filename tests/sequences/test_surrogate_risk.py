@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.core.test_worker_threads import Travels
+from tests.core.test_worker_threads import PickledCalls
 
 from intarsia.energies import (
     ConstantPsi,
@@ -199,7 +199,7 @@ def test_parts_are_worked_by_threads_or_elsewhere_with_the_same_result(fixed, mo
             np.testing.assert_array_equal(found[1], gradient)
 
     check()
-    travels = Travels(monkeypatch)
+    travels = PickledCalls(monkeypatch)
     check()
     assert len(travels.bytes) == 4  # slopes are found by one call for each part, sums by three
 

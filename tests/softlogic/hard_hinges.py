@@ -1,4 +1,4 @@
-"""Random small hinge-loss MRFs that are hard on purpose; numbers are multiples of 2^-10, so that exact means exact."""
+"""Small random hinge-loss MRFs that are difficult to solve; numbers are multiples of 2^-10, so sums are exact."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def dyadic(values, bits=10):
 
 
 def hard_mrf(seed, kind=None):
-    """Return a model of two to eight variables, and which kind of constraints it has."""
+    """Return a model of two to eight variables, and the kind of its constraints."""
     rng = np.random.default_rng(seed)
     kind = KINDS[int(rng.integers(len(KINDS)))] if kind is None else kind
     n, n_terms = int(rng.integers(2, 9)), int(rng.integers(1, 14))
-    n_used = max(1, n - int(rng.integers(0, 2)))  # the last variable is in no row, sometimes
+    n_used = max(1, n - int(rng.integers(0, 2)))  # sometimes the last variable is in no row
     inside = dyadic(rng.choice([0.0, 1.0, rng.random(), rng.random()], n), 4)
     n_parts = int(rng.integers(1, 3))
     spread = float(rng.choice([0.0, 1.0, 4.0]))
@@ -37,7 +37,7 @@ def hard_mrf(seed, kind=None):
     const = dyadic(rng.normal(0.0, 0.5, n_terms) - terms @ np.where(rng.random(n) < 0.5, inside, rng.random(n)))
     weight = dyadic(10.0 ** rng.uniform(-spread, spread, n_terms), 16) * (rng.random(n_terms) < 0.9)
     power = rng.choice([1, 2], n_terms, p=[(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)][int(rng.integers(3))])
-    copied = rng.integers(0, n_terms, int(rng.integers(0, 3)))  # the same term again
+    copied = rng.integers(0, n_terms, int(rng.integers(0, 3)))  # duplicate terms
     terms, const = np.vstack([terms, terms[copied]]), np.append(const, const[copied])
     weight, power = np.append(weight, weight[copied]), np.append(power, power[copied])
     equal, equal_const, below, below_const = _constraints(rng, kind, matrix, inside, n, n_used)
@@ -52,7 +52,7 @@ def hard_mrf(seed, kind=None):
 
 
 def _constraints(rng, kind, matrix, inside, n, n_used):
-    """Rows that hold at `inside`, which has few digits; then those that the kind adds."""
+    """Return rows that are satisfied at `inside`, then the rows of this kind of constraints."""
     if kind == "free":
         return np.zeros((0, n)), np.zeros(0), np.zeros((0, n)), np.zeros(0)
     equal, below = matrix(int(rng.integers(0, 3))), matrix(int(rng.integers(0, 5)))
@@ -63,13 +63,13 @@ def _constraints(rng, kind, matrix, inside, n, n_used):
         equal, equal_const = np.vstack([equal, -2.0 * equal]), np.append(equal_const, -2.0 * equal_const)
         below = np.vstack([below, 4.0 * below, below])
         below_const = np.append(below_const, [*(4.0 * below_const), *(below_const - 0.25)])
-    if kind == "thin" or kind.endswith("infeasible"):  # a row is held between two numbers
+    if kind == "thin" or kind.endswith("infeasible"):  # a row has a lower and an upper bound
         row = matrix(1)
         row[0, 0] = row[0, 0] or 1.0
         width = {"thin": 2.0**-12, "infeasible": -0.25, "barely infeasible": -(2.0**-14)}[kind]
         below = np.vstack([below, row, -row])
         below_const = np.append(below_const, [*(-row @ inside - width), *(row @ inside)])
-    if kind == "point":  # several variables can have one value only
+    if kind == "point":  # the constraints determine several variables
         for i in rng.choice(n_used, min(n_used, 2), replace=False):
             row = np.zeros((1, n))
             row[0, i] = rng.choice([1.0, 0.25, 16.0])

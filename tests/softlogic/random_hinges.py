@@ -1,4 +1,4 @@
-"""Random hinge-loss MRFs, with constraints that some point satisfies."""
+"""Random hinge-loss MRFs with feasible constraints."""
 
 from __future__ import annotations
 

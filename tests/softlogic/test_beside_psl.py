@@ -1,4 +1,4 @@
-"""Rules read, ground and solved by PSL itself and by this library, compared."""
+"""Compare PSL with this library: parsing, grounding and inference of rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 PEER = find_peer("psl")
 needs_psl = pytest.mark.skipif(PEER is None, reason="PSL is not set up; see reproduction/README.md")
 ARITY = {"P": 1, "Q": 1, "R": 2, "S": 2}
-COUNT = 7  # what |X| counts while coefficients are compared
+COUNT = 7  # value of |X| when coefficients are compared
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def psl():
 # ---------------------------------------------------------------- texts of rules
 
 FORMS = [
-    # literals, and what joins them
+    # literals and operators
     "1: P(X) -> Q(X)", "1: P(X) >> Q(X)", "1: Q(X) <- P(X)", "1: Q(X) << P(X)", "1: Q(X) :- P(X)", "1: P(X) => Q(X)",
     "1: !P(X)", "1: ~P(X)", "1: !!P(X) -> Q(X)", "1: !!!P(X)", "1: ~!~P(X)", "1: !(P(X))", "1: !((P(X)))",
     "1: !(!(P(X))) -> Q(X)", "1: (!P(X))", "1: ((!((P(X)))))", "1: !(P(X) & Q(X))", "1: !!(P(X) & Q(X)) -> R(X, X)",
@@ -145,7 +145,7 @@ FORMS = [
 
 
 def generated(n, seed):
-    """Rules put together at random, most of them valid."""
+    """Generate random rules, most of them valid."""
     rng = random.Random(seed)
 
     def atom():
@@ -194,11 +194,11 @@ def generated(n, seed):
     return texts
 
 
-# ---------------------------------------------------------------- what PSL's parser and this one make of them
+# ---------------------------------------------------------------- results of both parsers
 
 
 def our_forms(text):
-    """The rules of a text as PSL's parser gives them, repeated rules left out."""
+    """Return the rules of a text from PSL's parser, without duplicates."""
     rules = {}
     for rule in read_rules(text, dialect="psl"):
         for each in split_filters(rule) if isinstance(rule, ArithmeticRule) else [rule]:
@@ -240,7 +240,7 @@ def term_form(term):
 
 
 def rounded(form):
-    """Numbers to the digits that PSL's single precision has."""
+    """Round numbers to the single precision of PSL."""
     if isinstance(form, float):
         return float(f"{form:.5g}") + 0.0
     if isinstance(form, list):
@@ -252,16 +252,16 @@ def in_order(forms):
     return sorted((rounded(form) for form in forms), key=repr)
 
 
-# Texts that PSL refuses and that have one meaning only, which they get: a literal twice, `$` in a variable, and a power
-# after a filter.
+# Texts that PSL rejects but this library accepts, because they are unambiguous: a duplicate literal, `$` in a variable,
+# and a power after a filter.
 ACCEPTED_BESIDES = ("at least two formulas", "Variable name must begin with", "{X: Q(X)} ^2")
-# Texts that PSL's parser accepts, and that it or its grounder refuses later.
+# Texts that PSL's parser accepts, and that PSL rejects later.
 REFUSED_EARLIER = ("1: P(A) + (A != C) <= 1",)
 
 
 @pytest.mark.slow
 @needs_psl
-def test_rules_are_read_as_psl_reads_them(psl):
+def test_rules_are_parsed_as_in_psl(psl):
     texts = FORMS + generated(400, seed=1)
     n_read = n_refused = 0
     for text, theirs in zip(texts, psl.ask("parse", predicates=ARITY, texts=texts)["parsed"], strict=True):
@@ -336,14 +336,14 @@ def program_of(data, rules, types=None):
         for role, rows in tables.items():
             (program.target if role == "target" else program.observe)(name, rows)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # rules that are there twice
+        warnings.simplefilter("ignore", UserWarning)  # duplicate rules
         for rule in read_rules(rules, dialect="psl"):
             program.rule(rule)
     return program
 
 
 def as_row(coefs, const):
-    """A row that must not exceed 0 if it can, with the digits that single precision has."""
+    """Return a row in single precision if it can exceed 0."""
     coefs = {atom: coef for atom, coef in coefs.items() if coef}
     if not coefs or const + sum(max(coef, 0.0) for coef in coefs.values()) <= 1e-6:
         return []
@@ -359,8 +359,8 @@ def their_rows(answer):
         for coef, number in zip(rule["coefficients"], rule["atoms"], strict=True):
             atom = atoms[number]
             if atom["predicate"].startswith("#"):
-                continue  # PSL's terms leave comparisons out, though its ground rules show them
-            # Of a clause, 1 - sum of the literals' truth: -1 for a positive literal, +1 and -1 in the constant else.
+                continue  # PSL's terms omit comparisons, although its ground rules print them
+            # A clause is 1 - sum of its literals: -1 for a positive literal, otherwise +1 and -1 in the constant.
             sign = -coef if clause else coef
             const -= 1.0 if clause and coef < 0 else 0.0
             if atom["observed"]:
@@ -401,7 +401,7 @@ def our_rows(program):
 def test_rules_ground_as_in_psl(psl, rules):
     theirs = their_rows(psl.ask("ground", predicates=psl_predicates(DATA), rules=rules))
     ours = our_rows(program_of(DATA, rules))
-    # Hard rows are kept once here, however often PSL says them.
+    # Duplicate hard rows are removed here but not in PSL.
     assert {row: n if row[0] is not None else 1 for row, n in theirs.items()} == dict(ours)
 
 
@@ -426,7 +426,7 @@ NUMBERS = {
         "1: R(A, B) & (A % '9') -> T(A, B)",
     ],
 )
-def test_order_of_constants_is_that_of_psl(psl, types, rules):
+def test_order_of_constants_equals_that_of_psl(psl, types, rules):
     theirs = their_rows(psl.ask("ground", predicates=psl_predicates(NUMBERS, types), rules=rules))
     ours = our_rows(program_of(NUMBERS, rules, types))
     assert theirs
@@ -442,7 +442,7 @@ SOLVED = [
     "1: C(X) -> P(X) ^2\n0.5: !P(X) ^2\n3: !P(X) -> !C(X) ^2",
     "3: !P(X) -> !C(X) ^2\n0.5: !P(X) ^2\n1: C(X) -> P(X) ^2",
     "1: P(X) = 0.75 ^2\n0.5: !P(X) ^2\n3: P(X) - 0.75 = 0 ^2",
-    # A literal twice counts once, an atom that is met twice in a grounding twice.
+    # A duplicate literal counts once; two literals that ground to the same atom count twice.
     "1: P(X) -> D(X) | !P(X) ^2\n0.1: P(X) = 1 ^2",
     "1: P(X) & P(Y) -> D(X) ^2\n0.1: P(X) = 1 ^2",
     # A filter with '|' makes two rules, and an atom that passes both counts twice.
@@ -455,7 +455,7 @@ SOLVED = [
 @pytest.mark.slow
 @needs_psl
 @pytest.mark.parametrize("rules", SOLVED)
-def test_programs_have_psl_s_solution(psl, rules):
+def test_solution_equals_that_of_psl(psl, rules):
     data = {name: DATA[name] for name in ("P", "C", "D")}
     theirs = psl.ask("infer", predicates=psl_predicates(data), rules=rules)["values"]
     found = SoftLogic(program_of(data, rules)).infer()

@@ -1,4 +1,4 @@
-"""A program reads tables of an open DuckDB connection: as if they were given, without their texts in Python."""
+"""Programs that read tables of an open DuckDB connection, without copying strings of rows to Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def declared(**settings):
     return Program(**settings).predicate("Likes", 2).predicate("Knows", 2).rule(RULE).rule("0.1: !Knows(A, B) ^2")
 
 
-def test_tables_of_a_connection_are_as_if_given(connection):
+def test_tables_of_a_connection_equal_passed_tables(connection):
     named = declared(connection=connection).observe("Likes", "likes").target("Knows", "my pairs")
     listed = declared().observe("Likes", connection.sql("from likes").fetchall())
     listed.target("Knows", connection.sql("from pairs").fetchall())
@@ -49,7 +49,7 @@ def test_tables_of_a_connection_are_as_if_given(connection):
     np.testing.assert_allclose(sorted(joined), sorted(answers[0].x[:, None].tolist()))
 
 
-def test_nothing_is_left_behind(connection):
+def test_reading_leaves_no_objects_in_the_connection(connection):
     declared(connection=connection).observe("Likes", "likes")
     names = connection.sql("select table_name from information_schema.tables order by all").fetchall()
     assert names == [("likes",), ("my pairs",), ("pairs",)]
@@ -66,11 +66,11 @@ def test_copies_and_empty_programs(connection):
     ("sql", "message"),
     [
         ("select 1 as a", r"Program.observe\(Likes\): the table has 1 columns; expected 2"),
-        ("select 'x' as a, 0.5::double as b", 'column "b" is of type DOUBLE, expected texts or whole numbers'),
-        ("from (values ('a', 'b'), ('a', null))", "row 1: None names nothing"),
-        ("from (values ('a', 'b', 0.5), ('a', 'c', 1.5))", r"row 1: the truth value 1.5 is outside"),
-        ("from (values ('a', 'b', 0.5), ('a', 'c', null))", r"row 1: the truth value nan is outside"),
-        ("from (values ('a', 'b', 'high'))", "row 0: expected a truth value .*, got 'high'"),
+        ("select 'x' as a, 0.5::double as b", 'column "b" is of type DOUBLE, expected strings or integers'),
+        ("from (values ('a', 'b'), ('a', null))", "row 1: a constant must be a string or an integer, got None"),
+        ("from (values ('a', 'b', 0.5), ('a', 'c', 1.5))", r"row 1: the value 1.5 is outside"),
+        ("from (values ('a', 'b', 0.5), ('a', 'c', null))", r"row 1: the value nan is outside"),
+        ("from (values ('a', 'b', 'high'))", "row 0: expected a value .*, got 'high'"),
         (None, r"Program.observe\(Likes\): the connection has no table or view 'bad'"),
     ],
 )
@@ -81,21 +81,21 @@ def test_bad_tables(connection, sql, message):
         declared(connection=connection).observe("Likes", "bad")
 
 
-def test_a_closed_connection_is_told(connection):
+def test_a_closed_connection_raises(connection):
     program = declared(connection=connection)
     connection.close()
     with pytest.raises(InvalidInputError, match="DuckDB cannot read 'likes'"):
         program.observe("Likes", "likes")
 
 
-def test_what_is_no_connection():
-    with pytest.raises(InvalidInputError, match="connection is a str"):
+def test_objects_that_are_not_connections_raise():
+    with pytest.raises(InvalidInputError, match="connection must be a DuckDB connection, got str"):
         Program(connection="file.db")
     with pytest.raises(InvalidInputError, match="got str"):
         declared().observe("Likes", "likes")
 
 
-def test_a_million_rows_come_as_numbers():
+def test_a_million_rows_are_copied_as_integers():
     con = duckdb.connect()
     con.execute(
         "create table likes as select 'somebody with number ' || (i % 1000) as who, "
@@ -108,7 +108,7 @@ def test_a_million_rows_come_as_numbers():
     (rows,) = program.data("Likes", "observed")
     assert len(rows) == 1_000_000
     assert len(program.constants) == 2000
-    assert peak < 64e6  # as Python texts the rows alone are above 140 MB
+    assert peak < 64e6  # as Python strings the rows alone need more than 140 MB
     at = 123_456
     assert [program.constants.names[k] for k in rows.arguments[at]] == [
         "somebody with number 456", "something with number 123",

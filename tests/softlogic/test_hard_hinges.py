@@ -1,4 +1,4 @@
-"""Hard hinge-loss MRFs by ADMM, cold and from all kinds of starts, against their exact rational optimum."""
+"""ADMM on difficult hinge-loss MRFs from many starting points, compared with the exact rational optimum."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tests.oracles.hinge_qp import minimise_hinges
 from tests.softlogic.hard_hinges import KINDS, dyadic, hard_mrf
 from tests.softlogic.random_hinges import random_mrf
 
+from intarsia._core.clock import Clock
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, SQUARED
 from intarsia._kernels.hinge_checks import BOUND
 from intarsia.inference import Status
-from intarsia.inference.method import Clock
 from intarsia.softlogic import ConsensusADMM
 from intarsia.softlogic.admm.newton import NewtonSteps
 from intarsia.softlogic.admm.run import AdmmRun, BlockRules
 from intarsia.softlogic.admm.state import fresh_state
 
 TOLS = (1e-3, 1e-5, 1e-6, 1e-8)
-# Seeds on which a run was called converged off the optimum, did not converge, had a bound above the optimum by a
-# rounding error, or missed a contradiction.
+# Seeds with earlier faults: a false CONVERGED, no convergence, a bound above the optimum by a rounding error, or a
+# missed contradiction.
 ONCE_WRONG = (71, 105, 125, 1023, 1030, 1068, 1143, 1439, 1462, 1655, 2001, 2035, 2896, 3320, 3749, 4532)
 
 
 def check(model, result, exact, tol):
-    """Everything that a result promises, without any allowance but for the rounding of the objective itself."""
+    """Check all guarantees of a result; only the rounding of the objective is tolerated."""
     if exact is None:
         assert result.status is Status.INFEASIBLE or (result.converged and 0.0 < result.max_violation <= tol)
         return
@@ -86,7 +86,7 @@ def test_the_exact_solver_and_a_linear_program_agree_on_what_is_infeasible(kind)
 
 
 def least_violation(model):
-    """The smallest worst violation of the constraints in the box, by SciPy's linear program."""
+    """Return the smallest possible largest violation in the box, by SciPy's linear program."""
     n = model.n_variables
     parts = [(model.inequalities, 1.0), (model.equalities, 1.0), (model.equalities, -1.0)]
     parts = [(sign * rows.to_scipy(n).toarray(), sign * rows.const) for rows, sign in parts if rows is not None]
@@ -105,15 +105,15 @@ def test_the_bound_of_any_multipliers_is_at_most_their_exact_dual(seed):
     plan = state.plan
     state.y[:] = rng.normal(0.0, 1.0, state.y.size) * 10.0 ** rng.uniform(-3.0, 6.0, state.y.size)
     run = AdmmRun(model, state, BlockRules(1, 0.0, 1.0, False, None, 20, None), Clock())
-    run.figures[:, BOUND] = -np.inf  # 0 is a bound of its own
-    run._judge(0, plan.n_blocks)
+    run.figures[:, BOUND] = -np.inf  # remove the trivial bound 0
+    run._check(0, plan.n_blocks)
     exact = sum(exact_dual(plan, run.rows, state.y), Fraction(0))
     assert Fraction(float(run.figures[:, BOUND].sum())) <= exact
     assert float(run.figures[:, BOUND].sum()) == pytest.approx(float(exact), rel=1e-9)
 
 
 def exact_dual(plan, rows, y):
-    """The parts of the Lagrangian dual at y brought within its bounds, in fractions."""
+    """Yield the summands of the Lagrangian dual at y, clipped to its bounds, as fractions."""
     ptr, idx, coef, const, curve, top, kind = rows
     slopes = [Fraction(0)] * plan.variables.size
     for j in range(const.size):

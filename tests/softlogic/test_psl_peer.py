@@ -1,4 +1,4 @@
-"""Whole programs through PSL and through ours: values, scores, and what both refuse.
+"""Complete programs run by PSL and by this library: compare values, scores and errors.
 
 Skipped where PSL's environment is not set up (`reproduction/setup_peers.py psl`, Java).
 """
@@ -54,7 +54,7 @@ def assert_same(psl, path, **settings):
     return found
 
 
-# ---------------------------------------------------------------- how programs are written
+# ---------------------------------------------------------------- file formats of programs
 
 
 LENIENT = """{
@@ -137,7 +137,7 @@ FROM_FILE = """{
 @pytest.fixture
 def folder(tmp_path):
     people = ["ann", "bob", "cy", "dan"]
-    # Blanks at the ends of lines, empty lines, a tab too many, Windows' ends of lines.
+    # Spaces at the ends of lines, empty lines, an extra tab, Windows line ends.
     (tmp_path / "likes.txt").write_bytes(b"  ann\tchess\t1.0 \n\r\nbob\tchess\t0.9\t\n\t\ncy\tchess\t 0.25\r\n")
     (tmp_path / "pairs.txt").write_text("".join(f"{a}\t{b}\n" for a in people for b in people))
     (tmp_path / "model.psl").write_text(RULES)
@@ -159,14 +159,14 @@ def folder(tmp_path):
         ("texts.json", TEXTS),
     ],
 )
-def test_programs_have_psls_optimum(psl, folder, name, text):
+def test_optimum_equals_that_of_psl(psl, folder, name, text):
     if name.endswith("yaml"):
         pytest.importorskip("yaml")
     (folder / name).write_text(text.replace("OPTIONS", PRECISE))
     assert len(assert_same(psl, folder / name).x) >= 2
 
 
-def test_rules_of_psl_2_are_those_of_psl_3(psl, folder):
+def test_psl_2_and_psl_3_formats_give_the_same_rules(psl, folder):
     pytest.importorskip("yaml")
     (folder / "three.json").write_text(FROM_FILE.replace("OPTIONS", PRECISE))
     (folder / "model-eval.data").write_text(
@@ -196,11 +196,11 @@ def test_rules_of_psl_2_are_those_of_psl_3(psl, folder):
         '"Q/1": {"targets": [["a"],,]}',
     ],
 )
-def test_what_psl_refuses_is_refused(psl, tmp_path, predicates):
+def test_programs_that_psl_rejects_raise(psl, tmp_path, predicates):
     path = tmp_path / "model.json"
     model = '{"rules": ["1: !Q(A)"], "predicates": {PREDICATES}}'
     path.write_text(model.replace("PREDICATES", '"Q/1": {"targets": [["a"]]}'))
-    assert_same(psl, path)  # so that it is not the rest that is refused
+    assert_same(psl, path)  # without the faulty predicate the program is valid
     path.write_text(model.replace("PREDICATES", predicates))
     assert "failed" in psl.ask("run", program=str(path))
     with pytest.raises(IntarsiaError):
@@ -227,7 +227,7 @@ NAMES = {
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("indexes", [None, "0", "1:2", "-1:0"])
 def test_evaluators_agree_on_random_data(psl, tmp_path, seed, indexes):
-    """Every target has a value of its own; some have no truth, some truths no target, some atoms are observed."""
+    """All target values differ; some targets have no truth, some true atoms are no targets, some are observed."""
     rng = np.random.default_rng(seed)
     atoms = [(a, b, c) for a in "abcd" for b in "xyz" for c in "pqr"]
     roles = rng.choice(["target", "observed", "nothing"], size=len(atoms), p=[0.7, 0.2, 0.1])
@@ -269,12 +269,12 @@ def test_evaluators_agree_on_random_data(psl, tmp_path, seed, indexes):
         labels = re.findall(r"([A-Z][A-Za-z1 ]*): ([\d.]+)", line.partition("Results -- ")[2])
         assert len(labels) == {"CategoricalEvaluator": 1, "DiscreteEvaluator": 6}.get(name, 3)
         for label, number in labels:
-            if label != "Negative Class AUPRC":  # PSL walks it from the other end; see docs/coming_from/psl.md
+            if label != "Negative Class AUPRC":  # PSL ranks it in the opposite order; see docs/coming_from/psl.md
                 assert scores[NAMES[label]] == pytest.approx(float(number), abs=2e-6), (label, evaluation)
 
 
-def test_psls_own_example_of_the_categorical_evaluator(psl, tmp_path):
-    """Truth lists only what is true, and every target takes part in the argmax."""
+def test_categorical_evaluator_on_the_example_of_psl(psl, tmp_path):
+    """The truth lists only true atoms, and every target is a candidate for the best category."""
     path = tmp_path / "model.json"
     rows = [["a", "x", 0.9], ["a", "y", 0.1], ["b", "x", 0.3], ["b", "y", 0.8]]
     document = {

@@ -1,4 +1,4 @@
-"""`SoftLogic` and its learners are used as scikit-learn's estimators are."""
+"""`SoftLogic` and its learners follow the conventions of scikit-learn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT = ProjectedSubgradient(max_iter=3)
 
 
 def rules() -> Program:
-    """Friends are on the same side; sides are latent, claims are labelled."""
+    """Return a program with latent sides and labelled claims; friends are on the same side."""
     return (
         Program()
         .predicate("Friends", 2)
@@ -38,14 +38,14 @@ def rules() -> Program:
 
 
 def with_people(program: Program, *people: str) -> Program:
-    """Data in which everybody is a friend of the next and the first claims."""
+    """Add data in which each person is a friend of the next, and the first person has a claim."""
     program.observe("Friends", list(pairwise(people)))
     program.latent("Side", list(people)).target("Claims", list(people))
     return program.truth("Claims", [(name, float(k == 0)) for k, name in enumerate(people)])
 
 
 def plain(tables):
-    """Tables, or one table, whose columns can be compared by ==."""
+    """Convert tables, or a table, so that columns can be compared with ==."""
     return {key: plain(value) if isinstance(value, dict) else list(value) for key, value in tables.items()}
 
 
@@ -62,7 +62,7 @@ def learned() -> SoftLogic:
     return fitted()
 
 
-def test_nested_settings_where_parts_are_names():
+def test_nested_settings_of_named_components():
     changed = model().set_params(learner__l2=0.3, learner__optimizer__step_size=0.2, inference__tol=1e-7)
     assert isinstance(changed.learner, PairedDual)
     assert (changed.learner.l2, changed.learner.optimizer.step_size, changed.inference.tol) == (0.3, 0.2, 1e-7)
@@ -71,7 +71,7 @@ def test_nested_settings_where_parts_are_names():
     assert model(learner="pseudo_likelihood").set_params(learner__max_iter=7).learner.max_iter == 7
 
 
-def test_names_stand_for_the_default_objects(learned):
+def test_registry_names_equal_default_objects(learned):
     named = model(inference="consensus_admm").infer()
     np.testing.assert_array_equal(named.x, model(inference=ConsensusADMM()).infer().x)
     learner = PairedDual(optimizer="projected_subgradient", random_state=2).set_params(optimizer__max_iter=3)
@@ -82,7 +82,7 @@ def test_names_stand_for_the_default_objects(learned):
         model(learner=PairedDual(optimizer="adam")).fit()
 
 
-def test_clones_have_the_settings_and_nothing_learned(learned):
+def test_clones_copy_settings_but_no_fitted_attributes(learned):
     copy = clone(learned)
     assert not hasattr(copy, "weights_")
     assert copy.learner.get_params(deep=False).keys() == learned.learner.get_params(deep=False).keys()
@@ -90,7 +90,7 @@ def test_clones_have_the_settings_and_nothing_learned(learned):
     np.testing.assert_array_equal(copy.fit().weights_, learned.weights_)
 
 
-def test_fit_changes_no_setting():
+def test_fit_does_not_change_settings():
     new = model(learner=PairedDual(optimizer=SHORT))
     before = {key: repr(value) for key, value in new.get_params().items()}
     assert new.fit(None, None) is new
@@ -119,10 +119,10 @@ def test_predict_returns_the_tables_of_infer(learned):
     assert plain(learned.predict(others, predicate="Side")) == tables["Side"]
 
 
-def test_predict_refuses_what_is_no_program_of_the_model(learned):
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.predict: X must be a Program, got str.*or leave X out"):
+def test_predict_raises_on_programs_with_other_rules(learned):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.predict: X must be a Program, got str.*or omit X"):
         learned.predict("Claims")
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.fit: the rules of X are not those of the model"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.fit: the rules of X differ from those of the model"):
         learned.fit(Program().predicate("P", 1).rule("1: !P(X)"))
     with pytest.raises(InvalidInputError, match=r"SoftLogic.predict: .*Claim.*Did you mean 'Claims'"):
         learned.predict(predicate="Claim")
@@ -135,9 +135,9 @@ def test_random_state_may_be_a_generator(learner):
 
     generator = np.random.default_rng(3)
     np.testing.assert_array_equal(weights(generator), weights(3))
-    assert not np.array_equal(weights(generator), weights(3)), "a generator goes on where it was"
+    assert not np.array_equal(weights(generator), weights(3)), "a generator continues its stream"
     assert np.isfinite(weights(None)).all()
-    with pytest.raises(InvalidInputError, match="random_state must be an integer"):
+    with pytest.raises(InvalidInputError, match="random_state must be"):
         weights("seed")
 
 

@@ -1,4 +1,4 @@
-"""From a program to values: against the conformance answers, by hand, and what tables, files and explanations say."""
+"""Inference and learning with `SoftLogic`: conformance data, results by hand, tables, files, explanations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_simple_acquaintances_has_the_optimum_of_an_independent_solver(data, con
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_frames_in_frames_out(frame):
+def test_output_tables_have_the_type_of_input_tables(frame):
     program = likes_and_knows()
     program.observe("Likes", frame({"who": ["ann", "bob"], "what": ["chess", "chess"], "how": [1.0, 0.5]}))
     program.target("Knows", frame({"a": ["ann", "bob"], "b": ["bob", "ann"]}))
@@ -68,7 +68,7 @@ def test_frames_in_frames_out(frame):
     np.testing.assert_allclose(table["value"].to_numpy(), 1 / 3, atol=1e-4)
 
 
-def test_rows_in_columns_out():
+def test_output_is_a_dict_of_columns_without_data_frames():
     program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
     program.target("Knows", [("ann", "bob"), ("bob", "ann")])
     tables = SoftLogic(program).predict()
@@ -76,20 +76,20 @@ def test_rows_in_columns_out():
     assert tables["Knows"]["argument2"] == ["bob", "ann"]
 
 
-def test_a_program_without_targets_has_no_answers():
+def test_a_program_without_targets_has_empty_results():
     found = SoftLogic(likes_and_knows().observe("Likes", [("ann", "go")])).infer()
     assert found.tables() == {}
     assert found.x.size == 0
 
 
-def test_settings_are_those_of_scikit_learn():
+def test_nested_settings_follow_scikit_learn():
     model = SoftLogic(likes_and_knows(), inference=ConsensusADMM(tol=1e-3))
     assert clone(model).set_params(inference__tol=1e-4).inference.tol == 1e-4
     with pytest.raises(InvalidInputError, match="program must be a Program, got str"):
         SoftLogic("model.json").infer()
 
 
-def test_files_as_psl_writes_them(tmp_path):
+def test_written_files_have_the_format_of_psl(tmp_path):
     program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
     program.target("Knows", [("ann", "bob"), ("bob", "ann")])
     found = SoftLogic(program).infer()
@@ -101,14 +101,14 @@ def test_files_as_psl_writes_them(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["KNOWS.txt"]
 
 
-def test_constants_that_files_cannot_hold(tmp_path):
+def test_constants_with_tabs_cannot_be_written(tmp_path):
     found = SoftLogic(Program().predicate("P", 1).target("P", ["a\tb"])).infer()
-    with pytest.raises(InvalidInputError, match="holds a tab or an end of line"):
+    with pytest.raises(InvalidInputError, match="contains a tab or a line break"):
         found.write(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-# ---------------------------------------------------------------- why
+# ---------------------------------------------------------------- explanations
 
 
 def pulled():
@@ -119,7 +119,7 @@ def pulled():
     return ground(program.rule("P(X) <= 0.9 ."))
 
 
-def test_pulls_are_minus_the_slopes_of_the_objective():
+def test_forces_are_minus_the_derivatives_of_the_objective():
     grounding = pulled()
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -132,11 +132,11 @@ def test_pulls_are_minus_the_slopes_of_the_objective():
             assert sum(rule.pull for rule in found.rules) == pytest.approx(-slope, abs=1e-5)
 
 
-def test_an_explanation_in_words():
+def test_text_of_an_explanation():
     found = explain(pulled(), [0.2, 0.9], 0)
     assert (found.atom, found.value) == ("P('a')", 0.2)
     first, second, third = found.rules
-    # Q('a') = 0.7 pulls by its whole weight; P('a') + P('b') - 1 = 0.1 twice, squared; P('a') by 2 x 0.5 x 0.2.
+    # Q('a') = 0.7: force of the full weight; P('a') + P('b') - 1 = 0.1 twice, squared; P('a'): 2 x 0.5 x 0.2.
     assert (first.rule, first.pull, first.terms[0].text) == ("3: Q(X) -> P(X)", 3.0, "0.7 - P('a')")
     assert second.pull == pytest.approx(-0.4)
     assert (second.n_terms, second.n_active, second.terms[0].text) == (2, 2, "-1 + P('a') + P('b')")
@@ -145,13 +145,13 @@ def test_an_explanation_in_words():
     assert json.dumps(found.as_dict())
 
 
-def test_a_linear_hinge_at_its_corner_has_a_reserve():
+def test_linear_hinge_at_its_corner_has_a_reserve_force():
     found = explain(pulled(), [0.7, 0.0], 0)
     rule = next(rule for rule in found.rules if rule.rule.startswith("3"))
     assert (rule.pull, rule.reserve, rule.n_active) == (0.0, 3.0, 0)
 
 
-def test_pulls_balance_at_the_optimum():
+def test_forces_of_rules_balance_at_the_optimum():
     program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
     program.target("Knows", [("ann", "bob"), ("bob", "ann")])
     found = SoftLogic(program, inference=ConsensusADMM(tol=1e-10)).infer()
@@ -188,14 +188,14 @@ def test_all_forces_on_an_atom_balance_at_the_optimum(seed):
         assert why.bound >= 0.0 if why.value < 0.5 else why.bound <= 0.0
         if 1e-3 < why.value < 1 - 1e-3:
             assert why.bound == 0.0
-        for c in why.constraints:  # an inequality with room holds nothing
+        for c in why.constraints:  # an inactive inequality has no force
             assert c.text.endswith(" = 0") or c.value > -1e-3 or c.pull == 0.0
     assert at_bound + held > 0
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_bindings_and_facts_give_every_term_back(seed):
-    """The rule with its variables filled in, and the facts as numbers, must be the term's linear function."""
+def test_bindings_and_facts_reproduce_every_term(seed):
+    """The rule with bound variables and the values of facts must equal the linear function of the term."""
     program, names = random_program(seed)
     found = SoftLogic(program).infer()
     truth = {f"{p}({', '.join(map(repr, c))})": v for p in ("F", "S") for *c, v in
@@ -230,7 +230,7 @@ def columns_of(atoms, predicate):
     ]
 
 
-def test_missing_atoms_are_facts_of_truth_0_and_changed_programs_have_none():
+def test_missing_atoms_are_facts_with_value_0_and_changed_programs_have_no_facts():
     program = Program().predicate("Q", 1).predicate("P", 1).rule("1: P(X) -> Q(X)").target("P", ["a"])
     found = SoftLogic(program.observe("Q", ["b"])).infer()
     term = found.explain("P", "a").rules[0].terms[0]
@@ -250,12 +250,12 @@ def test_forces_of_constraints_need_multipliers():
         explain(grounding, [0.9, 0.0], 0, multipliers=[1.0])
 
 
-def test_explain_refuses_other_points():
+def test_explain_raises_on_points_of_the_wrong_shape():
     with pytest.raises(InvalidInputError, match=r"x has shape \(3,\), expected \(2,\)"):
         explain(pulled(), [0.0, 0.0, 0.0], 0)
 
 
-# ---------------------------------------------------------------- how well
+# ---------------------------------------------------------------- evaluation
 
 
 def labelled():
@@ -285,8 +285,8 @@ def test_evaluators_agree_with_scikit_learn():
     assert {value["n"] for value in scores.values()} == {45}
 
 
-def test_the_best_category_is_sought_among_all_targets():
-    """Truth lists only what is true; a true atom that is no target is wrong, an observed one takes part on request."""
+def test_categorical_evaluator_uses_all_targets():
+    """The truth lists only true atoms; a true atom that is not a target is wrong; observed atoms are optional."""
     program = (
         Program().predicate("Is", 2).truth("Is", [("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("d", "y", 0.9)])
     )
@@ -301,15 +301,15 @@ def test_the_best_category_is_sought_among_all_targets():
 
     assert accuracy() == {"accuracy": 0.25, "n": 4}
     assert accuracy(eval_includeobs="true")["accuracy"] == 0.5
-    # By the first argument: of the x's a, of the y's b.
+    # Categories by the first argument: a is best for x, b is best for y.
     assert accuracy(categoricalevaluator_categoryindexes=0)["accuracy"] == 0.25
     assert accuracy(categoryindexes="0:-1")["accuracy"] == 0.25
     for bad in ("2", "x", "", "-3"):
-        with pytest.raises(InvalidInputError, match="categoryindexes must be places from -2 to 1"):
+        with pytest.raises(InvalidInputError, match="categoryindexes must be argument positions from -2 to 1"):
             accuracy(categoryindexes=bad)
 
 
-def test_observed_atoms_and_targets_without_truth_count_on_request():
+def test_options_include_observed_atoms_and_targets_without_truth():
     program = Program().predicate("P", 1).target("P", ["a", "b"]).observe("P", [("c", 0.25), ("d", 1.0)])
     atoms, x = ground(program.truth("P", [("a", 1.0), ("c", 0.75), ("e", 1.0)])).atoms, np.array([0.5, 0.125])
 
@@ -365,7 +365,7 @@ def friends(truth=1.0):
 @pytest.mark.parametrize("learner", ["paired_dual", "pseudo_likelihood", HingePerceptron()], ids=str)
 def test_fit_changes_the_weights_that_inference_uses(learner):
     program = friends()
-    if learner == "pseudo_likelihood":  # one of a symmetric pair is fixed by the other
+    if learner == "pseudo_likelihood":  # the symmetry constraint fixes each atom given the other
         program = Program().predicate("Likes", 1).predicate("Nice", 1).rule("1: Likes(A) -> Nice(A) ^2")
         program.rule("1: !Nice(A) ^2").observe("Likes", ["ann", "bob"]).target("Nice", ["ann", "bob"])
         program.truth("Nice", ["ann", "bob"])
@@ -377,7 +377,7 @@ def test_fit_changes_the_weights_that_inference_uses(learner):
     assert model.weights_[0] > 1.0 > model.weights_[1]
     atom = ("Nice", "ann") if learner == "pseudo_likelihood" else ("Knows", "ann", "bob")
     assert after.value(*atom) > before.value(*atom)
-    assert [rule.weight for rule in program.rules] == weights  # the program given stays as it is
+    assert [rule.weight for rule in program.rules] == weights  # fit does not change the program
     assert len(model.rules_) == len(program.rules)
     assert {"weights", "admm_iterations"} <= set(model.history_)
 
@@ -385,7 +385,7 @@ def test_fit_changes_the_weights_that_inference_uses(learner):
 def test_hard_rules_and_rules_without_groundings_keep_their_weights():
     model = SoftLogic(friends(), missing="zero").fit()
     assert np.isinf(model.weights_[2])
-    assert model.weights_[3] == 1.0  # nobody is grumpy
+    assert model.weights_[3] == 1.0  # no grounding: nobody is grumpy
     assert model.rules_[2] == "Knows(A, B) = Knows(B, A) ."
     assert model.rules_[3].startswith("1: Grumpy")
     assert model.infer().result.max_violation < 1e-4
@@ -393,9 +393,9 @@ def test_hard_rules_and_rules_without_groundings_keep_their_weights():
 
 def test_learning_from_another_program_with_the_same_rules():
     model = SoftLogic(friends(), missing="zero").fit(friends(truth=0.0))
-    assert model.weights_[0] < 1.0  # there, those who like the same do not know each other
+    assert model.weights_[0] < 1.0  # in that program people with the same taste do not know each other
     other = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
-    with pytest.raises(InvalidInputError, match="the rules of X are not those of the model"):
+    with pytest.raises(InvalidInputError, match="the rules of X differ from those of the model"):
         SoftLogic(friends()).fit(other)
 
 
@@ -404,7 +404,7 @@ BROKEN = ("Red(A) -> !Votes(A)", "Tag(A, 'blue') & !Red(A) -> Votes(A)")
 
 
 def voters(rules, weight):
-    """All vote as their tags say; nobody knows the votes of the last two."""
+    """Return a program in which votes follow tags; the votes of the last two people are unknown."""
     people = [f"p{k}" for k in range(10)]
     program = Program().predicate("Tag", 2).predicate("Red", 1).predicate("Votes", 1)
     for rule in rules:
@@ -417,27 +417,27 @@ def voters(rules, weight):
 @pytest.mark.parametrize("broken", [(), BROKEN], ids=["kept", "kept and broken"])
 @pytest.mark.parametrize("learner", [PairedDual(), PrimalSubgradient()], ids=lambda one: one.name)
 def test_targets_without_truth_are_latent(learner, broken):
-    # The weights begin below the minimum of the objective, which is near 1 for the last two of the rules that are kept.
+    # The initial weights are below the optimum, which is near 1 for the last two satisfied rules.
     program = voters((*KEPT, *broken), 0.3)
     model = SoftLogic(program, learner=learner).fit()
     grounding = ground(program)
     assert np.isnan(grounding.atoms.truth).sum() == 10 + 2
     problem = PairedProblem.of(grounding.mrf, grounding.atoms.truth, EntropyPair())
     before, slope = exact_objective(problem, np.full(4 + len(broken), 0.3), learner.l2)
-    # An independent solver says: raising the rules that are kept lowers the objective, or costs less than the others.
+    # By an independent solver: larger weights of satisfied rules decrease the objective, or increase it less.
     assert slope[:4].mean() < (slope[4:].min() if broken else 0.0)
     assert (model.weights_[:4] > 0.3).all()
     assert (model.weights_[4:] < 0.1).all()
     after, _ = exact_objective(problem, model.weights_, learner.l2)
     assert 0.0 <= after < 0.75 * before
     found = model.infer()
-    for voter, other in (("p1", "p2"), ("p9", "p8")):  # with truth, and without
+    for voter, other in (("p1", "p2"), ("p9", "p8")):  # with and without a true value
         assert found.value("Votes", voter) > 0.8 > 0.2 > found.value("Votes", other)
 
 
-def test_nothing_to_learn_from():
+def test_fit_without_true_values_raises():
     program = Program().predicate("Knows", 2).rule("1: !Knows(A, B) ^2").target("Knows", [("a", "b")])
-    with pytest.raises(InvalidInputError, match=r"no target has a truth value.*Program\.truth"):
+    with pytest.raises(InvalidInputError, match=r"no target has a true value.*Program\.truth"):
         SoftLogic(program).fit()
     with pytest.raises(InvalidInputError, match=r"learner='paired' is not known.*'paired_dual'"):
         SoftLogic(program.truth("Knows", [("a", "b", 0.0)]), learner="paired").fit()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.clock import Clock
 from intarsia._core.error_context import errors_from, warn_caller
 from intarsia._core.progress import sweep_progress
 from intarsia._core.status import Status
@@ -17,7 +18,6 @@ from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.result import CollectiveResult
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.inference.method import Clock
 
 
 @errors_from("infer_flows")

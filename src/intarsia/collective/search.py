@@ -8,12 +8,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.collective.flow_descent import FlowDescent, MirrorSteps
 from intarsia.collective.problem import CollectiveProblem, Point
 from intarsia.exceptions import NotSupportedError
-from intarsia.inference.method import Clock, Iteration, iterate
+from intarsia.inference.method import Iteration, iterate
 
 COLUMNS = ("objective", "lower_bound", "residual", "oracle_calls", "seconds")
 Report = Callable[[int, float], None] | None

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from intarsia._core.clock import Clock
 from intarsia._core.error_context import errors_from
+from intarsia._core.highs import Program, solve_program
 from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.diagnostics.feature_bounds import FeatureBounds
 from intarsia.diagnostics.labelled_data import as_examples, labelled
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.inference.method import Clock
-from intarsia.inference.relaxation.highs import Program, solve_program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.learning.margin_example import MarginExample
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from intarsia._core.clock import Clock
+from intarsia._core.highs import Program, solve_program
 from intarsia._core.validation import FloatArray
 from intarsia.inference import infer
-from intarsia.inference.method import Clock
-from intarsia.inference.relaxation.highs import Program, solve_program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.inference.relaxation.lp_relaxation import LPRelaxation
 from intarsia.learning.margin_example import WRONG_MASS, MarginExample

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from intarsia._core.clock import Clock
 from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
@@ -20,7 +21,7 @@ from intarsia.inference.messages.general_messages import GeneralMessages, sweep_
 from intarsia.inference.messages.mean_field import MeanField
 from intarsia.inference.messages.message_passing import MessagePassing
 from intarsia.inference.messages.pairwise_messages import fits_pairwise
-from intarsia.inference.method import Clock, InferenceMethod, Iteration, iterate
+from intarsia.inference.method import InferenceMethod, Iteration, iterate
 
 
 class GeneralReversal:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.clock import Clock
 from intarsia._core.error_context import warn_caller
 from intarsia._core.progress import sweep_progress
 from intarsia._core.status import Status
@@ -33,7 +34,7 @@ from intarsia.graph.factor_graph import MAX_WRITTEN
 from intarsia.graph.factor_kinds import is_constraint
 from intarsia.graph.reduction import check_evidence
 from intarsia.inference.auto import AUTO, auto_candidates, is_affordable
-from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem
+from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.presentation import Rerun, present
 from intarsia.inference.registry import METHODS, method_class, method_names
 from intarsia.inference.result import InferenceResult

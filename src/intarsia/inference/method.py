@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,27 +10,10 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph, Reduction
-
-
-class Clock:
-    """Wall-clock timer of a run with an optional limit in seconds."""
-
-    def __init__(self, limit: float | None = None) -> None:
-        self.start = time.perf_counter()
-        self.limit = limit
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the run began."""
-        return time.perf_counter() - self.start
-
-    @property
-    def expired(self) -> bool:
-        """Whether the time limit is reached."""
-        return self.limit is not None and self.seconds >= self.limit
 
 
 @dataclass

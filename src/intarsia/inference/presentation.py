@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, frozen
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.graph.factor_kinds import is_constraint
-from intarsia.inference.method import Answer, Clock, InferenceMethod
+from intarsia.inference.method import Answer, InferenceMethod
 from intarsia.inference.result import InferenceResult
 
 

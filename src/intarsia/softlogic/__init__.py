@@ -1,4 +1,4 @@
-"""Soft logic: rules, their grounding, hinge-loss Markov random fields, inference and learning."""
+"""Probabilistic soft logic: rules, grounding, hinge-loss Markov random fields, MAP inference and weight learning."""
 
 from intarsia.softlogic.admm.consensus import ConsensusADMM
 from intarsia.softlogic.admm.state import AdmmState

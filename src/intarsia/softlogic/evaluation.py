@@ -1,4 +1,4 @@
-"""The evaluators that PSL programs ask for: inferred truth values against the true ones."""
+"""Evaluators of PSL programs: compare inferred values with the true values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Scores = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Case:
-    """One evaluation: the atoms of its predicate, their inferred values, and its options."""
+    """An evaluation with its options, and the atoms and inferred values that it needs."""
 
     evaluation: Evaluation
     atoms: AtomTable
@@ -30,12 +30,13 @@ class _Case:
 
     @property
     def predicate(self) -> int:
+        """Index of the predicate."""
         return self.atoms.predicate_index(self.evaluation.predicate)
 
     def pairs(self) -> tuple[FloatArray, FloatArray]:
-        """Inferred and true values: of targets with a truth, and of those that the options add."""
-        part = self.atoms.variables(self.evaluation.predicate)
-        values, truth = self.x[part], self.atoms.truth[part]
+        """Return inferred and true values of the targets that have a true value, and of atoms that the options add."""
+        variables = self.atoms.variables(self.evaluation.predicate)
+        values, truth = self.x[variables], self.atoms.truth[variables]
         if self.flag("eval.closetruth"):
             truth = np.where(np.isnan(truth), 0.0, truth)
         observed, of_observed = np.empty(0), np.empty(0)
@@ -47,7 +48,7 @@ class _Case:
         return values[has_truth], truth[has_truth]
 
     def option(self, name: str, default: Any) -> Any:
-        """An option under its short name, or under PSL's, which begins with that of the evaluator."""
+        """Return an option, given by its short name or by PSL's name, which is prefixed with the evaluator."""
         evaluator = self.evaluation.evaluator.lower()
         names = {"rankingevaluator": ["rankingevaluator", "aucevaluator"]}.get(evaluator, [evaluator])
         for key in (name, *(f"{prefix}.{name}" for prefix in names)):
@@ -56,37 +57,45 @@ class _Case:
         return default
 
     def flag(self, name: str) -> bool:
+        """Return the value of a boolean option."""
         value = str(self.option(name, False)).lower()
         if value not in ("true", "false"):
-            raise InvalidInputError(f"{self}: {name} must be true or false, got {value!r:.40}.")
+            raise InvalidInputError(
+                f"{self}: {name} must be true or false, got {value!r:.40}. Set it to true or false."
+            )
         return value == "true"
 
     def threshold(self) -> float:
+        """Return the value from which an atom counts as true."""
         value = self.option("threshold", _THRESHOLD)
         try:
             return float(value)
         except (TypeError, ValueError):
-            raise InvalidInputError(f"{self}: threshold must be a number, got {value!r:.40}.") from None
+            raise InvalidInputError(
+                f"{self}: threshold must be a number, got {value!r:.40}. Set it to a number."
+            ) from None
 
     def category_indexes(self) -> list[int]:
-        """Places of the arguments that name the category; those from the end are negative."""
+        """Return the sorted positions of the arguments that form the category."""
         value = str(self.option("categoryindexes", -1))
         n = self.atoms.predicates[self.predicate].n_arguments
         try:
-            places = [int(part) for part in value.split(":")]
+            positions = [int(position) for position in value.split(":")]
         except ValueError:
-            places = [n]
-        if not all(-n <= place < n for place in places):
+            positions = [n]
+        if not all(-n <= position < n for position in positions):
             raise InvalidInputError(
-                f"{self}: categoryindexes must be places from {-n} to {n - 1}, separated by ':', got {value!r:.40}."
+                f"{self}: categoryindexes must be argument positions from {-n} to {n - 1}, separated by ':', got "
+                f"{value!r:.40}. Set it, for example, to '{n - 1}'."
             )
-        return sorted({place % n for place in places})
+        return sorted({position % n for position in positions})
 
     def __str__(self) -> str:
         return f"{self.evaluation.evaluator} of {self.evaluation.predicate}"
 
 
 def _discrete(case: _Case) -> _Scores:
+    """Compute accuracy, precision, recall and F1 of thresholded values."""
     values, truth = case.pairs()
     predicted, true = values >= case.threshold(), truth >= case.threshold()
     n, n_true, n_predicted, n_right = len(true), int(true.sum()), int(predicted.sum()), int((true & predicted).sum())
@@ -105,6 +114,7 @@ def _discrete(case: _Case) -> _Scores:
 
 
 def _continuous(case: _Case) -> _Scores:
+    """Compute mean absolute and squared errors."""
     values, truth = case.pairs()
     error = values - truth
     mse = float((error * error).mean()) if error.size else math.nan
@@ -117,11 +127,13 @@ def _continuous(case: _Case) -> _Scores:
 
 
 def _ranking(case: _Case) -> _Scores:
+    """Compute areas under the ROC and precision-recall curves."""
     values, truth = case.pairs()
     return ranking_scores(truth > case.threshold(), values).as_dict()
 
 
 def _categorical(case: _Case) -> _Scores:
+    """Compute the accuracy of choosing the category with the largest value."""
     atoms, p = case.atoms, case.predicate
     arguments, values = atoms.arguments[p], case.x[atoms.variables(case.evaluation.predicate)]
     if case.flag("eval.includeobs"):
@@ -130,7 +142,7 @@ def _categorical(case: _Case) -> _Scores:
     n_constants = len(atoms.constants)
     base = [k for k in range(arguments.shape[1]) if k not in case.category_indexes()]
     group = row_keys(arguments[:, base], n_constants)
-    order = np.lexsort((-values, group))  # of equal values the first
+    order = np.lexsort((-values, group))  # of tied values the first
     best = order[np.unique(group[order], return_index=True)[1]]
     true = atoms.truth_rows[p].arguments[atoms.truth_rows[p].values >= 1.0]
     keys = row_keys(np.concatenate([arguments[best], true]), n_constants)
@@ -150,7 +162,7 @@ EVALUATOR_OPTIONS = ("eval.includeobs", "eval.closetruth", "threshold", "categor
 
 
 def evaluator_names() -> list[str]:
-    """Names of the evaluators.
+    """Return the names of the evaluators.
 
     Examples
     --------
@@ -161,29 +173,39 @@ def evaluator_names() -> list[str]:
 
 
 def evaluate(evaluations: Iterable[Evaluation], atoms: AtomTable, x: FloatArray) -> dict[str, dict[str, _Scores]]:
-    """Compute scores by predicate and evaluator, over the targets whose true value is given.
+    """Compute scores by predicate and evaluator, over the targets that have a true value.
 
     * `DiscreteEvaluator`: accuracy, and precision, recall and F1 of true and of false atoms, at a threshold of 1/2.
     * `ContinuousEvaluator`: mean absolute error, mean squared error and its root.
-    * `RankingEvaluator`, `AUCEvaluator`: areas under the ROC and under both precision-recall curves. (PSL walks the
-      negative one from the highest value; here it starts at the lowest, where false atoms are looked for.)
-    * `CategoricalEvaluator`: among atoms that differ in their last argument only, the one with the largest value is
-      predicted (of equal ones the first; PSL tosses a coin). The accuracy is the fraction of the atoms with truth 1
-      that are predicted; true atoms that are no targets count as wrong.
+    * `RankingEvaluator`, `AUCEvaluator`: areas under the ROC curve and under the precision-recall curves of true and of
+      false atoms. (PSL ranks the curve of false atoms from the highest value; this function ranks it from the lowest.)
+    * `CategoricalEvaluator`: among atoms that differ only in their last argument, the atom with the largest value is
+      predicted (of tied atoms the first; PSL chooses at random). The accuracy is the fraction of the atoms with true
+      value 1 that are predicted; true atoms that are not targets count as wrong.
 
-    Without any pair to compare only `n`, which is 0, is returned.
+    If there is nothing to compare, only `n` = 0 is returned.
 
     Parameters
     ----------
     evaluations : iterable of Evaluation
-        Evaluators and their options, by PSL's names or without the name of the evaluator: `threshold` (replaces 1/2),
-        `categoryindexes` (arguments that name the category, such as "1:2"; by default the last), `eval.includeobs`
-        (observed atoms with a truth count as well), `eval.closetruth` (targets without a truth are false). A second
-        evaluation by one evaluator is listed as "DiscreteEvaluator 2", and so on.
+        Evaluators and their options, by PSL's names or without the prefix of the evaluator: `threshold` (default 1/2),
+        `categoryindexes` (positions of the arguments that form the category, such as "1:2"; by default the last),
+        `eval.includeobs` (include observed atoms that have a true value), `eval.closetruth` (treat targets without a
+        true value as false). A second evaluation with the same evaluator is listed as "DiscreteEvaluator 2", and so on.
     atoms : AtomTable
-        Which atom each variable is, and its true value.
+        Atom and true value of each variable.
     x : float array (n_variables,)
         Inferred values.
+
+    Returns
+    -------
+    dict of dict of dict
+        Scores by name of the predicate, then by name of the evaluator.
+
+    Raises
+    ------
+    InvalidInputError
+        An evaluator is unknown, or an option has an invalid value.
 
     Examples
     --------
@@ -199,8 +221,8 @@ def evaluate(evaluations: Iterable[Evaluation], atoms: AtomTable, x: FloatArray)
         check_choice(evaluation.evaluator, _EVALUATORS, "evaluator")
         case = _Case(evaluation, atoms, x)
         by_evaluator = scores_of.setdefault(atoms.predicates[case.predicate].name, {})
-        n_before = sum(name.partition(" ")[0] == evaluation.evaluator for name in by_evaluator)
-        name = evaluation.evaluator + (f" {n_before + 1}" if n_before else "")
+        n_earlier = sum(name.partition(" ")[0] == evaluation.evaluator for name in by_evaluator)
+        name = evaluation.evaluator + (f" {n_earlier + 1}" if n_earlier else "")
         scores = _EVALUATORS[evaluation.evaluator](case)
         by_evaluator[name] = scores if scores["n"] else {"n": 0}
     return scores_of

@@ -1,4 +1,4 @@
-"""Which rules and constraints pull a variable up or down, and how hard."""
+"""Explanations of inferred values: the forces of rules and constraints on a variable."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from intarsia.softlogic.grounding.ground import Grounding
 from intarsia.softlogic.hinge.linear_rows import LinearRows
 from intarsia.softlogic.program import Program
 
-# A hinge this near to its corner is at it, for inference stops within a tolerance.
+# A hinge this close to its corner counts as being at the corner, because inference stops within a tolerance.
 _CORNER = 1e-4
-# A value this near to 0 or 1 is at the bound.
+# A value this close to 0 or 1 counts as being at the bound.
 _BOUND = 1e-4
 
 
 @dataclass(frozen=True)
 class TermPull:
-    """A ground term, or constraint, that an atom stands in.
+    """Force of a ground term or constraint on an atom.
 
     Attributes
     ----------
     text : str
-        Its linear function of the variables; what was observed is in the constant.
+        Linear function of the variables; observed values are part of its constant.
     value : float
-        The function's value: a hinge pulls where it is above 0, an inequality where it is 0.
+        Value of the function. A hinge acts if it is above 0, an inequality if it is 0.
     pull : float
-        The force on the atom: minus the derivative of the weighted hinge, or minus the multiplier of the constraint
-        times the coefficient. Above 0 it pulls the atom up. NaN where it needs multipliers that were not given.
+        Force on the atom: minus the derivative of the weighted hinge, or minus the multiplier of the constraint times
+        the coefficient. A positive force raises the value of the atom. NaN if it depends on multipliers that were not
+        passed.
     rule : str
-        The rule it was ground from.
+        The rule that was ground.
     bindings : dict of str to str
-        The constant of each variable of the rule; empty if no program was given.
+        Constant of each variable of the rule; empty if no program was passed.
     facts : tuple of (str, float)
-        Observed atoms that went into the constant, with their truth; atoms that are not in the data have truth 0.
+        Observed atoms that are part of the constant, with their values; atoms that are not in the data have value 0.
     """
 
     text: str
@@ -53,7 +54,7 @@ class TermPull:
     facts: tuple[tuple[str, float], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the content as a dict that can be written as JSON."""
         return {
             "text": self.text,
             "value": self.value,
@@ -65,21 +66,21 @@ class TermPull:
 
 @dataclass(frozen=True)
 class RulePull:
-    """All ground terms of a rule that an atom stands in.
+    """Total force of the ground terms of a rule on an atom.
 
     Attributes
     ----------
     rule : str
         The rule.
     pull : float
-        Sum over its terms.
+        Sum of the forces of its terms.
     reserve : float
-        How much its terms that are at the corner of a linear hinge can pull at most; there the derivative jumps. With
-        multipliers `pull` holds how much they do pull, without them they count as 0.
+        Largest possible force of its linear hinges that are at their corner, where the derivative jumps. With
+        multipliers `pull` includes their actual force; without multipliers it counts as 0.
     n_terms, n_active : int
-        Its terms with this atom, and those of them that pull.
+        Number of its terms with this atom, and number of these terms whose force is not 0.
     terms : tuple of TermPull
-        The hardest pulls, hardest first.
+        Terms with the largest forces, in descending order.
     """
 
     rule: str
@@ -92,9 +93,9 @@ class RulePull:
 
 @dataclass(frozen=True)
 class Explanation(ShownResult):
-    """Why an atom has its value: the forces on it, by rule, and those of the constraints and of the bounds 0 and 1.
+    """Explanation of the value of an atom: the forces of rules, constraints and the bounds 0 and 1 on it.
 
-    At the optimum all forces add up to 0.
+    At the optimum the forces sum to 0.
 
     Attributes
     ----------
@@ -103,24 +104,24 @@ class Explanation(ShownResult):
     value : float
         Its value.
     rules : tuple of RulePull
-        Hardest first.
+        Forces of the rules, largest first.
     constraints : tuple of TermPull
-        Hard constraints with this atom, hardest first.
+        Forces of the hard constraints with this atom, largest first.
     bound : float
-        The force with which the bound 0 holds the atom up, or the bound 1 holds it down; 0 between them.
+        Force of the bound: positive at the bound 0, negative at the bound 1, and 0 between them.
     imbalance : float
-        Sum of all forces, that of the bound included: 0 at the optimum, up to the tolerance of inference. NaN where
-        multipliers are needed and were not given.
+        Sum of all forces, including that of the bound: 0 at the optimum, up to the tolerance of inference. NaN if
+        multipliers are needed and were not passed.
 
     Examples
     --------
-    A linear rule of weight 2 pulls up by 2 where it is broken, a squared one of weight 3 down by 2 x 3 x 0.25:
+    A violated linear rule of weight 2 pulls up with force 2, a squared rule of weight 3 down with force 2 x 3 x 0.25:
 
     >>> from intarsia.softlogic.program import Program
     >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("3: !P(X) ^2").target("P", ["a"])
-    >>> found = explain(ground(program), [0.25], 0)
-    >>> found.atom, found.value, [rule.pull for rule in found.rules], found.imbalance
+    >>> explanation = explain(ground(program), [0.25], 0)
+    >>> explanation.atom, explanation.value, [rule.pull for rule in explanation.rules], explanation.imbalance
     ("P('a')", 0.25, [2.0, -1.5], 0.5)
     """
 
@@ -134,17 +135,17 @@ class Explanation(ShownResult):
     def _facts(self) -> Iterable[tuple[str, Any]]:
         yield self.atom, self.value
         for rule in self.rules:
-            yield rule.rule, f"pulls by {rule.pull:+.4g}; {rule.n_active} of {rule.n_terms} terms pull"
+            yield rule.rule, f"force {rule.pull:+.4g} from {rule.n_active} of {rule.n_terms} terms"
         for constraint in self.constraints:
             yield (
                 f"{constraint.rule}: {constraint.text}",
-                f"constraint, at {constraint.value:.4g}, {_force(constraint)}",
+                f"constraint, value {constraint.value:.4g}, {_force(constraint)}",
             )
         if self.bound:
-            yield f"bound {round(self.value)}", f"holds by {self.bound:+.4g}"
+            yield f"bound {round(self.value)}", f"force {self.bound:+.4g}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the content as a dict that can be written as JSON."""
         return {
             "atom": self.atom,
             "value": self.value,
@@ -174,66 +175,76 @@ def explain(
     multipliers: ArrayLike | None = None,
     program: Program | None = None,
 ) -> Explanation:
-    """Compute which ground terms and constraints pull a variable, and how hard.
+    """Compute the forces of ground terms and constraints on a variable.
 
-    The force of a hinge is minus the derivative of its weighted value. A linear hinge at its corner, and a constraint,
-    have the force that their multiplier gives. At the optimum all forces on an atom inside (0, 1) add up to 0; at a
-    bound the bound holds against what remains.
+    Use it to see which rules determine an inferred value. The force of a hinge is minus the derivative of its weighted
+    value. The force of a constraint, and of a linear hinge at its corner, follows from its multiplier. At the optimum
+    the forces on an atom inside (0, 1) sum to 0; at 0 or 1 the bound balances the remaining force.
 
     Parameters
     ----------
     grounding : Grounding
         The ground program.
     x : float array (n_variables,)
-        A point, such as the inferred values.
+        Values of all variables, such as the inferred values.
     variable : int
-        The variable; `grounding.atoms.find("Knows", "ann", "bob")`.
+        Number of the variable, such as `grounding.atoms.find("Knows", "ann", "bob")`.
     n_terms : int
-        How many single terms to list for each rule.
+        Largest number of single terms to list for each rule.
     multipliers : float array (n_terms + n_constraints,), optional
         Multipliers of all terms, equalities and inequalities at `x`, such as `result.state.multipliers()`. Without
-        them forces of constraints are NaN.
+        multipliers the forces of constraints are NaN.
     program : Program, optional
-        The program that was ground, to look up the constants of each term's variables and the facts in its constant.
+        The program that was ground. If passed, each term lists the constants of the rule's variables and the observed
+        atoms in its constant.
+
+    Raises
+    ------
+    InvalidInputError
+        An array has the wrong shape, or the variable does not exist.
 
     Examples
     --------
-    A squared rule of weight 2 pulls up by 2 x 2 x (1 - 0.6), one of weight 1 down by 2 x 0.6.
+    A squared rule of weight 2 pulls up with force 2 x 2 x (1 - 0.6), one of weight 1 down with force 2 x 0.6.
 
     >>> from intarsia.softlogic.program import Program
     >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
-    >>> found = explain(ground(program), [0.6], 0, program=program)
-    >>> [(rule.rule, round(rule.pull, 4)) for rule in found.rules]
+    >>> explanation = explain(ground(program), [0.6], 0, program=program)
+    >>> [(rule.rule, round(rule.pull, 4)) for rule in explanation.rules]
     [('2: P(X) = 1 ^2', 1.6), ('1: !P(X) ^2', -1.2)]
-    >>> found.rules[0].terms[0].text, found.rules[0].terms[0].bindings
+    >>> explanation.rules[0].terms[0].text, explanation.rules[0].terms[0].bindings
     ("1 - P('a')", {'X': 'a'})
     """
     mrf = grounding.mrf
     point = as_float_array(x, "explain: x")
     if point.shape != (mrf.n_variables,):
-        raise InvalidInputError(f"explain: x has shape {point.shape}, expected ({mrf.n_variables},).")
+        raise InvalidInputError(
+            f"explain: x has shape {point.shape}, expected ({mrf.n_variables},): a value per variable."
+        )
     duals = None if multipliers is None else as_float_array(multipliers, "explain: multipliers")
     n_rows = mrf.n_terms + mrf.n_constraints
     if duals is not None and duals.shape != (n_rows,):
-        raise InvalidInputError(f"explain: multipliers has shape {duals.shape}, expected ({n_rows},): one per row.")
+        raise InvalidInputError(
+            f"explain: multipliers has shape {duals.shape}, expected ({n_rows},). Pass one per term and constraint."
+        )
     name = grounding.atoms.name(variable)
     with ExitStack() as stack:
         sources = None if program is None else stack.enter_context(GroundingSources(program, grounding))
-        maker = _Forces(grounding, point, duals, variable, sources)
-        rules = maker.rules(n_terms)
-        constraints = maker.constraints()
+        forces = _Forces(grounding, point, duals, variable, sources)
+        rules = forces.rules(n_terms)
+        constraints = forces.constraints()
     total = sum(rule.pull for rule in rules) + sum(constraint.pull for constraint in constraints)
     if duals is None and any(rule.reserve for rule in rules):
         total = float("nan")
     value = float(point[variable])
-    held = (value <= _BOUND and total < 0.0) or (value >= 1.0 - _BOUND and total > 0.0)
-    return Explanation(name, value, rules, constraints, -total if held else 0.0, 0.0 if held else total)
+    at_bound = (value <= _BOUND and total < 0.0) or (value >= 1.0 - _BOUND and total > 0.0)
+    return Explanation(name, value, rules, constraints, -total if at_bound else 0.0, 0.0 if at_bound else total)
 
 
 @dataclass(frozen=True)
 class _Forces:
-    """Forces on one variable at a point."""
+    """Computation of the forces on a variable at a point."""
 
     grounding: Grounding
     point: FloatArray
@@ -242,6 +253,7 @@ class _Forces:
     sources: GroundingSources | None
 
     def rules(self, n_terms: int) -> tuple[RulePull, ...]:
+        """Return the force of each rule, with its largest terms."""
         mrf = self.grounding.mrf
         rows, coef = _rows_with(mrf.terms, self.variable)
         values = _values(mrf.terms, rows, self.point)
@@ -251,25 +263,26 @@ class _Forces:
         force = np.where(active, weight * np.where(power == 2, 2.0 * values, 1.0), 0.0)
         if self.multipliers is not None:
             force = np.where(corner, np.clip(self.multipliers[rows], 0.0, weight), force)
-        pull = -force * coef + 0.0  # no minus zeros
+        pull = -force * coef + 0.0  # adding 0 turns -0.0 into 0.0
         group = np.zeros(len(rows), dtype=np.int64) if mrf.term_group is None else mrf.term_group[rows]
         rules = []
         for g in np.unique(group).tolist():
-            mine = np.flatnonzero(group == g)
-            hardest = mine[np.argsort(-np.abs(pull[mine]), kind="stable")][:n_terms]
+            members = np.flatnonzero(group == g)
+            largest = members[np.argsort(-np.abs(pull[members]), kind="stable")][:n_terms]
             rules.append(
                 RulePull(
                     mrf.name_of_group(g),
-                    float(pull[mine].sum()),
-                    float(np.abs(weight * coef)[mine][corner[mine]].sum()),
-                    len(mine),
-                    int((pull[mine] != 0.0).sum()),
-                    self._pulls(mrf.terms, g, rows[hardest], values[hardest], pull[hardest], ""),
+                    float(pull[members].sum()),
+                    float(np.abs(weight * coef)[members][corner[members]].sum()),
+                    len(members),
+                    int((pull[members] != 0.0).sum()),
+                    self._pulls(mrf.terms, g, rows[largest], values[largest], pull[largest], ""),
                 )
             )
         return tuple(sorted(rules, key=lambda rule: (-abs(rule.pull), -rule.reserve)))
 
     def constraints(self) -> tuple[TermPull, ...]:
+        """Return the force of each constraint."""
         mrf = self.grounding.mrf
         first = mrf.n_terms
         pulls: list[TermPull] = []
@@ -289,8 +302,8 @@ class _Forces:
                 pull = -force * coef + 0.0
             group = np.zeros(len(rows), dtype=np.int64) if groups is None else groups[rows]
             for g in np.unique(group).tolist():
-                mine = np.flatnonzero(group == g)
-                pulls += self._pulls(constraints, g, rows[mine], values[mine], pull[mine], sign)
+                members = np.flatnonzero(group == g)
+                pulls += self._pulls(constraints, g, rows[members], values[members], pull[members], sign)
             first += constraints.n_rows
         return tuple(
             sorted(pulls, key=lambda c: (-np.nan_to_num(abs(c.pull)), 0.0 if c.text.endswith(" = 0") else -c.value))
@@ -299,44 +312,47 @@ class _Forces:
     def _pulls(
         self, linear: LinearRows, group: int, rows: IntArray, values: FloatArray, pull: FloatArray, sign: str
     ) -> tuple[TermPull, ...]:
+        """Return the forces of single rows of a rule, with the data behind them if known."""
         rule = self.grounding.mrf.name_of_group(group)
         sources = {} if self.sources is None else self.sources.of_rows(group, linear, rows.tolist(), self.variable)
-        nothing = Source({}, ())
+        unknown = Source({}, ())
         return tuple(
             TermPull(
                 _text(self.grounding, linear, row) + sign,
                 float(value),
                 float(force),
                 rule,
-                sources.get(row, nothing).bindings,
-                sources.get(row, nothing).facts,
+                sources.get(row, unknown).bindings,
+                sources.get(row, unknown).facts,
             )
             for row, value, force in zip(rows.tolist(), values, pull, strict=True)
         )
 
 
 def _force(constraint: TermPull) -> str:
-    return "force unknown" if np.isnan(constraint.pull) else f"holds by {constraint.pull:+.4g}"
+    """Return the force of a constraint as text for people."""
+    return "force unknown" if np.isnan(constraint.pull) else f"force {constraint.pull:+.4g}"
 
 
 def _rows_with(rows: LinearRows, variable: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], FloatArray]:
-    """Rows in which a variable stands, and its coefficients there."""
+    """Return the rows that contain a variable, and its coefficients there."""
     entries = np.flatnonzero(rows.idx == variable)
     return np.searchsorted(rows.ptr, entries, side="right") - 1, rows.coef[entries]
 
 
-def _values(rows: LinearRows, which: np.ndarray[Any, np.dtype[np.int64]], point: FloatArray) -> FloatArray:
-    return rows.values(point)[which] if which.size else np.empty(0)
+def _values(rows: LinearRows, indices: np.ndarray[Any, np.dtype[np.int64]], point: FloatArray) -> FloatArray:
+    """Return the values of selected rows at a point."""
+    return rows.values(point)[indices] if indices.size else np.empty(0)
 
 
 def _text(grounding: Grounding, rows: LinearRows, row: int) -> str:
-    """A linear function in words: `1 - P('a') + 2 Q('b')`."""
-    part = slice(int(rows.ptr[row]), int(rows.ptr[row + 1]))
-    pieces = [(float(rows.const[row]), "")] if rows.const[row] or part.start == part.stop else []
-    for variable, coef in zip(rows.idx[part].tolist(), rows.coef[part].tolist(), strict=True):
-        pieces.append((coef, grounding.atoms.name(variable)))
+    """Return a linear function as a string, such as `1 - P('a') + 2 Q('b')`."""
+    entries = slice(int(rows.ptr[row]), int(rows.ptr[row + 1]))
+    summands = [(float(rows.const[row]), "")] if rows.const[row] or entries.start == entries.stop else []
+    for variable, coef in zip(rows.idx[entries].tolist(), rows.coef[entries].tolist(), strict=True):
+        summands.append((coef, grounding.atoms.name(variable)))
     text = ""
-    for k, (number, atom) in enumerate(pieces):
+    for k, (number, atom) in enumerate(summands):
         sign = ("-" if number < 0 else "") if k == 0 else (" - " if number < 0 else " + ")
         size = f"{abs(number):g}"
         text += sign + (size if not atom else atom if size == "1" else f"{size} {atom}")

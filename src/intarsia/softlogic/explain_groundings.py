@@ -1,4 +1,4 @@
-"""Where single ground terms come from: the constants for a rule's variables, and the observed atoms in its constant."""
+"""Sources of ground terms: the constants of the rule's variables, and the observed atoms in the constant."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from intarsia.softlogic.language.syntax import (
 )
 from intarsia.softlogic.program import Program
 
-# Groundings with one atom that are looked through for a rule with sums, each at the price of a few queries.
-_MOST_SUMS = 200
-_SAME = 1e-9
+# Largest number of groundings to search for a rule with sums, because each needs several queries.
+_MAX_SUMS = 200
+_TOLERANCE = 1e-9
 _Entries = dict[int, float]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The grounding that a term or a constraint was made from.
+    """The grounding behind a term or a constraint.
 
     Attributes
     ----------
     bindings : dict of str to str
-        The constant of each variable of the rule.
+        Constant of each variable of the rule.
     facts : tuple of (str, float)
-        Its atoms that are no variables, with their truth.
+        Atoms of the grounding that are not variables, with their values.
 
     Examples
     --------
@@ -56,9 +56,10 @@ class Source:
 
 
 class GroundingSources:
-    """The groundings behind rows of a ground model, found by joining the program's data again for one atom.
+    """Lookup of the groundings behind rows of a ground model.
 
-    Use it in a `with` block. Nothing is found for a program whose atoms have changed since it was ground.
+    Each lookup joins the data of the program again, for a single atom. Use it in a `with` block. If the atoms of the
+    program have changed since it was ground, lookups return nothing.
 
     Parameters
     ----------
@@ -81,9 +82,9 @@ class GroundingSources:
     def __init__(self, program: Program, grounding: Grounding) -> None:
         self._program = program
         self._database = GroundingDatabase(program)
-        mine, theirs = self._database.atoms, grounding.atoms
-        self._usable = mine.start == theirs.start and all(
-            np.array_equal(a, b) for a, b in zip(mine.arguments, theirs.arguments, strict=True)
+        current, original = self._database.atoms, grounding.atoms
+        self._usable = current.start == original.start and all(
+            np.array_equal(a, b) for a, b in zip(current.arguments, original.arguments, strict=True)
         )
 
     def __enter__(self) -> GroundingSources:
@@ -92,15 +93,17 @@ class GroundingSources:
     def __exit__(self, *error: Any) -> None:
         self._database.__exit__(*error)
 
-    def of_rows(self, rule_number: int, rows: LinearRows, which: Sequence[int], variable: int) -> dict[int, Source]:
-        """Sources of some rows that a rule was ground to and that have a variable in common.
+    def of_rows(
+        self, rule_number: int, rows: LinearRows, row_numbers: Sequence[int], variable: int
+    ) -> dict[int, Source]:
+        """Return the sources of selected rows of a rule that all contain the same variable.
 
         Returns
         -------
         dict of int to Source
-            For each row; without those whose grounding was not found.
+            Source of each row; rows whose grounding was not found are omitted.
         """
-        missing = dict.fromkeys(which)
+        missing = dict.fromkeys(row_numbers)
         sources: dict[int, Source] = {}
         if not self._usable or rule_number >= len(self._program.rules):
             return sources
@@ -109,7 +112,7 @@ class GroundingSources:
             candidates = self._of_sums(rule, variable)
         else:
             candidates = self._of_join(rule, variable)
-        # What must not exceed 0: the linear function, minus it, or each of both.
+        # Signs of the linear function for which the product must not exceed 0; an equality has both signs.
         relation = rule.relation if isinstance(rule, ArithmeticRule) else "<="
         signs = {"<=": (1.0,), ">=": (-1.0,), "=": (1.0, -1.0)}[relation]
         for entries, constant, source in candidates:
@@ -125,10 +128,11 @@ class GroundingSources:
     # ---------------------------------------------------------------- rules without sums
 
     def _of_join(self, rule: Rule, variable: int) -> Iterator[tuple[_Entries, float, Source]]:
+        """Yield coefficients, constant and source of each grounding of a rule without sums."""
         database, pattern = self._database, pattern_of(rule)
         query = JoinQuery(database)
-        joined = [(coef, atom, query.join(atom)) for coef, atom in pattern.joined]
-        aliased = joined + [(coef, atom, query.look_up(atom)) for coef, atom in pattern.looked_up]
+        aliased = [(coef, atom, query.join(atom)) for coef, atom in pattern.required]
+        aliased += [(coef, atom, query.look_up(atom)) for coef, atom in pattern.optional]
         for comparison in pattern.comparisons:
             query.compare(comparison)
         for values, bindings in self._assignments(query, [(atom, alias) for _, atom, alias in aliased], variable):
@@ -146,24 +150,24 @@ class GroundingSources:
     def _assignments(
         self, query: JoinQuery, aliased: list[tuple[Atom, str]], variable: int
     ) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
-        """Numbers of the atoms (-1: not in the data) and constants of the variables, for groundings with an atom."""
-        names = list(query.place)
-        chosen = [f"coalesce({alias}.atom, -1) AS x{k}" for k, (_, alias) in enumerate(aliased)]
-        chosen += [f"{query.place[name]} AS v{k}" for k, name in enumerate(names)]
+        """Yield numbers of the atoms (-1: not in the data) and constants of the variables of each grounding."""
+        names = list(query.columns)
+        selected = [f"coalesce({alias}.atom, -1) AS x{k}" for k, (_, alias) in enumerate(aliased)]
+        selected += [f"{query.columns[name]} AS v{k}" for k, name in enumerate(names)]
         columns = [f"x{k}" for k in range(len(aliased))] + [f"v{k}" for k in range(len(names))]
         predicate = self._database.atoms.atom(variable).predicate.upper()
-        seen = set()
+        visited = set()
         constants = self._program.constants.names
         for atom, alias in aliased:
             if atom.predicate.upper() != predicate:
                 continue
             table = self._database.fetch(
-                f"SELECT {', '.join(chosen)} {query.source} AND {alias}.atom = $variable ORDER BY ALL",
+                f"SELECT {', '.join(selected)} {query.source} AND {alias}.atom = $variable ORDER BY ALL",
                 {**query.bound, "variable": variable},
             )
             for row in zip(*(table[column].tolist() for column in columns), strict=True):
-                if row not in seen:
-                    seen.add(row)
+                if row not in visited:
+                    visited.add(row)
                     numbers = row[len(aliased) :]
                     yield (
                         row[: len(aliased)],
@@ -171,11 +175,13 @@ class GroundingSources:
                     )
 
     def _truth(self, number: int) -> float:
+        """Return the value of an observed atom; an atom with a negative number is not in the data and false."""
         return 0.0 if number < 0 else float(self._database.values[number - self._database.n_variables])
 
     # ---------------------------------------------------------------- rules with sums
 
     def _of_sums(self, rule: ArithmeticRule, variable: int) -> Iterator[tuple[_Entries, float, Source]]:
+        """Yield coefficients, constant and source of each grounding of a rule with sums."""
         query = JoinQuery(self._database)
         atoms = [_with_variables(atom) for _, atom in rule.terms if isinstance(atom, Atom)]
         aliased = [(atom, query.join(atom)) for atom in atoms]
@@ -183,14 +189,14 @@ class GroundingSources:
             if isinstance(comparison, Comparison):
                 query.compare(Literal(comparison))
         summed = set(rule.sum_variables)
-        seen = set()
+        visited = set()
         for _, all_bindings in self._assignments(query, aliased, variable):
             bindings = {name: constant for name, constant in all_bindings.items() if name not in summed}
             key = tuple(bindings.items())
-            if key in seen:
+            if key in visited:
                 continue
-            seen.add(key)
-            if len(seen) > _MOST_SUMS:
+            visited.add(key)
+            if len(visited) > _MAX_SUMS:
                 return
             bound = _bound_rule(rule, bindings)
             for rows, _ in list(RuleSums(self._database, bound).rows()):
@@ -198,7 +204,7 @@ class GroundingSources:
                     yield _entries(rows, row), float(rows.const[row]), Source(bindings, self._facts_of_sums(bound))
 
     def _facts_of_sums(self, rule: ArithmeticRule) -> tuple[tuple[str, float], ...]:
-        """Observed atoms in the sums of a rule whose other variables are bound."""
+        """Return the observed atoms in the sums of a rule whose other variables are bound, with their values."""
         facts: dict[str, float] = {}
         for _, atom in rule.terms:
             if not isinstance(atom, Atom):
@@ -222,54 +228,60 @@ class GroundingSources:
 
 
 def _is_row(rows: LinearRows, row: int, entries: _Entries, constant: float, sign: float) -> bool:
-    """Whether a row is the linear function of a grounding, times the sign."""
-    listed = _entries(rows, row)
-    nonzero = {variable: coef for variable, coef in entries.items() if abs(coef) > _SAME}
-    if set(listed) != set(nonzero):
+    """Return whether a row equals the linear function of a grounding, times a sign."""
+    row_entries = _entries(rows, row)
+    nonzero = {variable: coef for variable, coef in entries.items() if abs(coef) > _TOLERANCE}
+    if set(row_entries) != set(nonzero):
         return False
-    order = list(listed)
-    one: FloatArray = np.array([*(listed[v] for v in order), float(rows.const[row])])
-    other: FloatArray = np.array([*(nonzero[v] for v in order), constant])
-    return bool(np.allclose(one, sign * other, atol=_SAME))
+    order = list(row_entries)
+    row_values: FloatArray = np.array([*(row_entries[v] for v in order), float(rows.const[row])])
+    grounding_values: FloatArray = np.array([*(nonzero[v] for v in order), constant])
+    return bool(np.allclose(row_values, sign * grounding_values, atol=_TOLERANCE))
 
 
 def _entries(rows: LinearRows, row: int) -> _Entries:
-    part = slice(int(rows.ptr[row]), int(rows.ptr[row + 1]))
-    return dict(zip(rows.idx[part].tolist(), rows.coef[part].tolist(), strict=True))
+    """Return the coefficient of each variable in a row."""
+    entries = slice(int(rows.ptr[row]), int(rows.ptr[row + 1]))
+    return dict(zip(rows.idx[entries].tolist(), rows.coef[entries].tolist(), strict=True))
 
 
-# ---------------------------------------------------------------- constants in place of variables
+# ---------------------------------------------------------------- substitution of constants for variables
 
 
 def _with_variables(atom: Atom) -> Atom:
-    """The atom with plain variables in place of those that are summed over."""
+    """Return the atom with plain variables in place of sum variables."""
     return Atom(atom.predicate, tuple(Variable(t.name) if isinstance(t, SumVariable) else t for t in atom.arguments))
 
 
 def _bound_term(term: Term, bindings: dict[str, str]) -> Term:
+    """Return the constant bound to a variable; other terms are returned unchanged."""
     return Constant(bindings[term.name]) if isinstance(term, Variable) and term.name in bindings else term
 
 
 def _bound_atom(atom: Atom, bindings: dict[str, str]) -> Atom:
+    """Return an atom with constants in place of bound variables."""
     return Atom(atom.predicate, tuple(_bound_term(term, bindings) for term in atom.arguments))
 
 
-def _bound(part: Atom | Comparison, bindings: dict[str, str]) -> Atom | Comparison:
-    if isinstance(part, Atom):
-        return _bound_atom(part, bindings)
-    return Comparison(part.operator, _bound_term(part.left, bindings), _bound_term(part.right, bindings))
+def _bound(atom: Atom | Comparison, bindings: dict[str, str]) -> Atom | Comparison:
+    """Return an atom or a comparison with constants in place of bound variables."""
+    if isinstance(atom, Atom):
+        return _bound_atom(atom, bindings)
+    return Comparison(atom.operator, _bound_term(atom.left, bindings), _bound_term(atom.right, bindings))
 
 
 def _bound_condition(condition: Condition | Literal, bindings: dict[str, str]) -> Condition | Literal:
+    """Return a filter with constants in place of bound variables."""
     if isinstance(condition, Literal):
         return Literal(_bound(condition.atom, bindings), condition.negated)
-    return Condition(condition.operator, tuple(_bound_condition(part, bindings) for part in condition.parts))
+    return Condition(condition.operator, tuple(_bound_condition(operand, bindings) for operand in condition.parts))
 
 
 def _bound_rule(rule: ArithmeticRule, bindings: dict[str, str]) -> ArithmeticRule:
+    """Return an arithmetic rule with constants in place of bound variables."""
     filters = {name: _bound_condition(condition, bindings) for name, condition in rule.filters.items()}
     return replace(
         rule,
-        terms=tuple((coefficient, _bound(part, bindings)) for coefficient, part in rule.terms),
+        terms=tuple((coefficient, _bound(atom, bindings)) for coefficient, atom in rule.terms),
         filters={name: condition for name, condition in filters.items() if isinstance(condition, Condition)},
     )

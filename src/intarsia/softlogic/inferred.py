@@ -1,4 +1,4 @@
-"""What inference found for the atoms of a program: tables, files, scores, and why."""
+"""Result of inference in a program: values of the atoms as tables and files, evaluation and explanations."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ from intarsia.softlogic.program import Evaluation, Program
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InferredAtoms(ShownResult):
-    """Values of the targets and latent atoms of a program.
+    """Inferred values of the targets and latent atoms of a program.
 
     Attributes
     ----------
     grounding : Grounding
         The ground program.
     result : HingeResult
-        What inference tells of its run.
+        Status, objective and bounds of the inference run.
+    evaluations : tuple of Evaluation
+        Evaluations that the program requests.
     backend : TableKind or None
-        The kind of table that `table` gives; None for dicts of columns.
+        Kind of the tables that `table` returns; None for dicts of columns.
     program : Program, optional
-        The program that was ground, so that explanations can name the data behind each term.
+        The program that was ground; explanations look up the data behind each term in it.
 
     Examples
     --------
-    3 (1 - x)^2 + x^2 is least at 3/4:
+    The minimum of 3 (1 - x)^2 + x^2 is at 3/4:
 
     >>> from intarsia.softlogic.program import Program
     >>> from intarsia.softlogic.soft_logic import SoftLogic
     >>> program = Program().predicate("P", 1).rule("3: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
-    >>> found = SoftLogic(program).infer()
-    >>> found, round(found.value("P", "a"), 3)
+    >>> inferred = SoftLogic(program).infer()
+    >>> inferred, round(inferred.value("P", "a"), 3)
     (InferredAtoms(1 atoms of P), 0.75)
-    >>> [(rule.rule, round(rule.pull, 1)) for rule in found.explain("P", "a").rules]
+    >>> [(rule.rule, round(rule.pull, 1)) for rule in inferred.explain("P", "a").rules]
     [('3: P(X) = 1 ^2', 1.5), ('1: !P(X) ^2', -1.5)]
     """
 
@@ -58,17 +60,17 @@ class InferredAtoms(ShownResult):
     @property
     def x(self) -> FloatArray:
         """Values of the variables, in the order of `grounding.atoms`."""
-        found: FloatArray = self.result.x
-        return found
+        values: FloatArray = self.result.x
+        return values
 
     def value(self, predicate: str, *arguments: Any) -> float:
-        """The value of one atom."""
+        """Return the inferred value of an atom."""
         return float(self.x[self.grounding.atoms.find(predicate, *arguments)])
 
     def table(self, predicate: str) -> Any:
-        """Targets and latent atoms of a predicate: columns `argument1`, ... and `value`.
+        """Return a table of the targets and latent atoms of a predicate: columns `argument1`, ... and `value`.
 
-        A data frame of the kind in which data came, or a dict of columns if they came in none.
+        The table is a data frame of the same library as the input tables, or a dict of columns if there were none.
         """
         atoms = self.grounding.atoms
         columns: dict[str, Any] = {f"argument{k}": column for k, column in enumerate(atoms.columns(predicate), 1)}
@@ -76,38 +78,39 @@ class InferredAtoms(ShownResult):
         return write_table(columns, self.backend)
 
     def tables(self) -> dict[str, Any]:
-        """`table` of every predicate that has targets or latent atoms."""
+        """Return a dict from each predicate that has targets or latent atoms to its `table`."""
         return {name: self.table(name) for name in self.predicates}
 
     @property
     def predicates(self) -> list[str]:
-        """Predicates that have targets or latent atoms."""
+        """Names of the predicates that have targets or latent atoms."""
         atoms = self.grounding.atoms
         return [p.name for p, arguments in zip(atoms.predicates, atoms.arguments, strict=True) if len(arguments)]
 
     def evaluate(self, evaluations: Iterable[Evaluation] | None = None) -> dict[str, dict[str, Any]]:
-        """Scores by predicate and evaluator: those that the program asks for, or those given (see `evaluate`)."""
+        """Return scores by predicate and evaluator; by default for the evaluations of the program (see `evaluate`)."""
         return evaluate(self.evaluations if evaluations is None else evaluations, self.grounding.atoms, self.x)
 
     def explain(self, predicate: str, *arguments: Any, n_terms: int = 3) -> Explanation:
-        """Which terms and constraints pull an atom, how hard, and from which data (see `explain`)."""
+        """Return which terms and constraints act on an atom, with which force and from which data (see `explain`)."""
         variable = self.grounding.atoms.find(predicate, *arguments)
-        # Where constraints contradict each other there is nothing that their multipliers could tend to.
+        # If the constraints are infeasible, the multipliers diverge and mean nothing.
         multipliers = None if self.result.status is Status.INFEASIBLE else self.result.state.multipliers()
         return explain(self.grounding, self.x, variable, n_terms, multipliers=multipliers, program=self.program)
 
     def write(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write the atoms as PSL does: a file for each predicate, named like it in capitals; arguments, tab, value.
+        """Write the atoms in PSL's format: a tab-separated file per predicate, with arguments and value.
 
-        The folder is made if needed; a file appears when it is complete.
+        The name of a file is that of the predicate in capitals. The folder is created if needed. Each file is written
+        completely before it replaces an existing one.
 
         Raises
         ------
         InvalidInputError
-            A constant holds a tab or an end of line, which such files cannot have.
+            A constant contains a tab or a line break, which the format cannot represent.
         """
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        directory = Path(folder)
+        directory.mkdir(parents=True, exist_ok=True)
         files = []
         for name in self.predicates:
             atoms = self.grounding.atoms
@@ -116,12 +119,12 @@ class InferredAtoms(ShownResult):
                 for constant in column:
                     if "\t" in constant or "\n" in constant:
                         raise InvalidInputError(
-                            f"{name}: the constant {constant!r:.60} holds a tab or an end of line, which a file of "
-                            f"atoms cannot have. Take the table instead."
+                            f"{name}: the constant {constant!r:.60} contains a tab or a line break, which a "
+                            f"tab-separated file cannot hold. Use InferredAtoms.table instead, or rename the constant."
                         )
             values = map(repr, self.x[atoms.variables(name)].tolist())
-            path = place / f"{name.upper()}.txt"
-            with replaced_file(path) as beside, open(beside, "x", encoding="utf-8", newline="\n") as file:
+            path = directory / f"{name.upper()}.txt"
+            with replaced_file(path) as temporary, open(temporary, "x", encoding="utf-8", newline="\n") as file:
                 file.writelines("\t".join(fields) + "\n" for fields in zip(*columns, values, strict=True))
             files.append(path)
         return files

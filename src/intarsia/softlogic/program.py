@@ -1,4 +1,4 @@
-"""A program of soft logic: predicates, rules and data, said in Python."""
+"""Programs of probabilistic soft logic, built in Python: predicates, rules and data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from intarsia.softlogic.language.forms import rule_key, split_filters
 from intarsia.softlogic.language.rules import read_rule, read_rules
 from intarsia.softlogic.language.syntax import DIALECTS, ArithmeticRule, Atom, LogicalRule, Rule
 
-# What data say of an atom.
+# Roles of an atom in the data.
 OBSERVED, TARGET, LATENT, TRUTH = "observed", "target", "latent", "truth"
 ROLES = (OBSERVED, TARGET, LATENT, TRUTH)
 _NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
@@ -26,19 +26,19 @@ _NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
 
 @dataclass(frozen=True)
 class Predicate:
-    """A relation between things.
+    """A predicate: the name of a relation and its number of arguments.
 
     Attributes
     ----------
     name : str
-        As it was declared; rules may spell it in other letters (`KNOWS`, `Knows`).
+        Name as declared. Names are case-insensitive: rules may write `KNOWS` or `Knows`.
     n_arguments : int
-        How many things it relates.
+        Number of arguments.
     closed : bool or None
         True: atoms that are not observed are false. False: atoms that are neither observed nor targets are missing.
         None: closed unless there are targets or latent atoms.
     types : tuple of str or None
-        PSL's name of the type of each argument, such as "UniqueIntID" or "UniqueStringID". They say how `A % B` orders
+        PSL's type of each argument, such as "UniqueIntID" or "UniqueStringID". The type decides how `A % B` orders
         constants; see `Program`.
 
     Examples
@@ -55,7 +55,16 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluator that a program asks for.
+    """A request to evaluate the inferred values of a predicate with a named evaluator.
+
+    Attributes
+    ----------
+    predicate : str
+        Name of the predicate.
+    evaluator : str
+        Name of the evaluator; see `evaluator_names`.
+    options : dict
+        Options of the evaluator; see `evaluate`.
 
     Examples
     --------
@@ -74,31 +83,31 @@ class Evaluation:
 
 
 class Program:
-    """Predicates, rules and data of a soft-logic model; every method returns the program, so that calls can be chained.
+    """A program of probabilistic soft logic: predicates, rules and data.
 
-    Declare predicates before the rules and data that use them. Atoms that are observed have fixed truth values;
-    targets and latent atoms are what inference finds, and only targets have a truth to learn from. Predicate names
-    may be spelled in other letters than declared, as in PSL.
+    Every method that adds something returns the program, so calls can be chained. Declare predicates before the rules
+    and data that use them. Observed atoms have fixed values in [0, 1]. Inference computes the values of targets and
+    latent atoms; only targets can have a true value to learn from. Predicate names are case-insensitive, as in PSL.
 
-    A rule that is added twice counts once, with the weight it came with first, and a warning says so. Two rules are the
-    same if they differ in weight only, or in the order of a clause's literals: `A -> B` and `!B -> !A` are one rule.
+    A rule that is added twice counts once, with its first weight, and a warning is issued. Two rules are equal if they
+    differ only in their weight or in the order of a clause's literals: `A -> B` and `!B -> !A` are equal.
 
     Parameters
     ----------
     dialect : {"plain", "psl"}
-        How rules are read. "plain": arithmetic has the usual order of operations, `|X|` counts the atoms of a sum, a
-        filter with `|` holds where either side does, and `A % B` orders integers by number. "psl": all of these are
+        How rules are parsed. "plain": arithmetic has the usual order of operations, `|X|` counts the atoms of a sum, a
+        filter with `|` holds where either side holds, and `A % B` orders integers by number. "psl": all of these are
         exactly as in PSL; `docs/guide/rules.md` has a table of the differences.
     connection : DuckDB connection, optional
-        Then a text in place of a table names a table or view of it. DuckDB replaces names by numbers, so that texts of
-        the rows are never copied to Python: only the names that are different, and the numbers. Copies of the program
+        If passed, a string in place of a table is the name of a table or view of this connection. DuckDB replaces
+        strings by integers, so only the integers and the distinct strings are copied to Python. Copies of the program
         have no connection.
 
     Raises
     ------
     InvalidInputError
-        A rule cannot be read, names an unknown predicate (the nearest is named) or gives it another number of
-        arguments; a table does not fit its predicate; a truth value is outside [0, 1]; the dialect is unknown.
+        A rule is malformed, uses an unknown predicate (the message suggests the nearest name) or the wrong number of
+        arguments; the columns of a table do not match its predicate; a value is outside [0, 1]; the dialect is unknown.
 
     Warns
     -----
@@ -124,55 +133,56 @@ class Program:
         self._dialect = check_choice(dialect, DIALECTS, "Program: dialect")
         if connection is not None and not (hasattr(connection, "table") and hasattr(connection, "sql")):
             raise InvalidInputError(
-                f"Program: connection is a {type(connection).__name__}, expected one that duckdb.connect() gives."
+                f"Program: connection must be a DuckDB connection, got {type(connection).__name__}. Pass the result of "
+                f"duckdb.connect()."
             )
         self.connection = connection
         self.constants = ConstantTable()
         self.evaluations: list[Evaluation] = []
         self.options: dict[str, Any] = {}
         self.notes: list[str] = []
-        self.backend: TableKind | None = None  # answers come back as tables of the kind that questions came in
+        self.backend: TableKind | None = None  # the library of the first input table, used for output tables
         self._predicates: dict[str, Predicate] = {}
         self._rules: dict[Hashable, Rule] = {}
         self._data: dict[str, dict[str, list[AtomRows]]] = {}
 
-    # ---------------------------------------------------------------- what there is
+    # ---------------------------------------------------------------- contents
 
     @property
     def dialect(self) -> str:
-        """How rules are read: "plain" or "psl"."""
+        """Dialect in which rules are parsed: "plain" or "psl"."""
         return self._dialect
 
     @property
     def predicates(self) -> list[Predicate]:
-        """Predicates in the order of their declaration."""
+        """Predicates in order of declaration."""
         return list(self._predicates.values())
 
     @property
     def rules(self) -> list[Rule]:
-        """Rules in their order; the groups of the ground model are numbered like them."""
+        """Rules in the order in which they were added, which is also the order of the groups of the ground model."""
         return list(self._rules.values())
 
     def find_predicate(self, name: str) -> Predicate:
-        """The predicate of a name, in any spelling; an unknown one raises with the nearest."""
+        """Return the predicate with this name, ignoring case; raise with the nearest name if there is none."""
         key = str(name).upper()
         if key not in self._predicates:
             try:
-                check_choice(str(name), [known.name for known in self.predicates], "predicate")
+                check_choice(str(name), [predicate.name for predicate in self.predicates], "predicate")
             except InvalidInputError as error:
                 raise InvalidInputError(str(error)) from None
         return self._predicates[key]
 
     def data(self, predicate: str, role: str) -> list[AtomRows]:
-        """Tables of one predicate, one for each time that data were given."""
+        """Return the tables of a predicate in a role, one for each call that added data."""
         return self._data[self.find_predicate(predicate).name.upper()][role]
 
     def n_atoms(self, role: str) -> int:
-        """How many rows were given as "observed", "target", "latent" or "truth"."""
+        """Return the number of rows added in a role: "observed", "target", "latent" or "truth"."""
         return sum(len(rows) for tables in self._data.values() for rows in tables[role])
 
     def is_closed(self, predicate: Predicate) -> bool:
-        """Whether atoms of a predicate that are not observed are false."""
+        """Return whether the atoms of a predicate that are not observed are false."""
         if predicate.closed is not None:
             return predicate.closed
         return not any(len(rows) for role in (TARGET, LATENT) for rows in self.data(predicate.name, role))
@@ -187,18 +197,18 @@ class Program:
         Parameters
         ----------
         name : str
-            Letters, digits, `_` and `$`, beginning with none of the digits.
+            Letters, digits, `_` and `$`; the first character is not a digit.
         n_arguments : int
-            At least 1.
+            Number of arguments, at least 1.
         closed : bool, optional
-            See `Predicate`.
+            Whether atoms that are not observed are false; see `Predicate`.
         types : sequence of str, optional
-            PSL's name of the type of each argument; see `Predicate`.
+            PSL's type of each argument; see `Predicate`.
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidInputError(
-                f"predicate {name!r:.60}: a name consists of letters, digits, '_' and '$' and begins with no digit. "
-                f"Choose another."
+                f"predicate {name!r:.60}: a name must consist of letters, digits, '_' and '$' and must not begin with "
+                f"a digit. Choose another name."
             )
         check_number(n_arguments, f"predicate {name}: n_arguments", low=1, high=100, integer=True)
         key = name.upper()
@@ -206,17 +216,25 @@ class Program:
         old = self._predicates.get(key)
         if old is not None and old != new:
             raise InvalidInputError(
-                f"predicate {name}: it is already declared with {old.n_arguments} arguments as {old.name}, perhaps "
-                f"with other types. Names that differ in capital letters only are the same."
+                f"predicate {name} is already declared as {old.name} with {old.n_arguments} arguments, "
+                f"closed={old.closed} and types={old.types}; names are case-insensitive. Choose another "
+                f"name, or declare it once."
             )
         self._predicates[key] = new
         self._data.setdefault(key, {role: [] for role in ROLES})
         return self
 
     def rule(self, rule: str | Rule, place: str = "rule") -> Program:
-        """Add a rule, as a string in PSL's language or as returned by `read_rule`.
+        """Add a rule, as a string in PSL's rule language or as returned by `read_rule`.
 
         With `dialect="psl"` a filter with `|` adds a rule for each alternative, as in PSL.
+
+        Parameters
+        ----------
+        rule : str or Rule
+            The rule.
+        place : str
+            Where the rule comes from, for error messages.
         """
         new = rule if isinstance(rule, (LogicalRule, ArithmeticRule)) else read_rule(rule, place, self._dialect)
         self._add_rules([new], place)
@@ -225,27 +243,27 @@ class Program:
     def rules_from(self, path: str | os.PathLike[str]) -> Program:
         """Add the rules of a file, such as the `.psl` file of a PSL program.
 
-        Rules follow each other and may span lines; `//` and `#` begin comments, and `/* */` enclose them. Their
-        predicates must be declared before. Either all rules are added or, if one of them is invalid, none.
+        A rule may span several lines. `//` and `#` begin a comment, `/* */` enclose one. Declare the predicates first.
+        If any rule is invalid, no rule is added.
 
         Parameters
         ----------
         path : path
-            A UTF-8 text file.
+            Path of a UTF-8 text file.
 
         Raises
         ------
         FileFormatError
             The file is not UTF-8.
         InvalidInputError
-            A rule is invalid: the message names file, line and column. Or the file does not exist or has no rules.
+            A rule is invalid (the message names file, line and column), or the file does not exist or has no rules.
 
         Examples
         --------
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "knows.psl").write_text('''
-        ...         // Nobody knows anybody, at first.
+        ...         // By default nobody knows anybody.
         ...         1: !Knows(A, B) ^2
         ...         Knows(A, B)
         ...             = Knows(B, A) .
@@ -256,71 +274,73 @@ class Program:
         """
         file = Path(path)
         if not file.is_file():
-            raise InvalidInputError(f"Program.rules_from: there is no file {file}. Check the path.")
+            raise InvalidInputError(f"Program.rules_from: the file {file} does not exist. Check the path.")
         try:
             text = file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise FileFormatError(
-                f"{file.name}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8."
+                f"{file.name}: byte {error.start + 1} is not valid UTF-8. Save the file as UTF-8."
             ) from None
         rules = read_rules(text, file.name, self._dialect)
         if not rules:
-            raise InvalidInputError(f"{file.name}: there is no rule in the file. Write rules one after the other.")
+            raise InvalidInputError(f"{file.name}: the file has no rules. Write at least one rule into it.")
         self._add_rules(rules, file.name)
         return self
 
     def _add_rules(self, rules: Sequence[Rule], name: str) -> None:
-        """Check all rules, then add them; of equal ones the first stays."""
+        """Check all rules, then add them; of equal rules only the first is stored."""
         for rule in rules:
             for atom in rule.atoms:
                 self._check_atom(atom, f"{name} {rule.text!r:.200}")
         for rule in rules:
-            separate: Sequence[Rule] = [rule]
+            alternatives: Sequence[Rule] = [rule]
             if self._dialect == "psl" and isinstance(rule, ArithmeticRule):
                 with errors_in(f"{name} {rule.text!r:.200}"):
-                    separate = split_filters(rule)
-            for each in separate:
-                first = self._rules.setdefault(rule_key(each), each)
-                if first is not each:
-                    self._warn_of_repetition(each, first, name)
+                    alternatives = split_filters(rule)
+            for alternative in alternatives:
+                first = self._rules.setdefault(rule_key(alternative), alternative)
+                if first is not alternative:
+                    self._warn_of_duplicate(alternative, first, name)
 
-    def _warn_of_repetition(self, rule: Rule, first: Rule, name: str) -> None:
+    def _warn_of_duplicate(self, rule: Rule, first: Rule, name: str) -> None:
+        """Warn that a rule is already in the program."""
         weight = "" if first.weight is None else f" with weight {first.weight:g}"
         note = (
             f"{name} {rule.text!r:.120} is already in the program as {first.text!r:.120} and counts once{weight}, "
-            f"as in PSL. Leave one of them out."
+            f"as in PSL. Remove one of the two rules."
         )
         self.notes.append(note)
         warn_caller(note, UserWarning)
 
     def observe(self, predicate: str, table: Any) -> Program:
-        """Add atoms whose truth is known; a last column has their truth values, which are 1 without it."""
+        """Add observed atoms; an additional last column holds their values in [0, 1], which are 1 without it."""
         return self._add(predicate, OBSERVED, table)
 
     def target(self, predicate: str, table: Any) -> Program:
-        """Add atoms whose truth is asked for; a column of truth values is not looked at."""
+        """Add target atoms, whose values are inferred; an additional column of values is ignored."""
         return self._add(predicate, TARGET, table)
 
     def latent(self, predicate: str, table: Any) -> Program:
-        """Add atoms that are neither known nor asked for, but whose truth takes part."""
+        """Add latent atoms: they are inferred together with the targets, and never have a true value."""
         return self._add(predicate, LATENT, table)
 
     def truth(self, predicate: str, table: Any) -> Program:
-        """Add the true values of targets, to learn from and to evaluate with."""
+        """Add the true values of targets, which learning and evaluation use."""
         return self._add(predicate, TRUTH, table)
 
     def add_rows(self, predicate: str, role: str, rows: AtomRows) -> Program:
-        """Add atoms that were read before, with numbers from this program's constants."""
-        found = self.find_predicate(predicate)
-        if found.closed and role in (TARGET, LATENT) and len(rows):
+        """Add atoms whose arguments are numbers of constants in `self.constants`."""
+        declaration = self.find_predicate(predicate)
+        if declaration.closed and role in (TARGET, LATENT) and len(rows):
             raise InvalidInputError(
-                f"{found.name} is closed, so it has no {role} atoms. Declare it with closed=False, or observe them."
+                f"{declaration.name} is closed, so it cannot have {role} atoms. Declare it with closed=False, or "
+                f"add the atoms with Program.observe."
             )
-        self._data[found.name.upper()][role].append(rows)
+        self._data[declaration.name.upper()][role].append(rows)
         return self
 
     def without_data(self) -> Program:
-        """A new program with the same predicates, rules, evaluations and options, and no data.
+        """Return a new program with the same predicates, rules, evaluations and options, and no data.
 
         Examples
         --------
@@ -335,30 +355,33 @@ class Program:
         return bare
 
     def _add(self, predicate: str, role: str, table: Any) -> Program:
-        found = self.find_predicate(predicate)
+        """Read a table of atoms and add its rows in a role."""
+        declaration = self.find_predicate(predicate)
         method = {OBSERVED: "observe"}.get(role, role)
-        place = f"Program.{method}({found.name})"
+        place = f"Program.{method}({declaration.name})"
         if self.connection is not None and isinstance(table, str) and not is_table_file(table):
-            table, rows = read_connected(self.connection, table, found.n_arguments, self.constants, place)
+            table, rows = read_connected(self.connection, table, declaration.n_arguments, self.constants, place)
         else:
-            rows = read_table(table, found.n_arguments, self.constants, place)
+            rows = read_table(table, declaration.n_arguments, self.constants, place)
         if self.backend is None:
             self.backend = table_kind(table)
         return self.add_rows(predicate, role, rows)
 
     def _check_atom(self, atom: Atom, place: str) -> None:
+        """Raise if the predicate of an atom is unknown or has another number of arguments."""
         try:
-            found = self.find_predicate(atom.predicate)
+            declaration = self.find_predicate(atom.predicate)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{place}: {error}") from None
-        if len(atom.arguments) != found.n_arguments:
+            message = f"{place}: {error}"
+            raise InvalidInputError(message) from None
+        if len(atom.arguments) != declaration.n_arguments:
             raise InvalidInputError(
-                f"{place}: {atom} has {len(atom.arguments)} arguments, but {found.name} was declared with "
-                f"{found.n_arguments}."
+                f"{place}: {atom} has {len(atom.arguments)} arguments, but {declaration.name} is declared with "
+                f"{declaration.n_arguments}. Write {declaration.n_arguments} arguments, or change the declaration."
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "connection": None}  # a connection belongs to its process
+        return {**vars(self), "connection": None}  # a connection cannot leave its process
 
     def __repr__(self) -> str:
         n_latent = self.n_atoms(LATENT)
@@ -370,11 +393,12 @@ class Program:
 
 
 def _check_types(types: Sequence[str] | None, name: str, n_arguments: int) -> tuple[str, ...] | None:
-    """PSL's names of the types of a predicate's arguments."""
+    """Check PSL's types of the arguments of a predicate and return them as a tuple."""
     if types is None:
         return None
     if isinstance(types, str) or len(types) != n_arguments:
         raise InvalidInputError(
-            f"predicate {name}: types={types!r:.80}, expected {n_arguments} names of types, one for each argument."
+            f"predicate {name}: types={types!r:.80}, expected a list of {n_arguments} type names. Pass one type per "
+            f"argument."
         )
-    return tuple(check_choice(each, ARGUMENT_TYPES, f"predicate {name}: type") for each in types)
+    return tuple(check_choice(type_name, ARGUMENT_TYPES, f"predicate {name}: type") for type_name in types)

@@ -1,4 +1,4 @@
-"""The estimator of soft logic: a program in, weights of its rules learned, values of its atoms out."""
+"""Estimator for probabilistic soft logic: learn the weights of rules and infer the values of atoms."""
 
 from __future__ import annotations
 
@@ -26,39 +26,42 @@ from intarsia.softlogic.program import Program
 
 
 class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
-    """The most probable truth values of a program's targets and latent atoms.
+    """Estimator for probabilistic soft logic: MAP inference and weight learning for a program of weighted rules.
 
-    Rules are ground to a hinge-loss Markov random field, whose minimum is found by consensus ADMM. It is convex: a
-    converged run has the optimum. `fit` learns the weights of the rules from the program's truth; without it they are
-    as written.
+    Use it to reason over relations with weighted first-order rules: link prediction, collective classification, entity
+    resolution. Grounding turns the rules into a hinge-loss Markov random field over the targets and latent atoms, each
+    with a value in [0, 1]. MAP inference minimizes its energy with consensus ADMM. The problem is convex: a converged
+    run has reached the optimum. `fit` learns the weights of the rules from the true values of the targets; without
+    `fit` the weights written in the rules are used.
 
     Parameters
     ----------
     program : Program
         Predicates, rules and data; see `Program` and `read_psl`.
     learner : str or HingeLearner
-        How `fit` learns: "paired_dual" where atoms are latent, else also "pseudo_likelihood", ...; see
-        `HINGE_LEARNERS.names`.
+        Weight learner used by `fit`: "paired_dual" works with latent atoms; "pseudo_likelihood" and others need a true
+        value for every target. `HINGE_LEARNERS.names` lists the names.
     inference : str or ConsensusADMM
-        How the minimum is found.
+        Solver for MAP inference in `infer` and `predict`. Learning uses the `inference` setting of the learner.
     missing : {"error", "zero"}
-        What an atom of an open predicate is that a rule needs and that is neither observed nor target; see `ground`.
+        How to treat atoms of open predicates that a rule needs and that are neither observed nor targets: 'error' or
+        'zero' (false); see `ground`.
 
     Attributes
     ----------
     weights_ : float array (n_rules,)
         Learned weights; infinite for hard rules.
     rules_ : list of str
-        The rules with their learned weights.
+        The rules, written with their learned weights.
     history_ : dict of arrays
-        How learning went; see `LearnedWeights`.
+        Objective and residuals during learning; see `LearnedWeights`.
     learned_ : LearnedWeights
-        All that the learner tells.
+        Full result of the learner.
 
     Examples
     --------
-    Ann and Bob like chess. Knowing each other is pulled to 1 with weight 2 and to 0 with weight 1, both squared:
-    2 (1 - x)^2 + x^2 is least at 2/3.
+    Ann and Bob like chess. One rule pulls Knows to 1 with weight 2, the other pulls it to 0 with weight 1, both
+    squared. The minimum of 2 (1 - x)^2 + x^2 is at 2/3.
 
     >>> from intarsia.softlogic.program import Program
     >>> program = (
@@ -70,13 +73,13 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     ...     .observe("Likes", [("ann", "chess"), ("bob", "chess")])
     ...     .target("Knows", [("ann", "bob"), ("bob", "ann")])
     ... )
-    >>> found = SoftLogic(program).infer()
-    >>> round(found.value("Knows", "ann", "bob"), 3)
+    >>> inferred = SoftLogic(program).infer()
+    >>> round(inferred.value("Knows", "ann", "bob"), 3)
     0.667
-    >>> [rule.n_terms for rule in found.explain("Knows", "ann", "bob").rules]
+    >>> [rule.n_terms for rule in inferred.explain("Knows", "ann", "bob").rules]
     [1, 1]
 
-    The same rules for other people, from a model that was saved:
+    A saved model applies the same rules to other people:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +91,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     >>> model.predict(others)["Knows"]["argument2"]
     ['tom']
 
-    Ann and Bob do know each other, which breaks the second rule; learning leaves it little weight:
+    In the truth Ann and Bob know each other, which violates the second rule, so learning lowers its weight:
 
     >>> _ = program.truth("Knows", [("ann", "bob"), ("bob", "ann")])
     >>> model = SoftLogic(program).fit()
@@ -111,7 +114,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
 
     @entry_point
     def ground(self) -> Grounding:
-        """The ground model, as `ground` makes it."""
+        """Ground the rules of the program, as the function `ground` does."""
         return self._ground(self.program)
 
     @entry_point
@@ -122,60 +125,66 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         Parameters
         ----------
         X : Program, optional
-            A program with the same rules and other data to learn from; by default the model's own. Its targets are
-            labelled by its truth; targets without one are latent.
+            A program with the same rules and other data to learn from; by default `self.program`. The labels are the
+            true values in the program; targets without a true value are latent.
         y
-            Not used; scikit-learn's convention.
+            Ignored; present for compatibility with scikit-learn.
 
         Returns
         -------
         SoftLogic
-            Itself. `infer` and `predict` use the learned weights from now on.
+            The fitted estimator. `infer` and `predict` use the learned weights from now on.
+
+        Raises
+        ------
+        InvalidInputError
+            No target has a true value, `X` is not a program, or its rules or dialect differ from those of the model.
         """
         program = self._with_same_rules(X)
         grounding = self._ground(program)
         labels = np.where(grounding.atoms.is_latent, np.nan, grounding.atoms.truth)
         if labels.size == 0 or np.isnan(labels).all():
             raise InvalidInputError(
-                "no target has a truth value to learn from. Add some with Program.truth, or name a file "
-                "under 'truth' in a PSL program."
+                "no target has a true value to learn from. Add true values with Program.truth, or list a file "
+                "under 'truth' in the PSL program."
             )
         hard = np.array([rule.weight is None for rule in program.rules], dtype=bool)
         start = np.array([1.0 if rule.weight is None else rule.weight for rule in program.rules])
-        ground_rules = np.array([report.n_terms > 0 for report in grounding.reports], dtype=bool)
+        has_terms = np.array([report.n_terms > 0 for report in grounding.reports], dtype=bool)
         learner = HINGE_LEARNERS.resolve(self.learner)
-        learned = learner.fit(grounding.mrf, labels, start=start, learned=ground_rules & ~hard, title="SoftLogic")
-        self._keep(learned)
+        result = learner.fit(grounding.mrf, labels, start=start, trainable=has_terms & ~hard, title="SoftLogic")
+        self._store(result)
         return self
 
-    def _keep(self, learned: LearnedWeights) -> None:
+    def _store(self, result: LearnedWeights) -> None:
+        """Set the fitted attributes from the result of a learner."""
         rules = self.program.rules
-        self.learned_ = learned
+        self.learned_ = result
         self.weights_: FloatArray = np.array(
-            [np.inf if rule.weight is None else w for rule, w in zip(rules, learned.weights, strict=True)]
+            [np.inf if rule.weight is None else w for rule, w in zip(rules, result.weights, strict=True)]
         )
-        self.history_ = learned.history
-        self.rules_ = [_reweighted(rule, w) for rule, w in zip(rules, self.weights_, strict=True)]
+        self.history_ = result.history
+        self.rules_ = [_with_weight(rule, w) for rule, w in zip(rules, self.weights_, strict=True)]
 
     def _with_same_rules(self, X: Program | None) -> Program:
-        """Return the program to work on: the model's, or X if it has the rules of the model."""
+        """Return the program to use: that of the model, or X after checking that its rules are those of the model."""
         program = _check_program(self.program)
         if X is None:
             return program
         if not isinstance(X, Program):
             raise InvalidInputError(
                 f"X must be a Program, got {type(X).__name__}. Build one with the rules of the model, such as "
-                f"model.program.without_data() with other data, or leave X out for the data of the model."
+                f"model.program.without_data() with other data, or omit X to use the data of the model."
             )
         if X.dialect != program.dialect:
             raise InvalidInputError(
                 f"the rules of X are read with dialect={X.dialect!r}, those of the model with "
                 f"dialect={program.dialect!r}. Build the program with the dialect of the model."
             )
-        if [_body(rule) for rule in X.rules] != [_body(rule) for rule in program.rules]:
+        if [_text_without_weight(rule) for rule in X.rules] != [_text_without_weight(rule) for rule in program.rules]:
             raise InvalidInputError(
-                "the rules of X are not those of the model. Give a program with the same rules in the same order, such "
-                "as model.program.without_data() with other data; their weights may differ."
+                "the rules of X differ from those of the model. Pass a program with the same rules in the same order, "
+                "such as model.program.without_data() with other data; only the weights may differ."
             )
         return X
 
@@ -184,26 +193,26 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
 
     @entry_point
     def infer(self, X: Program | None = None, *, time_limit: float | None = None) -> InferredAtoms:
-        """Ground the program and find the values of its targets and latent atoms.
+        """Ground the program and compute the most probable values of its targets and latent atoms (MAP inference).
 
         Parameters
         ----------
         X : Program, optional
-            A program with the same rules and other data, such as `model.program.without_data()` to which they were
-            added; by default the model's own. The weights are those of the model.
+            A program with the same rules and other data, such as `model.program.without_data()` with data added; by
+            default `self.program`. The weights of the model are used, not those written in `X`.
         time_limit : float, optional
-            Seconds for the minimisation.
+            Limit on the seconds spent on inference.
 
         Returns
         -------
         InferredAtoms
-            Values, scores, explanations, and how the run ended.
+            Values of the atoms, their evaluation and explanation, and the status of the run.
         """
         program = self._with_same_rules(X)
         grounding = self._ground(program)
         if hasattr(self, "weights_") or program is not self.program:
-            written = [1.0 if rule.weight is None else rule.weight for rule in self.program.rules]
-            weights = getattr(self, "weights_", np.array(written))
+            initial = [1.0 if rule.weight is None else rule.weight for rule in self.program.rules]
+            weights = getattr(self, "weights_", np.array(initial))
             weights = np.where(np.isinf(weights), 1.0, weights)  # hard rules have no terms
             grounding = replace(grounding, mrf=grounding.mrf.with_weights(weights))
         result = self._part("inference").solve(grounding.mrf, time_limit=time_limit)
@@ -216,15 +225,15 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         Parameters
         ----------
         X : Program, optional
-            A program with the same rules and other data, as for `infer`; by default the model's own.
+            A program with the same rules and other data, as for `infer`; by default `self.program`.
         predicate : str, optional
             Return the table of this predicate alone.
 
         Returns
         -------
         dict of tables, or a table
-            A table for each predicate that has targets or latent atoms: data frames of the kind in which data came,
-            or dicts of columns; see `InferredAtoms.table`.
+            A table for each predicate that has targets or latent atoms: data frames of the same library as the input
+            tables, or dicts of columns; see `InferredAtoms.table`.
         """
         if predicate is not None:
             self._with_same_rules(X).find_predicate(predicate)
@@ -234,29 +243,32 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     # ---------------------------------------------------------------- files
 
     _needs_labels = False
-    _learned = None  # weights as they are written do without a fit
+    _learned = None  # a model without fit uses the weights written in its rules
     _settings_apart = ("program",)
     _parts: ClassVar[Parts] = {"learner": HINGE_LEARNERS, "inference": HINGE_INFERENCE}
 
     def _to_file(self) -> Content:
         return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None))
 
-    def _from_file(self, about: dict[str, Any], arrays: Arrays) -> None:
-        self.program, learned = soft_logic_from_file(about, arrays)
-        if learned is not None:
-            self._keep(learned)
+    def _from_file(self, document: dict[str, Any], arrays: Arrays) -> None:
+        self.program, result = soft_logic_from_file(document, arrays)
+        if result is not None:
+            self._store(result)
 
 
 def _check_program(program: Any) -> Program:
     if not isinstance(program, Program):
-        raise InvalidInputError(f"program must be a Program, got {type(program).__name__}. Build one, or use read_psl.")
+        raise InvalidInputError(
+            f"program must be a Program, got {type(program).__name__}. Build one, or load one with read_psl."
+        )
     return program
 
 
-def _body(rule: Rule) -> str:
-    """A rule without its weight."""
+def _text_without_weight(rule: Rule) -> str:
+    """Return the text of a rule without its weight."""
     return rule.text if rule.weight is None else rule.text.partition(":")[2].strip()
 
 
-def _reweighted(rule: Rule, weight: float) -> str:
-    return rule.text if rule.weight is None else f"{weight:.8g}: {_body(rule)}"
+def _with_weight(rule: Rule, weight: float) -> str:
+    """Return the text of a rule with another weight; hard rules stay as they are."""
+    return rule.text if rule.weight is None else f"{weight:.8g}: {_text_without_weight(rule)}"

@@ -13,9 +13,9 @@ from tests.zoo import ZOO
 
 import intarsia
 from intarsia import Status
+from intarsia._core.clock import Clock
 from intarsia.energies import Count, FunctionEnergy, Hinge, MeasuredEnergy, Squared, exactly_one
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.inference.method import Clock
 from intarsia.inference.projection.bethe_projection import largest_difference
 
 METHODS = ["bethe_rda", "bethe_mirror_descent", "bethe_accelerated", "bethe_dual"]

@@ -13,8 +13,8 @@ from tests.zoo import FORESTS, INFEASIBLE, ZOO
 
 import intarsia
 from intarsia import Status
+from intarsia._core.clock import Clock
 from intarsia.graph import reduce_graph
-from intarsia.inference.method import Clock
 from intarsia.inference.relaxation.dual_decomposition import improve
 
 

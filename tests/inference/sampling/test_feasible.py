@@ -6,7 +6,7 @@ from tests.oracles.enumeration import enumerate_model
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO, factors
 
 import intarsia
-from intarsia.inference.method import Clock
+from intarsia._core.clock import Clock
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
 
 

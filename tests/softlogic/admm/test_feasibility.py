@@ -1,11 +1,11 @@
-"""Constraints over the box: nearest points against SciPy's linear program, projections against the definition."""
+"""Feasibility of constraints over the unit box, compared with SciPy's linear program."""
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
+from intarsia._core.clock import Clock
 from intarsia._kernels.hinge_checks import polish_block
-from intarsia.inference.method import Clock
 from intarsia.softlogic import HingeLossMRF, LinearRows
 from intarsia.softlogic.admm.feasibility import BlockConstraints
 from intarsia.softlogic.admm.plan import plan_admm
@@ -25,7 +25,7 @@ def constrained(seed, n=6, n_equalities=2, n_inequalities=3):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_nearest_point_is_as_near_as_linprog_finds_it(seed):
+def test_nearest_point_has_the_distance_of_linprog(seed):
     model = constrained(seed)
     plan = plan_admm(model)
     constraints = BlockConstraints(plan, 0)
@@ -48,7 +48,7 @@ def test_the_nearest_point_is_as_near_as_linprog_finds_it(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("equality", [True, False])
-def test_polishing_one_constraint_is_the_projection(seed, equality):
+def test_polishing_a_single_constraint_is_the_projection(seed, equality):
     rng = np.random.default_rng(seed)
     coef, inside, x = rng.standard_normal(5), rng.random(5), rng.random(5)
     rows = LinearRows([0, 5], np.arange(5), coef, [-coef @ inside])
@@ -69,14 +69,14 @@ def test_polishing_one_constraint_is_the_projection(seed, equality):
     assert ((polished - x) ** 2).sum() == pytest.approx(best.fun, abs=1e-6)
 
 
-def test_constraints_that_agree_contradict_nothing():
+def test_feasible_constraints_have_no_contradiction():
     constraints = BlockConstraints(plan_admm(constrained(9)), 0)
     assert constraints.contradiction(Clock()) is None
-    assert constraints.nearest(np.full(6, 0.5), Clock(0.0)) is None  # no time
+    assert constraints.nearest(np.full(6, 0.5), Clock(0.0)) is None  # the time limit is 0
 
 
-def test_a_proof_names_only_what_it_needs():
-    rows = LinearRows([0, 2, 4, 6], [0, 1, 1, 2, 0, 2], [1.0] * 6, [-0.4, -0.5, -0.6])  # sums of pairs at most
+def test_proof_lists_only_the_constraints_that_it_needs():
+    rows = LinearRows([0, 2, 4, 6], [0, 1, 1, 2, 0, 2], [1.0] * 6, [-0.4, -0.5, -0.6])  # upper bounds on sums of pairs
     least = LinearRows([0, 1], [1], [-1.0], [0.7])  # x1 >= 0.7
     joined = LinearRows(
         np.concatenate([rows.ptr, rows.ptr[-1] + least.ptr[1:]]),

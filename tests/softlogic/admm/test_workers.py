@@ -1,11 +1,11 @@
-"""Blocks that are sent to workers come back as if they had been worked here."""
+"""Blocks that run on workers give the same results as in the main process."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from scipy.sparse import block_diag
-from tests.core.test_worker_threads import Travels
+from tests.core.test_worker_threads import PickledCalls
 from tests.softlogic.random_hinges import random_mrf
 
 from intarsia._core import worker_threads
@@ -16,7 +16,7 @@ from intarsia.softlogic.admm import run
 
 
 def side_by_side(models):
-    """One model of several that have no variable in common."""
+    """Combine models without common variables to a single model."""
 
     def joined(rows):
         parts = [one.to_scipy(model.n_variables) for one, model in zip(rows, models, strict=True)]
@@ -33,35 +33,35 @@ def side_by_side(models):
 
 
 @pytest.fixture
-def elsewhere(monkeypatch):
-    """Make everything of more than a block travel."""
+def on_workers(monkeypatch):
+    """Send every model of more than one block to workers."""
 
     def begin():
-        travels = Travels(monkeypatch)
+        sent = PickledCalls(monkeypatch)
         monkeypatch.setattr(run, "workers_are_apart", lambda: True)
-        monkeypatch.setattr(run, "_WORTH_SENDING", 0)
+        monkeypatch.setattr(run, "_MIN_ENTRIES_TO_SEND", 0)
         monkeypatch.setattr(run, "effective_n_jobs", lambda n_jobs: 2)
-        return travels
+        return sent
 
     return begin
 
 
-def test_the_same_point_from_elsewhere(elsewhere):
+def test_workers_return_the_same_point(on_workers):
     model = side_by_side([random_mrf(seed) for seed in range(12)])
     here = ConsensusADMM(n_jobs=1).solve(model)
     again = ConsensusADMM(n_jobs=1, tol=1e-9).solve(model, warm_start=here)
-    travels = elsewhere()
+    sent = on_workers()
     there = ConsensusADMM().solve(model)
     assert there.status is here.status is Status.CONVERGED
-    assert travels.bytes
+    assert sent.bytes
     np.testing.assert_array_equal(there.x, here.x)
     np.testing.assert_array_equal(there.state.multipliers(), here.state.multipliers())
     assert (there.n_iter, there.objective, there.lower_bound) == (here.n_iter, here.objective, here.lower_bound)
-    # The state that came back is one to go on from.
+    # The returned state can be used as a warm start.
     np.testing.assert_array_equal(ConsensusADMM(tol=1e-9).solve(model, warm_start=there).x, again.x)
 
 
-def test_limits_and_contradictions_from_elsewhere(elsewhere):
+def test_workers_respect_limits_and_report_contradictions(on_workers):
     model = side_by_side([random_mrf(seed) for seed in range(4)])
     with pytest.warns(ConvergenceWarning):
         here = ConsensusADMM(n_jobs=1, max_iter=7).solve(model)
@@ -71,7 +71,7 @@ def test_limits_and_contradictions_from_elsewhere(elsewhere):
     impossible = side_by_side(
         [random_mrf(0), HingeLossMRF(1, wrong.terms, 1.0, 1, equalities=one, inequalities=nothing)]
     )
-    elsewhere()
+    on_workers()
     with pytest.warns(ConvergenceWarning):
         there = ConsensusADMM(max_iter=7).solve(model)
     assert there.status is Status.MAX_ITER

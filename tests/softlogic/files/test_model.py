@@ -1,4 +1,4 @@
-"""Saved programs: what inference needs, and nothing that it does not; the same rules for other data."""
+"""Saved models: content of the file, and inference with a loaded model on other data."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def saved(model, folder):
     return intarsia.load(folder / "m.npz")
 
 
-def test_weights_as_written_need_no_fit(tmp_path):
-    """2 (1 - x)^2 + x^2 is least at 2/3."""
+def test_model_without_fit_uses_the_written_weights(tmp_path):
+    """The minimum of 2 (1 - x)^2 + x^2 is at 2/3."""
     back = saved(SoftLogic(with_data(bare())), tmp_path)
     assert not hasattr(back, "weights_")
     assert back.infer().value("Knows", "ann", "bob") == pytest.approx(2 / 3, abs=1e-3)
@@ -43,20 +43,20 @@ def test_weights_as_written_need_no_fit(tmp_path):
     assert back.program.find_predicate("Knows").closed is None
 
 
-def test_other_data_with_the_weights_of_the_model(tmp_path):
+def test_inference_on_other_data_uses_the_weights_of_the_model(tmp_path):
     model = saved(SoftLogic(with_data(bare()), missing="zero"), tmp_path)
-    # Weights of the program given do not count: with 7 in place of 2 it would be 7/8.
+    # The weights of the passed program are ignored: with 7 instead of 2 the value would be 7/8.
     others = with_data(bare([RULE.replace("2:", "7:"), PRIOR]), "tom", "kim")
     assert model.infer(others).value("Knows", "tom", "kim") == pytest.approx(2 / 3, abs=1e-3)
     table = model.predict(others, predicate="Knows")
     assert table["argument1"] == ["tom", "kim"]
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.infer: the rules of X are not those"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.infer: the rules of X differ from those"):
         model.infer(with_data(bare([PRIOR, RULE])))
     with pytest.raises(InvalidInputError, match=r"SoftLogic\.predict: X must be a Program, got str"):
         model.predict("rules")
 
 
-def test_learned_from_data_that_are_not_saved(tmp_path):
+def test_data_passed_to_fit_are_not_saved(tmp_path):
     data = with_data(bare()).truth("Knows", [("ann", "bob"), ("bob", "ann")])
     learner = HingePseudoLikelihood(max_iter=20)
     model = SoftLogic(data.without_data(), learner=learner).fit(data)
@@ -71,7 +71,7 @@ def test_learned_from_data_that_are_not_saved(tmp_path):
     assert back.predict(others)["Knows"]["value"] == pytest.approx(model.predict(expected)["Knows"]["value"], abs=0.0)
 
 
-def test_names_frames_options_and_evaluations_come_back(tmp_path):
+def test_constants_backend_options_and_evaluations_are_restored(tmp_path):
     frames = pytest.importorskip("pandas")
     strange = 'it\'s "7" \n\t\U0001f600 \ud800'
     program = with_data(bare(), strange, "7")
@@ -91,13 +91,13 @@ def test_names_frames_options_and_evaluations_come_back(tmp_path):
     assert isinstance(saved(SoftLogic(plain), tmp_path).predict(predicate="Knows"), frames.DataFrame)
 
 
-def test_rules_whose_weight_is_not_that_of_their_text(tmp_path):
+def test_rules_with_another_weight_than_their_text(tmp_path):
     program = with_data(bare([replace(read_rule(RULE), weight=3.0), PRIOR]))
     back = saved(SoftLogic(program), tmp_path)
     assert back.program.rules[0].weight == 3.0
     assert back.infer().value("Knows", "ann", "bob") == pytest.approx(3 / 4, abs=1e-3)
     odd = replace(read_rule(RULE), squared=False)
-    with pytest.raises(InvalidInputError, match=r"SoftLogic.save: the rule .* does not say what its text says"):
+    with pytest.raises(InvalidInputError, match=r"SoftLogic.save: the rule .* differs from its text"):
         SoftLogic(with_data(bare([odd]))).save(tmp_path / "odd.npz")
     program.options = {"x": object()}
     with pytest.raises(InvalidInputError, match=r"SoftLogic.save: options of the program cannot be written as JSON"):
@@ -120,7 +120,7 @@ def test_dialect_types_and_split_rules_are_saved(tmp_path):
     np.testing.assert_array_equal(ground(loaded).mrf.terms.coef, ground(program).mrf.terms.coef)
 
 
-def test_a_program_of_another_dialect_is_refused():
+def test_a_program_of_another_dialect_raises():
     model = SoftLogic(Program().predicate("P", 1).rule("1: !P(X)").target("P", ["a"]))
     other = Program(dialect="psl").predicate("P", 1).rule("1: !P(X)").target("P", ["a"])
     with pytest.raises(InvalidInputError, match="are read with dialect='psl', those of the model with dialect='plain'"):

@@ -1,4 +1,4 @@
-"""PSL 3 programs and their data files: read as they are, or refused with file and line."""
+"""Reading of PSL programs and data files; errors name file and line."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def test_a_program_with_comments_phases_and_inline_data(model):
         ("Trusts", "DiscreteEvaluator", {"x": 1}),
     ]
     assert ["'x' of DiscreteEvaluator is not used" in note for note in program.notes] == [True, False]
-    assert "PSL would learn the weights from the data under 'learn' first" in program.notes[1]
+    assert "PSL would first learn the weights from the data under 'learn'" in program.notes[1]
     found = ground(program, missing="zero")
     # Knows(b, a) = 0.5 and Prior = 0.7 pull Trusts(b, a) towards 0.2.
     assert found.mrf.terms.const[0] == pytest.approx(0.2)
     assert found.atoms.truth[0] == 1.0
 
 
-def test_the_other_phase(model):
+def test_data_of_the_learning_phase(model):
     program = read_psl(model, phase="learn")
     assert [rule.weight for rule in program.rules] == [1.0, 0.5, 2.0]
     assert program.n_atoms("target") == 1
@@ -79,7 +79,7 @@ def test_the_other_phase(model):
         read_psl(model, phase="evaluate")
 
 
-def test_a_folder_for_all_data(model, tmp_path):
+def test_data_folder_replaces_paths(model, tmp_path):
     other = tmp_path / "other"
     (tmp_path / "data").rename(other)
     with pytest.raises(InvalidInputError, match=r"Trusts/2, targets: the data file .*infer.txt does not exist.*--data"):
@@ -88,7 +88,7 @@ def test_a_folder_for_all_data(model, tmp_path):
     for file in other.iterdir():
         file.rename(tmp_path / file.name)
     with pytest.raises(InvalidInputError, match=r"infer.txt does not exist"):
-        read_psl(model)  # a file of the same name elsewhere is another file
+        read_psl(model)  # without the folder the file does not exist
 
 
 def test_unknown_keys_are_noted(model):
@@ -123,17 +123,17 @@ def test_unknown_keys_are_noted(model):
         ),
         ('{"options": {"inference.relax": "maybe"}}', "inference.relax must be true or false, got 'maybe'"),
         ('{"options": {"inference.relax": true, "inference.relax.multiplier": "x"}}', "must be a number of at least 0"),
-        ('{"predicates": {"x\\"; drop table/2": {}}}', "a name consists of letters, digits"),
+        ('{"predicates": {"x\\"; drop table/2": {}}}', "a name must consist of letters, digits"),
         ('{"predicates": {"P/1": []}}', "predicates, P/1: expected an object, got list"),
         ('{"predicates": {"P/1": {"observations": {"train": []}}}}', "='train' is not known"),
-        ('{"predicates": {"P/1": {"observations": [["a", "2"]]}}}', "the truth value 2 is outside"),
+        ('{"predicates": {"P/1": {"observations": [["a", "2"]]}}}', "the value 2 is outside"),
         ('{"predicates": {"P/1": {"evaluations": [{}]}}}', "evaluator: expected a string, got NoneType"),
         ('{"rules": ["1: P(A"], "predicates": {"P/1": {}}}', "model.json: rules, number 1, line 1, column 7: expected"),
         ('{"rules": ["1: !Pp(A)"], "predicates": {"P/1": {}}}', "rules, number 1 .*'Pp' is not known"),
         ("[" * 100_000, "brackets are nested too deeply"),
     ],
 )
-def test_what_is_no_program(tmp_path, text, message):
+def test_malformed_programs_raise(tmp_path, text, message):
     path = tmp_path / "model.json"
     path.write_text(text)
     with pytest.raises(InvalidInputError, match=message):
@@ -144,12 +144,12 @@ def test_what_is_no_program(tmp_path, text, message):
     ("entry", "message"),
     [
         ({"type": "DeepPredicate", "options": {"model-path": "net.py"}}, "its values come from a neural network"),
-        ({"type": "org.linqs.psl.model.predicate.DeepPredicate"}, "Run the network first and give its outputs"),
+        ({"type": "org.linqs.psl.model.predicate.DeepPredicate"}, "Run the network first and pass its outputs"),
         ({"model": "Tensorflow"}, "its values come from a neural network"),
         ({"function": "edu.example.Jaccard"}, r"an external function \(edu.example.Jaccard\), which is not supported"),
     ],
 )
-def test_predicates_that_need_other_programs_are_refused(tmp_path, entry, message):
+def test_neural_and_functional_predicates_raise(tmp_path, entry, message):
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"rules": ["1: !P(A)"], "predicates": {"P/1": {**entry, "targets": [["a"]]}}}))
     with pytest.raises(NotSupportedError, match=f"model.json: predicates, P/1: .*{message}"):
@@ -180,7 +180,7 @@ def test_validation_has_its_own_data_and_the_rules_of_learning(model):
     assert [rule.weight for rule in read_psl(model).rules] == [1.0, 0.5]
 
 
-def test_rules_in_a_file_of_their_own(model):
+def test_rules_in_a_separate_file(model):
     folder = model.parent
     (folder / "rules.psl").write_text("// two\n1: KNOWS(A, B)\n   -> TRUSTS(A, B) ^2\n0.5: !Trusts(A, B) ^2 # end")
     head, _, tail = MODEL.partition('"rules": [')
@@ -250,7 +250,7 @@ def test_relaxed_and_cleared_rules(tmp_path):
     assert [rule.weight for rule in read_psl(path).rules] == [1.0]
 
 
-# ---------------------------------------------------------------- JSON as PSL reads it
+# ---------------------------------------------------------------- JSON with the extensions of PSL
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_relaxed_and_cleared_rules(tmp_path):
         ('["\\u00e9\\n"]', ["é\n"]),
     ],
 )
-def test_what_jackson_allows(text, document):
+def test_json_extensions_of_psl(text, document):
     assert read_lenient_json(text, "model.json") == document
 
 
@@ -283,7 +283,7 @@ def test_what_jackson_allows(text, document):
         ("[1 2]", 1, 4),
     ],
 )
-def test_errors_name_the_place_in_the_file(text, line, column):
+def test_errors_name_line_and_column(text, line, column):
     with pytest.raises(FileFormatError, match=f"model.json, line {line}, column {column}: invalid JSON"):
         read_lenient_json(text, "model.json")
 
@@ -291,7 +291,7 @@ def test_errors_name_the_place_in_the_file(text, line, column):
 # ---------------------------------------------------------------- YAML, and PSL 2
 
 
-def test_yaml_keeps_names_as_they_are_written(tmp_path):
+def test_yaml_scalars_stay_strings(tmp_path):
     pytest.importorskip("yaml")
     path = tmp_path / "model.yaml"
     path.write_text(
@@ -305,15 +305,15 @@ def test_yaml_keeps_names_as_they_are_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rules: [", "model.yaml, line 1, column 9: no YAML"),
+        ("rules: [", "model.yaml, line 1, column 9: malformed YAML"),
         ("rules:\n  - 1.0: P(A) -> Q(A)\n", "rules, number 1: expected a string, got an object"),
         ("- a\n", "model.yaml: expected an object, got list"),
-        ("a: b: c\n", "model.yaml, line 1, column 5: no YAML"),
-        ("a: \x00", "model.yaml: no YAML"),
+        ("a: b: c\n", "model.yaml, line 1, column 5: malformed YAML"),
+        ("a: \x00", "model.yaml: malformed YAML"),
         ("[" * 5000, "model.yaml: too many brackets"),
     ],
 )
-def test_what_is_no_yaml_program(tmp_path, text, message):
+def test_malformed_yaml_programs_raise(tmp_path, text, message):
     pytest.importorskip("yaml")
     path = tmp_path / "model.yaml"
     path.write_text(text)
@@ -321,11 +321,11 @@ def test_what_is_no_yaml_program(tmp_path, text, message):
         read_psl(path)
 
 
-def test_yaml_without_its_reader_says_how_to_get_it(tmp_path, monkeypatch):
+def test_yaml_without_pyyaml_raises_with_the_install_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     path = tmp_path / "model.yaml"
     path.write_text("rules: []")
-    with pytest.raises(MissingDependencyError, match=r"model.yaml needs PyYAML to be read.*intarsia\[psl\]"):
+    with pytest.raises(MissingDependencyError, match=r"model.yaml: reading YAML needs PyYAML.*intarsia\[psl\]"):
         read_psl(path)
 
 
@@ -356,9 +356,9 @@ def test_psl_2_programs(model):
     program = read_psl(rules, data=folder / "cli" / "some.data")
     assert (program.n_atoms("target"), program.n_atoms("observed"), program.n_atoms("truth")) == (3, 2, 1)
     assert [program.is_closed(p) for p in program.predicates] == [True, False]
-    with pytest.raises(InvalidInputError, match=r"neither trust-eval.data nor trust.data is beside them"):
+    with pytest.raises(InvalidInputError, match=r"neither trust-eval.data nor trust.data is in their folder"):
         read_psl(rules)
-    with pytest.raises(InvalidInputError, match=r"some.data names data, but no rules"):
+    with pytest.raises(InvalidInputError, match=r"some.data is a data file without rules"):
         read_psl(folder / "cli" / "some.data")
     (folder / "trust.data").write_text(PSL_2.replace("../", ""))
     (folder / "trust-learn.data").write_text(PSL_2.replace("../", "").replace("data/learn.txt, ", ""))
@@ -372,13 +372,13 @@ def test_psl_2_programs(model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("closed", "shut"), "predicates, Knows/2: expected 'open' or 'closed', and perhaps types, got 'shut'"),
+        (("closed", "shut"), "predicates, Knows/2: expected 'open' or 'closed', and optionally types, got 'shut'"),
         (("truth:", "labels:"), "'labels' is not known. Expected: predicates, observations, targets, truth"),
         (("TRUSTS", "Trust"), "targets: 'Trust' is not declared under 'predicates'"),
-        (("    - open\n", ""), "Trusts: neither 'open' nor 'closed'"),
+        (("    - open\n", ""), "Trusts: the declaration has neither 'open' nor 'closed'"),
         (("- block", "- implementation: edu.Jaccard"), "external function"),
         (("Knows: ../", "Knows: ../not/"), "Knows/2, observations: the data file .*knows.txt does not exist"),
-        (("Trusts:\n    - open", "Trusts:\n    - closed"), "Trusts is closed, so it has no target atoms"),
+        (("Trusts:\n    - open", "Trusts:\n    - closed"), "Trusts is closed, so it cannot have target atoms"),
     ],
 )
 def test_bad_data_files_of_psl_2(model, change, message):
@@ -399,20 +399,20 @@ def read(path, n_arguments=2):
     return [tuple(constants.names[n] for n in row) for row in rows.arguments], rows.values.tolist()
 
 
-def test_lines_of_both_lengths(tmp_path):
+def test_lines_with_and_without_a_value(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\ufeffa\tb\n \nc d\tä\t0.25\n\ne\tf\t 1")
     assert read(path) == ([("a", "b"), ("c d", "ä"), ("e", "f")], [1.0, 0.25, 1.0])
 
 
 def test_lines_are_stripped_as_in_psl(tmp_path):
-    """Only whole lines: blanks beside a tab, and quotes, belong to the name."""
+    """Only the ends of lines are stripped: spaces beside a tab, and quotes, belong to the constant."""
     path = tmp_path / "a.txt"
     path.write_bytes(b'  a\tb \r\n\t \n"c" \t d\t0.5\t\t\n\x00e\tf\x1f\rg\th')
     assert read(path) == ([("a", "b"), ('"c" ', " d"), ("e", "f"), ("g", "h")], [1.0, 0.5, 1.0, 1.0])
 
 
-def test_integers_are_the_same_however_they_are_written(tmp_path):
+def test_spellings_of_an_integer_are_the_same_constant(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("07\t07\n+7\t7\t0.5\n-0\tx")
     constants = ConstantTable()
@@ -424,7 +424,7 @@ def test_integers_are_the_same_however_they_are_written(tmp_path):
         read_atom_file(path, 2, ConstantTable(), ["String", "Integer"])
 
 
-def test_many_blocks_are_one_table(tmp_path):
+def test_files_of_many_blocks_are_read_completely(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"name{i}\tother{i % 7}\t{i % 5 / 4}\n" for i in range(150_000)))
     arguments, values = read(path)
@@ -437,29 +437,29 @@ def test_many_blocks_are_one_table(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\tb\nc\n", "a.txt, line 2: 1 fields; expected 2 arguments and perhaps a truth value"),
+        (b"a\tb\nc\n", "a.txt, line 2: 1 fields; expected 2 arguments and optionally a value in"),
         (b"a\tb\t1\tx\n", "a.txt, line 1: 4 fields"),
         (b"a b\n", "a.txt, line 1: 1 fields"),
-        (b"a\tb\t1\nc\td\t1.5\n", r"a.txt, line 2: the truth value 1.5 is outside \[0, 1\]"),
-        (b"a\tb\n\nc\td\tmany\n", "a.txt, line 3: expected a truth value"),
-        (b"a\tb\nc\t\xff\n", "a.txt, line 2: byte 0xff is not UTF-8"),
+        (b"a\tb\t1\nc\td\t1.5\n", r"a.txt, line 2: the value 1.5 is outside \[0, 1\]"),
+        (b"a\tb\n\nc\td\tmany\n", "a.txt, line 3: expected a value"),
+        (b"a\tb\nc\t\xff\n", "a.txt, line 2: byte 0xff is not valid UTF-8"),
         (gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], "a.txt: damaged gzip file"),
     ],
 )
-def test_bad_lines_are_named(tmp_path, content, message):
+def test_errors_on_malformed_lines_name_the_line(tmp_path, content, message):
     path = tmp_path / "a.txt"
     path.write_bytes(content)
     with pytest.raises(FileFormatError, match=message):
         read(path)
 
 
-def test_an_endless_line_is_refused_before_it_is_read(tmp_path):
-    """Two gigabytes of zeros without an end of line; a sparse file, of which only the first blocks are touched."""
+def test_a_very_long_line_raises_before_it_is_read(tmp_path):
+    """Create a sparse file of two gigabytes of zeros without a line end; only its first blocks are read."""
     path = tmp_path / "a.txt"
     with open(path, "wb") as file:
         file.write(b"a\tb\n")
         file.truncate(2_000_000_000)
-    with pytest.raises(FileFormatError, match=r"a.txt, line 2: more than 1000000 bytes in one line"):
+    with pytest.raises(FileFormatError, match=r"a.txt, line 2: the line has more than 1000000 bytes"):
         read(path)
 
 

@@ -1,4 +1,4 @@
-"""Grounding against nested loops, against counts of an independent grounder, and on programs checked by hand."""
+"""Grounding compared with nested loops, with counts of an independent grounder, and with results by hand."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TEMPLATES = (
 
 @st.composite
 def data_sets(draw):
-    """Truth of some atoms: free for some atoms of the open predicates, a number for others, nothing for the rest."""
+    """Return random atoms: some atoms of open predicates are free, others have a value, the rest are missing."""
     atoms = {}
     for name, arity in ARITY.items():
         for arguments in [(x,) for x in CONSTANTS] if arity == 1 else [(x, y) for x in CONSTANTS for y in CONSTANTS]:
@@ -85,7 +85,7 @@ def program_of(atoms, rules):
 
 
 def rows_by_rule(found):
-    """Rows of the ground model as the oracle writes them, by rule."""
+    """Return the rows of the ground model by rule, in the format of the oracle."""
     mrf, atoms = found.mrf, found.atoms
     result = [[] for _ in mrf.group_names]
     for rows, group, signs in (
@@ -101,7 +101,7 @@ def rows_by_rule(found):
                     atom = atoms.atom(variable)
                     coefs.append(((atom.predicate.upper(), tuple(t.value for t in atom.arguments)), sign * coef))
                 const = sign * float(rows.const[j])
-                # One side of an equality may hold anyway, as -x <= 0 does.
+                # One side of an equality can be satisfied for all values, such as -x <= 0.
                 if const + sum(max(c, 0.0) for _, c in coefs) > 1e-9:
                     result[group[j]].append((tuple(sorted(coefs)), const))
     return result
@@ -113,7 +113,7 @@ def rounded(rows):
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data_sets(), st.lists(st.sampled_from(TEMPLATES), min_size=4, max_size=9, unique=True))
-def test_random_programs_ground_as_nested_loops_do(atoms, rules):
+def test_random_programs_ground_like_nested_loops(atoms, rules):
     found = ground(program_of(atoms, rules), missing="zero")
     data = Data(atoms, closed=[name for name in ARITY if name not in OPEN])
     for text, report, ours in zip(rules, found.reports, rows_by_rule(found), strict=True):
@@ -121,14 +121,14 @@ def test_random_programs_ground_as_nested_loops_do(atoms, rules):
         assert report.n_groundings == n, text
         ours, expected = rounded(ours), rounded(expected)
         if report.is_hard:
-            assert set(ours) == set(expected), text  # a hard rule is kept once, however often it is said
+            assert set(ours) == set(expected), text  # duplicate hard constraints are removed
         else:
             assert ours == expected, text
 
 
 @pytest.mark.parametrize("text", TEMPLATES)
-def test_every_template_grounds_to_something(text):
-    """The random test above would hold if nothing ever grounded."""
+def test_every_template_has_groundings(text):
+    """Without groundings the random test above would check nothing."""
     atoms = {}
     for name, arity in ARITY.items():
         for i, arguments in enumerate([(x,) for x in CONSTANTS] if arity == 1 else product(CONSTANTS, repeat=2)):
@@ -140,12 +140,12 @@ def test_every_template_grounds_to_something(text):
         assert found.mrf.n_terms + found.mrf.n_constraints > 0
 
 
-def test_pieces_do_not_change_what_is_found(monkeypatch):
+def test_batch_size_does_not_change_the_grounding(monkeypatch):
     atoms = {("Q", (x, y)): FREE for x in CONSTANTS for y in CONSTANTS} | {("R", ("a", y)): 1.0 for y in CONSTANTS}
     rules = [t for t in TEMPLATES if "S(" not in t and "P(" not in t]
     whole = ground(program_of(atoms, rules))
-    monkeypatch.setattr(joins, "PIECE", 2)
-    monkeypatch.setattr(sums, "_GROUPS_AT_A_TIME", 2)
+    monkeypatch.setattr(joins, "BATCH_SIZE", 2)
+    monkeypatch.setattr(sums, "_BATCH_SIZE", 2)
     pieces = ground(program_of(atoms, rules))
     assert whole.mrf.n_terms > 10
     for ours, theirs in zip(rows_by_rule(pieces), rows_by_rule(whole), strict=True):
@@ -153,14 +153,14 @@ def test_pieces_do_not_change_what_is_found(monkeypatch):
     assert [r.n_groundings for r in pieces.reports] == [r.n_groundings for r in whole.reports]
 
 
-def test_same_program_same_order():
+def test_order_of_rows_is_reproducible():
     atoms = {("Q", (x, y)): FREE for x in CONSTANTS for y in CONSTANTS} | {("R", ("a", y)): 1.0 for y in CONSTANTS}
     first, second = (ground(program_of(atoms, TEMPLATES), missing="zero").mrf for _ in range(2))
     np.testing.assert_array_equal(first.terms.idx, second.terms.idx)
     np.testing.assert_array_equal(first.terms.const, second.terms.const)
 
 
-# ---------------------------------------------------------------- by hand
+# ---------------------------------------------------------------- results computed by hand
 
 
 def test_functional_constraint():
@@ -171,7 +171,7 @@ def test_functional_constraint():
     np.testing.assert_allclose(mrf.equalities.values([0.5, 0.5, 0.75]), [0.0, 0.0])
 
 
-def test_weights_and_powers_follow_their_rules():
+def test_terms_have_the_weights_and_powers_of_their_rules():
     program = Program().predicate("P", 1).target("P", ["a", "b"])
     program.rule("0.5: P(X) = 1 ^2").rule("P(X) <= 0.9 .").rule("3: !P(X)")
     mrf = ground(program).mrf
@@ -184,7 +184,7 @@ def test_weights_and_powers_follow_their_rules():
     assert mrf.objective([0.5, 0.5]) == pytest.approx(0.25 + 3.0)
 
 
-def test_latent_atoms_are_variables_too():
+def test_latent_atoms_are_variables():
     program = Program().predicate("P", 1).predicate("H", 1).rule("1: H(X) -> P(X)")
     program.target("P", ["a"]).latent("H", ["a"]).truth("P", [("a", 0.5), ("never asked", 1.0)])
     found = ground(program)
@@ -193,27 +193,27 @@ def test_latent_atoms_are_variables_too():
     np.testing.assert_array_equal(found.atoms.truth, [0.5, np.nan])
 
 
-def test_report_tells_what_was_left_out():
+def test_report_counts_omitted_groundings():
     program = Program().predicate("P", 1).predicate("S", 1).predicate("None_", 1)
     program.target("P", ["a", "b"]).observe("P", ["c"]).observe("S", [("a", 1.0), ("b", 0.0), ("c", 1.0), ("d", 1.0)])
     program.rule("1: S(X) -> P(X)").rule("1: None_(X) -> P(X)").rule("S(X) & P(X) -> None_(X) .")
     program.observe("P", ["d"])
     found = ground(program)
     soft, nothing, hard = found.reports
-    # a: a hinge. b: satisfied whatever P('b') is. c, d: known.
+    # a: a hinge. b: satisfied for every P('b'). c, d: constant.
     assert (soft.n_groundings, soft.n_terms, soft.n_satisfied, soft.n_known, soft.n_broken) == (4, 1, 1, 2, 0)
     assert nothing.n_groundings == 0
     assert (hard.n_groundings, hard.n_constraints, hard.n_satisfied, hard.n_broken) == (4, 1, 1, 2)
     notes = "\n".join(found.notes())
-    assert "None_(X) -> P(X)' grounds to nothing" in notes
-    assert "broken by observations alone in 2 groundings" in notes
+    assert "None_(X) -> P(X)' has no groundings" in notes
+    assert "the observations alone violate 2 of its groundings" in notes
 
 
-# ---------------------------------------------------------------- numbers that PSL gives
+# ---------------------------------------------------------------- results of PSL
 
 
 def closed_sums(dialect):
-    """Three constants stand at the second place of R, but no person has more than two of them."""
+    """Three constants occur as second argument of R, but no person has more than two of them."""
     program = Program(dialect=dialect).predicate("P", 1).predicate("R", 2).predicate("C", 1).target("P", ["a", "b"])
     program.observe("R", [("a", "x"), ("a", "y"), ("b", "x"), ("b", "z", 0.5)]).observe("C", ["x", "y"])
     return program.predicate("T", 2).target("T", [("a", "x"), ("a", "y"), ("b", "x")])
@@ -225,26 +225,26 @@ def coefficients(program):
 
 
 def test_cardinality_over_a_closed_predicate():
-    """PSL counts 3 atoms of each sum, those that no data name among them, and 2 of each that pass the filter."""
+    """PSL counts 3 atoms in each sum, including atoms that are not in the data, and 2 that pass the filter."""
     rule = "1: |Y| P(X) + R(X, +Y) <= 1"
     assert coefficients(closed_sums("psl").rule(rule)) == ([3.0, 3.0], [1.0, 0.5])
     assert coefficients(closed_sums("plain").rule(rule)) == ([2.0, 2.0], [1.0, 0.5])
     rule = "1: |Y| P(X) + R(X, +Y) <= 1 {Y: C(Y)}"
     assert coefficients(closed_sums("psl").rule(rule)) == ([2.0, 2.0], [1.0, 0.0])
     assert coefficients(closed_sums("plain").rule(rule)) == ([2.0, 1.0], [1.0, 0.0])
-    # PSL grounds this with 2 times 3 atoms of R, and counts all of them for both variables.
+    # PSL sums 2 times 3 atoms of R, and counts all of them for both variables.
     rule = "1: P(X) + R(+Z, +Y) >= |Y| + 10 * |Z| - 62"
     assert coefficients(closed_sums("psl").rule(rule))[1] == [0.5, 0.5]
 
 
-def test_cardinality_over_an_open_predicate_counts_what_is_there_in_both_dialects():
+def test_cardinality_over_an_open_predicate_counts_atoms_in_the_data():
     rule = "1: P(X) + T(X, +Y) <= |Y| / 4"
     for dialect in ("plain", "psl"):
         assert coefficients(closed_sums(dialect).rule(rule)) == ([1.0] * 5, [-0.5, -0.25])
 
 
-def test_a_filter_with_alternatives_is_several_rules_in_psl():
-    """PSL splits the rule, so that T('a', 'x'), which passes both sides, stands in two hinges."""
+def test_psl_splits_a_filter_with_alternatives():
+    """PSL splits the rule, so T('a', 'x'), which passes both alternatives, is in two hinges."""
     rule = "1: T(X, +Y) >= 2 {Y: (Y == 'x') | C(Y)}"
     plain, psl = (ground(closed_sums(dialect).rule(rule)) for dialect in ("plain", "psl"))
     assert [report.n_terms for report in plain.reports] == [2]
@@ -252,7 +252,7 @@ def test_a_filter_with_alternatives_is_several_rules_in_psl():
 
 
 def test_psl_drops_single_atoms_with_large_coefficients():
-    """PSL grounds nothing of these rules except the lower side of the equality with a weight, and the hard equality."""
+    """PSL keeps only the lower side of the weighted equality, and the hard equality."""
     program = Program(dialect="psl").predicate("P", 1).target("P", ["a"])
     for rule in (
         "1: 3 P(X) <= 1", "3 P(X) <= 1 .", "1: 1 = 2 P(X)", "2 P(X) = 1 .", "1: 3 P(X) <= 0.5",
@@ -263,13 +263,13 @@ def test_psl_drops_single_atoms_with_large_coefficients():
     assert [(r.n_terms, r.n_constraints, r.n_skipped) for r in found.reports] == [
         (0, 0, 1), (0, 0, 1), (1, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 0),
     ]  # fmt: skip
-    assert "1 groundings with a single atom are left out, as in PSL" in "\n".join(found.notes())
+    assert "1 groundings with a single atom are omitted, as in PSL" in "\n".join(found.notes())
     plain = Program().predicate("P", 1).target("P", ["a"]).rule("1: 3 P(X) <= 1")
     assert ground(plain).mrf.n_terms == 1
 
 
 def test_a_comparison_in_an_arithmetic_rule_adds_nothing():
-    """PSL's solution of P + P + 5 (A != B) <= 1.5 is that without the comparison, for different people."""
+    """PSL ignores the comparison in P + P + 5 (A != B) <= 1.5, except that the people differ."""
     program = Program().predicate("P", 1).target("P", ["a", "b"]).rule("1: P(A) + P(B) + 5 * (A != B) <= 1.5")
     assert coefficients(program) == ([1.0] * 4, [-1.5, -1.5])
 
@@ -278,7 +278,7 @@ def test_a_comparison_in_an_arithmetic_rule_adds_nothing():
     ("dialect", "types", "pairs"),
     [
         ("plain", None, {("2", "10"), ("2", "a"), ("10", "a")}),
-        # PSL orders by number if the arguments' type is UniqueIntID, and as strings otherwise.
+        # PSL orders by number if the type of the arguments is UniqueIntID, otherwise as strings.
         ("psl", None, {("10", "2"), ("2", "a"), ("10", "a")}),
         ("psl", "UniqueStringID", {("10", "2"), ("2", "a"), ("10", "a")}),
         ("psl", "UniqueIntID", {("2", "10"), ("2", "a"), ("10", "a")}),
@@ -293,12 +293,12 @@ def test_order_of_constants(dialect, types, pairs):
     assert {tuple(term.value for term in atom.arguments) for atom in atoms} == pairs
 
 
-def test_a_constant_that_no_data_name_is_ordered_too():
+def test_constants_that_are_not_in_the_data_are_ordered():
     program = Program().predicate("P", 1).target("P", ["2", "10", "30"]).rule("1: P(A) + (A % '11') <= 0")
     assert ground(program).mrf.terms.idx.tolist() == [0, 1]
 
 
-# ---------------------------------------------------------------- what is missing or said twice
+# ---------------------------------------------------------------- missing and duplicate atoms
 
 
 def missing_program():
@@ -306,7 +306,7 @@ def missing_program():
     return program.observe("R", [("a", "b"), ("c", "d")]).target("Q", [("b", "a")])
 
 
-def test_missing_target_is_refused_and_named():
+def test_missing_target_raises_and_is_named():
     with pytest.raises(InvalidInputError, match=r"1 groundings need atoms .* Q\('d', 'c'\)\. Add them as targets"):
         ground(missing_program())
 
@@ -318,13 +318,13 @@ def test_missing_target_can_count_as_false():
     assert "such as Q('d', 'c')" in found.notes()[0]
 
 
-def test_missing_target_that_does_not_matter_is_not_missed():
+def test_missing_target_in_a_satisfied_grounding_is_ignored():
     program = Program().predicate("R", 2).predicate("Q", 2).rule("1: R(X, Y) -> Q(Y, X)")
     program.observe("R", [("a", "b"), ("c", "d", 0.0)]).target("Q", [("b", "a")])
     assert ground(program).mrf.n_terms == 1
 
 
-def test_unknown_policy():
+def test_unknown_value_of_missing():
     with pytest.raises(InvalidInputError, match="missing='ignore' is not known"):
         ground(missing_program(), missing="ignore")
 
@@ -332,23 +332,23 @@ def test_unknown_policy():
 @pytest.mark.parametrize(
     ("add", "message"),
     [
-        (lambda p: p.target("P", ["a"]), r"P\('a'\) is given twice, as observed and as target"),
-        (lambda p: p.observe("P", [("a", 0.5)]), r"P\('a'\) is given twice, with truth 1 and 0.5"),
+        (lambda p: p.target("P", ["a"]), r"P\('a'\) occurs twice in the data, as observed and as target"),
+        (lambda p: p.observe("P", [("a", 0.5)]), r"P\('a'\) occurs twice in the data, with values 1 and 0.5"),
     ],
 )
-def test_an_atom_said_twice_differently(add, message):
+def test_conflicting_duplicate_atoms_raise(add, message):
     program = Program().predicate("P", 1).observe("P", ["a"])
     add(program)
     with pytest.raises(InvalidInputError, match=message):
         ground(program)
 
 
-def test_an_atom_said_twice_alike_is_one_atom():
+def test_equal_duplicate_atoms_count_once():
     program = Program().predicate("P", 1).target("P", ["a", "b", "a"]).target("P", ["b"]).rule("1: !P(X)")
     assert ground(program).mrf.n_variables == 2
 
 
-def test_a_sum_without_atoms_divides_by_nothing():
+def test_division_by_the_size_of_an_empty_sum_raises():
     program = Program().predicate("Q", 2).predicate("P", 1).predicate("S", 1)
     program.target("Q", [("a", "b")]).target("P", ["a"]).observe("S", ["x"])
     program.rule("1: P(X) + Q(X, +Y) <= 1 / |Y| {Y: S(Y)}")
@@ -356,15 +356,15 @@ def test_a_sum_without_atoms_divides_by_nothing():
         ground(program)
 
 
-def test_filters_take_closed_predicates_only():
+def test_open_predicates_in_filters_raise():
     program = Program().predicate("Q", 2).predicate("P", 1).target("Q", [("a", "b")]).target("P", ["a"])
     program.rule("1: Q(X, +Y) <= 1 {Y: P(Y)}")
-    with pytest.raises(InvalidInputError, match=r"asks for P\(Y\).*closed predicates only"):
+    with pytest.raises(InvalidInputError, match=r"contains P\(Y\).*only closed predicates"):
         ground(program)
 
 
 def test_names_are_never_part_of_a_query():
-    """Constants and spellings that would end a query, were they in it."""
+    """Use constants and names that would end a query if they were part of it."""
     evil = "'; DROP TABLE t0; --"
     program = Program().predicate("select", 2).predicate("$from", 1)
     program.observe("select", [(evil, '"'), ("x", "y")]).target("$from", [evil, "x"])
@@ -378,7 +378,7 @@ def test_names_are_never_part_of_a_query():
 
 
 @pytest.mark.data
-def test_simple_acquaintances_as_conformance_has_it(data, conformance):
+def test_simple_acquaintances_has_the_counts_of_the_conformance_data(data, conformance):
     expected = json.loads((conformance / "softlogic" / "simple_acquaintances.json").read_text())
     folder = data / "simple_acquaintances"
     found = ground(read_psl(folder / "model.json", data=folder))
@@ -389,8 +389,8 @@ def test_simple_acquaintances_as_conformance_has_it(data, conformance):
     assert found.mrf.n_variables == expected["n_targets"]
 
 
-def test_long_joins_do_not_draw_on_stdout():
-    # In a process whose main program is no file, which DuckDB takes for a conversation.
+def test_long_joins_print_no_progress_bar():
+    # DuckDB treats a process without a main file as interactive.
     found = in_fresh_process(
         "import json\n"
         "from intarsia.softlogic import Program\n"
@@ -410,7 +410,7 @@ def test_long_joins_do_not_draw_on_stdout():
     ),
     st.booleans(),
 )
-def test_each_row_once(parts, both_signs):
+def test_distinct_removes_duplicate_rows(parts, both_signs):
     given = [(tuple(sorted(order[:2])), coef, const) for order, coef, const in parts]
     rows = LinearRows(
         np.arange(0, 2 * len(given) + 1, 2),

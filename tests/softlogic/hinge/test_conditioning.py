@@ -1,4 +1,4 @@
-"""Models with known variables: values by arithmetic on the whole model, and what is refused."""
+"""Conditioning compared with the complete model, and errors on invalid values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def random_model(rng, n=5, m=14, n_groups=4):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_rest_and_what_is_settled_make_the_whole(seed):
+def test_conditioned_and_fixed_features_sum_to_those_of_the_model(seed):
     rng = np.random.default_rng(seed)
     model, point = random_model(rng), rng.random(5)
     known = np.where(rng.random(5) < 0.6, point, np.nan)
@@ -33,7 +33,7 @@ def test_the_rest_and_what_is_settled_make_the_whole(seed):
     assert (np.diff(left.model.terms.ptr) > 0).all()
 
 
-def test_everything_or_nothing_known():
+def test_all_or_no_variables_known():
     rng = np.random.default_rng(0)
     model, point = random_model(rng), rng.random(5)
     everything = condition(model, point)
@@ -43,7 +43,7 @@ def test_everything_or_nothing_known():
     np.testing.assert_allclose(nothing.model.features(point) + nothing.fixed, model.features(point), atol=1e-12)
 
 
-def test_constraints_keep_what_is_unknown_and_their_rules():
+def test_constraints_keep_free_variables_and_groups():
     pair = LinearRows([0, 2, 4], [0, 1, 1, 2], [1.0, 1.0, 1.0, 1.0], [-1.0, -1.0])
     model = HingeLossMRF(
         3, LinearRows.empty(), [], [], equalities=pair, equality_group=[1, 0], group_names=("a", "b"), inequalities=pair
@@ -52,19 +52,19 @@ def test_constraints_keep_what_is_unknown_and_their_rules():
     np.testing.assert_allclose(left.equalities.values([0.5]), [0.25])  # x1 + x2 - 1 with x1 = 3/4
     np.testing.assert_array_equal(left.equality_group, [0])
     assert left.inequalities.n_rows == 1
-    with pytest.raises(InvalidInputError, match=r"break equality 0 of 'b' by 0\.5.*give the rule a weight"):
+    with pytest.raises(InvalidInputError, match=r"violate equality 0 of 'b' by 0\.5.*give the rule a weight"):
         condition(model, [0.25, 0.25, np.nan])
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([0.0, 1.5], r"values\[1\] is 1\.5\. Give values in \[0, 1\], NaN where unknown"),
+        ([0.0, 1.5], r"values\[1\] is 1\.5\. Pass values in \[0, 1\], NaN where unknown"),
         ([0.0], r"has shape \(1,\), but there are 2 variables"),
         (["a", "b"], "expected numbers"),
     ],
 )
-def test_bad_values_are_refused(values, message):
+def test_invalid_values_raise(values, message):
     model = HingeLossMRF(2, LinearRows([0, 2], [0, 1], [1.0, -1.0], [0.0]), 1.0, 1)
     with pytest.raises(InvalidInputError, match=message):
         condition(model, values)

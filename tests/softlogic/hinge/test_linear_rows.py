@@ -1,4 +1,4 @@
-"""Linear rows: against dense matrices, and what is refused."""
+"""Linear rows compared with dense matrices, and errors on invalid input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intarsia.softlogic import LinearRows
 
 @given(seed=st.integers(0, 2**31), n_rows=st.integers(0, 8), n=st.integers(1, 6))
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_values_are_those_of_the_dense_matrix_whatever_repeats(seed, n_rows, n):
+def test_values_equal_those_of_the_dense_matrix(seed, n_rows, n):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(0, 5, n_rows)
     ptr = np.concatenate([[0], np.cumsum(sizes)])
@@ -41,7 +41,7 @@ def test_rows_of_sparse_and_dense_matrices():
     assert LinearRows.from_scipy(twice, [0.0]).coef.tolist() == [3.0]
 
 
-def test_arrays_are_read_only_and_the_callers_stay_writable():
+def test_stored_arrays_are_read_only_and_the_input_stays_writable():
     coef = np.array([1.0])
     rows = LinearRows([0, 1], [0], coef, [0.0])
     coef[0] = 5.0
@@ -50,7 +50,7 @@ def test_arrays_are_read_only_and_the_callers_stay_writable():
         rows.coef[0] = 2.0
 
 
-def test_arrays_that_nobody_can_write_are_not_copied():
+def test_read_only_arrays_are_not_copied():
     coef = np.ones(3)
     coef.flags.writeable = False
     assert np.shares_memory(LinearRows([0, 3], [0, 1, 2], coef, [0.0]).coef, coef)
@@ -61,25 +61,25 @@ def test_arrays_that_nobody_can_write_are_not_copied():
     [
         (([0, 1], [0, 1], [1.0, 1.0], [0.0]), r"ptr runs from 0 to 1, but there are 2 entries"),
         (([1, 2], [0, 1], [1.0, 1.0], [0.0]), r"ptr runs from 1"),
-        (([0, 2, 1, 2], [0, 1], [1.0, 1.0], [0.0] * 3), r"ptr falls from 2 to 1 at row 1"),
+        (([0, 2, 1, 2], [0, 1], [1.0, 1.0], [0.0] * 3), r"ptr decreases from 2 to 1 at row 1"),
         (([0, 1], [0], [1.0], [0.0, 0.0]), r"ptr has 2 entries for 2 constants"),
-        (([0, 1], [0], [1.0, 2.0], [0.0]), r"idx has 1 entries, but coef 2"),
+        (([0, 1], [0], [1.0, 2.0], [0.0]), r"idx has 1 entries, but coef has 2"),
         (([0, 1], [-1], [1.0], [0.0]), r"idx\[0\] is -1"),
         (([0, 1], [2**31], [1.0], [0.0]), r"2147483648"),
-        (([0, 1], [0.5], [1.0], [0.0]), r"expected integers"),
+        (([0, 1], [0.5], [1.0], [0.0]), r"LinearRows: idx"),
         (([0, 1], [0], [np.nan], [0.0]), r"coef\[0\] is nan"),
         (([0, 1], [0], [1.0], [np.inf]), r"const\[0\] is inf"),
         (([0, 2], [0, 0], [1e308, 1e308], [0.0]), r"sum of coefficients"),
         (([[0, 1]], [0], [1.0], [0.0]), r"ptr has shape \(1, 2\)"),
     ],
 )
-def test_what_is_refused(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with np.errstate(over="ignore"), pytest.raises(InvalidInputError, match=message):
         LinearRows(*arguments)
 
 
-def test_points_of_the_wrong_size_are_refused():
-    with pytest.raises(InvalidInputError, match="name variable 3"):
+def test_points_of_the_wrong_size_raise():
+    with pytest.raises(InvalidInputError, match="contain variable 3"):
         LinearRows([0, 1], [3], [1.0], [0.0]).values([0.0, 1.0])
     with pytest.raises(InvalidInputError, match="a row per function"):
         LinearRows.from_scipy(np.zeros(3), [0.0])

@@ -1,4 +1,4 @@
-"""Hinge-loss Markov random fields: values by plain arithmetic, and what is refused."""
+"""Hinge-loss Markov random fields: values computed by hand, and errors on invalid input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_objective_and_features_agree_with_a_loop():
         assert model.features(x)[k] == pytest.approx(alone, abs=1e-12)
 
 
-def test_other_weights_share_all_other_arrays():
+def test_with_weights_shares_all_other_arrays():
     model = HingeLossMRF(2, ROW, 1.0, 1, term_group=[0])
     other = model.with_weights([7.0])
     assert other.terms is model.terms
@@ -40,12 +40,12 @@ def test_other_weights_share_all_other_arrays():
         other.weight[0] = 1.0
 
 
-def test_violation_is_the_worst_of_constraints_and_box():
+def test_max_violation_covers_constraints_and_bounds():
     model = HingeLossMRF(2, LinearRows.empty(), [], [], equalities=ROW, inequalities=ROW)
     assert model.max_violation([0.25, 0.5]) == 0.0
-    assert model.max_violation([0.0, 1.0]) == 0.75  # only the equality minds
+    assert model.max_violation([0.0, 1.0]) == 0.75  # only the equality is violated
     assert model.max_violation([1.0, 0.5]) == 0.75
-    assert model.max_violation([1.5, 1.75]) == 0.75  # out of the box
+    assert model.max_violation([1.5, 1.75]) == 0.75  # outside the unit box
     assert model.max_violation([-0.5, -0.25]) == 0.5
 
 
@@ -58,7 +58,7 @@ def test_empty_models_and_rows_without_variables():
     assert constant.objective([0.5]) == 18.0
 
 
-def test_groups_are_counted_by_names_then_by_numbers_then_by_terms():
+def test_number_of_groups_follows_names_then_group_numbers_then_terms():
     two = LinearRows([0, 1, 2], [0, 0], [1.0, 1.0], [0.0, 0.0])
     assert HingeLossMRF(1, two, 1.0, 1).n_groups == 2
     assert HingeLossMRF(1, two, 1.0, 1, term_group=[0, 4]).n_groups == 5
@@ -72,7 +72,7 @@ def test_groups_are_counted_by_names_then_by_numbers_then_by_terms():
     ("changes", "message"),
     [
         ({"n_variables": -1}, "n_variables"),
-        ({"n_variables": 1}, r"terms, row 0, names variable 1, but there are 1 variables"),
+        ({"n_variables": 1}, r"terms, row 0, contains variable 1, but there are 1 variables"),
         ({"weight": [-0.5]}, r"weight\[0\] is -0.5"),
         ({"weight": [np.nan]}, r"weight\[0\] is nan"),
         ({"weight": [np.inf]}, r"weight\[0\] is inf"),
@@ -83,23 +83,23 @@ def test_groups_are_counted_by_names_then_by_numbers_then_by_terms():
         ({"terms": [[1.0]]}, r"terms must be LinearRows, got list"),
         ({"term_group": [0, 1]}, r"term_group has shape \(2,\)"),
         ({"term_group": [-1]}, r"term_group\[0\] is -1"),
-        ({"term_group": [2], "group_names": ["a"]}, r"term_group\[0\] is 2, but 1 groups have names"),
-        ({"equalities": LinearRows([0, 1], [5], [1.0], [0.0])}, r"equalities, row 0, names variable 5"),
+        ({"term_group": [2], "group_names": ["a"]}, r"term_group\[0\] is 2, expected a group from 0 to 0"),
+        ({"equalities": LinearRows([0, 1], [5], [1.0], [0.0])}, r"equalities, row 0, contains variable 5"),
         ({"inequality_group": [0]}, r"inequality_group has shape \(1,\), expected \(0,\)"),
     ],
 )
-def test_what_is_refused(changes, message):
+def test_invalid_input_raises(changes, message):
     arguments = {"n_variables": 2, "terms": ROW, "weight": 1.0, "power": 1}
     with pytest.raises(InvalidInputError, match=message):
         HingeLossMRF(**(arguments | changes))
 
 
 @pytest.mark.parametrize("weights", [[-1.0], [np.nan], [np.inf], [1.0, 2.0]])
-def test_weights_of_groups_that_are_refused(weights):
+def test_invalid_group_weights_raise(weights):
     with pytest.raises(InvalidInputError, match="group_weights"):
         HingeLossMRF(2, ROW, 1.0, 1).with_weights(weights)
 
 
-def test_points_of_the_wrong_shape_are_refused():
+def test_points_of_the_wrong_shape_raise():
     with pytest.raises(InvalidInputError, match=r"x has shape \(3,\), expected \(2,\)"):
         HingeLossMRF(2, ROW, 1.0, 1).objective([0.0, 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""The language of rules: what each form means, and what is said of what is none."""
+"""Parsing of the rule language, and error messages for malformed rules."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def linear(text):
         ("1: Größe(X) -> B_2$(X)", ["!Größe(X)", "B_2$(X)"]),
     ],
 )
-def test_logical_forms(text, literals):
+def test_logical_rules_are_parsed_to_clauses(text, literals):
     assert clause(text) == literals
 
 
@@ -83,7 +83,7 @@ def test_logical_forms(text, literals):
         ("A(X) / 2 * 3 <= 0 .", ([("1.5", "A(X)")], "0", "<=")),
     ],
 )
-def test_arithmetic_forms(text, expected):
+def test_arithmetic_rules_are_parsed_to_linear_functions(text, expected):
     assert linear(text) == expected
 
 
@@ -108,13 +108,13 @@ def test_arithmetic_forms(text, expected):
     ],
 )
 def test_order_of_operations_of_psl(text, expected):
-    """Coefficients as PSL's own parser gives them for these rules; the constant is moved to the left side."""
+    """Coefficients equal those of PSL's parser; the constant is moved to the left side."""
     rule = read_rule(text, dialect="psl")
     assert ([(str(c), str(a)) for c, a in rule.terms], str(rule.constant)) == expected
 
 
 def test_escapes_of_psl():
-    """PSL replaces the escape of a tab before that of a backslash; its parser gives a backslash and a tab here."""
+    """PSL replaces the escape of a tab before that of a backslash, which gives a backslash and a tab."""
     text = r"1: A('x\\ty\n')"
     assert read_rule(text).literals[0].atom.arguments == (Constant("x\\ty\n"),)
     assert read_rule(text, dialect="psl").literals[0].atom.arguments == (Constant("x\\\ty\n"),)
@@ -124,20 +124,20 @@ def test_escapes_of_psl():
     ("text", "message"),
     [
         ("1: 2 * (A(X) + B(X)) <= 1", "column 14: expected '\\)', got '\\+'. PSL multiplies single atoms"),
-        ("1: -A(X) <= 1", "column 4: PSL has no minus before an atom or a parenthesis. Write -1 \\*"),
+        ("1: -A(X) <= 1", "column 4: PSL does not allow a minus before an atom or a parenthesis. Write -1 \\*"),
         ("1: A(X) / B(X) <= 1", "column 11: expected a number"),
         ("1: A(X) * 2 <= 1", "column 9: expected '<=', '>=', '=' or an operator, got '\\*'"),
-        ("1: A(X) / 2 / 0 <= 1", "column 13: a division by 0"),
-        ("1: A(X) / 0 <= 1", "column 9: a division by 0"),
-        ("1: " + "(" * 100 + "1 + A(X)" + ")" * 100 + " <= 1", "nested more than 60 deep"),
+        ("1: A(X) / 2 / 0 <= 1", "column 13: division by 0"),
+        ("1: A(X) / 0 <= 1", "column 9: division by 0"),
+        ("1: " + "(" * 100 + "1 + A(X)" + ")" * 100 + " <= 1", "the rule is nested more than 60 levels deep"),
     ],
 )
-def test_what_psl_refuses_is_refused_in_its_dialect(text, message):
+def test_rules_that_psl_rejects_raise_in_its_dialect(text, message):
     with pytest.raises(InvalidInputError, match=message):
         read_rule(text, dialect="psl")
 
 
-def test_negative_weights_are_refused_with_the_reason():
+def test_negative_weights_raise_with_the_reason():
     for text in ("-1: A(X) -> B(X)", "1: A(X) <= 2\n-0.5: !A(X)"):
         with pytest.raises(InvalidInputError, match=r"not be convex, and inference could not .* the negated rule"):
             read_rules(text)
@@ -149,7 +149,7 @@ def test_where_one_rule_ends_and_the_next_begins(dialect):
         "1: A(X) <= 2\nB(X) -> A(X) .\n1: !A(X)\nB(X) = 0 .\n"
         "1: A(X) <= 2\n-1 * B(X) <= 0 .\n1: A(X)\n <= 2\nB(X)\n3: !A(X)"
     )
-    # PSL's parser finds these rules too.
+    # PSL's parser returns the same rules.
     assert [rule.text for rule in read_rules(text, dialect=dialect)] == [
         "1: A(X) <= 2",
         "B(X) -> A(X) .",
@@ -189,7 +189,7 @@ def test_many_rules_keep_their_texts():
     assert [rule.text for rule in read_rules(text)] == ["1: A(X) = 1", "B(X) = 0 .", "2: A(X)\n  -> B(X) ^2", "!A(X) ."]
 
 
-# ---------------------------------------------------------------- what is no rule
+# ---------------------------------------------------------------- malformed rules
 
 
 @pytest.mark.parametrize(
@@ -208,36 +208,39 @@ def test_many_rules_keep_their_texts():
         ("1: A(X) ? B(X)", "line 1, column 9: expected a predicate, a variable"),
         ("1: A(X) & B(X)", "line 1, column 15: expected '->' after a body"),
         ("1: A(X) & B(X) | C(X) -> D(X)", "line 1, column 16: '&' and '|' cannot be mixed"),
-        ("1: A(X) | B(X) -> C(X)", "line 1, column 16: the body of an implication is joined by '&'"),
-        ("1: A(X) -> B(X) & C(X)", "line 1, column 9: the body of an implication is joined by '&' and its head by"),
+        ("1: A(X) | B(X) -> C(X)", "line 1, column 16: the body of an implication must use only '&'"),
+        ("1: A(X) -> B(X) & C(X)", "line 1, column 9: the body of an implication must use only '&' and its head only"),
         ("A(X) -> B(X)", "line 1, column 13: expected '.' after a hard rule, or a weight and ':'"),
-        ("1: A(X) -> B(X) .", "line 1, column 17: a rule with a weight is not hard"),
-        ("A(X) -> B(X) ^2 .", "line 1, column 14: a hard rule has no power"),
+        ("1: A(X) -> B(X) .", "line 1, column 17: a rule cannot have both a weight and a '.'"),
+        ("A(X) -> B(X) ^2 .", "line 1, column 14: a hard rule cannot have a power"),
         ("1: A(X) -> B(X) ^3", "line 1, column 17: expected '^1' or '^2', got '^3'"),
-        ("1: A(X) -> B(X) ^2 ^2", "line 1, column 20: a second power, '^2' after '^2'. Write one of them"),
-        ("1: A(X) -> B(X) ^1 ^2", "line 1, column 20: a second power, '^2' after '^1'"),
-        ("A(X) -> B(X) . .", "line 1, column 16: a second '.'"),
-        ("A(X) <= 0.5 ..", "line 1, column 14: a second '.'"),
+        ("1: A(X) -> B(X) ^2 ^2", "line 1, column 20: the rule has a second power, '^2' after '^2'. Remove one"),
+        ("1: A(X) -> B(X) ^1 ^2", "line 1, column 20: the rule has a second power, '^2' after '^1'"),
+        ("A(X) -> B(X) . .", "line 1, column 16: the rule ends with a second '.'"),
+        ("A(X) <= 0.5 ..", "line 1, column 14: the rule ends with a second '.'"),
         ("1: A('a\\qb')", "line 1, column 8: the escape \\q in a constant is not known. Known: \\\\, "),
         ("1: A(X) & & & B(X) -> C(X)", "line 1, column 13: expected a predicate, '!' or '(', got '&'"),
         ("1: !(A(X) & B(X))", "line 1, column 11: expected ')', got '&'"),
-        ("-1: !A(X)", "line 1, column 1: a weight must be at least 0: with a negative one the objective would not be"),
+        (
+            "-1: !A(X)",
+            "line 1, column 1: a weight must be at least 0: with a negative weight the objective would not be",
+        ),
         ("1e999: !A(X)", "line 1, column 1: a weight must be finite"),
         ("1: A(X) -> B(X) B(Y)", "line 1, column 17: expected the end of the rule, an operator before this"),
-        ("1: A(+X) -> B(X)", "line 1, column 6: a sum '+X' stands in arithmetic rules only"),
-        ("1: A(X) * B(X) <= 1", "line 1, column 9: a rule is linear"),
-        ("1: 1 / A(X) <= 1", "line 1, column 6: a rule is linear"),
-        ("1: A(X) / 0 <= 1", "line 1, column 9: a division by 0"),
+        ("1: A(+X) -> B(X)", "line 1, column 6: a sum '+X' needs an arithmetic rule"),
+        ("1: A(X) * B(X) <= 1", "line 1, column 9: a rule must be linear"),
+        ("1: 1 / A(X) <= 1", "line 1, column 6: a rule must be linear"),
+        ("1: A(X) / 0 <= 1", "line 1, column 9: division by 0"),
         ("1: A(X) + <= 1", "line 1, column 11: expected a predicate, a number"),
         ("1: @Mean[1, 2] * A(X) <= 1", "line 1, column 4: function='@Mean' is not known. Known: '@Max', '@Min'"),
-        ("1: @Min[A(X), 2] <= 1", "line 1, column 4: @Min compares numbers"),
+        ("1: @Min[A(X), 2] <= 1", "line 1, column 4: @Min must have numbers"),
         ("1: A(+X) <= 1 {X B(X)}", "line 1, column 18: expected ':', got 'B'"),
-        ("1: A(+X) <= 1 {X: B(X)} {X: C(X)}", "line 1, column 26: a second filter for X"),
-        ("1: " + "(" * 100 + "A(X)" + ")" * 100, "line 1, column 64: nested more than 60 deep"),
-        ("1: " + "-" * 100_000 + "A(X) <= 1", "line 1, column 65: nested more than 60 deep"),
+        ("1: A(+X) <= 1 {X: B(X)} {X: C(X)}", "line 1, column 26: the rule has a second filter for X"),
+        ("1: " + "(" * 100 + "A(X)" + ")" * 100, "line 1, column 64: the rule is nested more than 60 levels deep"),
+        ("1: " + "-" * 100_000 + "A(X) <= 1", "line 1, column 65: the rule is nested more than 60 levels deep"),
     ],
 )
-def test_syntax_errors_tell_line_column_and_what_was_expected(text, message):
+def test_syntax_errors_name_line_column_and_expected_tokens(text, message):
     with pytest.raises(InvalidInputError) as caught:
         read_rule(text)
     assert f"rule, {message}" in str(caught.value)
@@ -247,17 +250,17 @@ def test_syntax_errors_tell_line_column_and_what_was_expected(text, message):
     ("text", "message"),
     [
         ("1: A(X) -> B(Y)", "variable Y is unsafe"),
-        ("1: A(X)", r"variable X is unsafe.*written as P\(X\) = 1"),
+        ("1: A(X)", r"variable X is unsafe.*positive prior as P\(X\) = 1"),
         ("1: !A(X) -> B(X)", "variable X is unsafe"),
         ("1: A(X) & (Y != X) -> B(X)", "variable Y is unsafe"),
         ("1: A(X) + 0 * (Y != X) <= 1", "variable Y is unsafe"),
-        ("1: 'a' == 'b'", "no predicate in the rule"),
-        ("1: 2 <= 3", "no predicate in the rule"),
-        ("1: A(+X) + B(+X) <= 1", r"the sum \+X stands twice"),
-        ("1: A(+X) + B(X) <= 1", "X is summed over and is also a variable"),
+        ("1: 'a' == 'b'", "the rule has no predicate"),
+        ("1: 2 <= 3", "the rule has no predicate"),
+        ("1: A(+X) + B(+X) <= 1", r"the sum \+X occurs twice"),
+        ("1: A(+X) + B(X) <= 1", "X is both a sum variable and an ordinary variable"),
         ("1: A(X) / |X| <= 1", r"the cardinality \|X\| needs a sum \+X"),
         ("1: A(X, +Y) <= 1 {X: B(X)}", r"the filter of X needs a sum \+X in the rule. Sums: \+Y"),
-        ("1: A(X, +Y) <= 1 {Y: B(Z)}", "the filter of Y names Z"),
+        ("1: A(X, +Y) <= 1 {Y: B(Z)}", "the filter of Y contains Z"),
     ],
 )
 def test_rules_whose_variables_have_no_values(text, message):
@@ -265,18 +268,18 @@ def test_rules_whose_variables_have_no_values(text, message):
         read_rule(text)
 
 
-def test_errors_name_where_the_rule_stands():
+def test_errors_name_the_place_of_the_rule():
     with pytest.raises(InvalidInputError, match=r"^model\.json: rules, number 3, line 1, column 6"):
         read_rule("1: A(", "model.json: rules, number 3")
     with pytest.raises(InvalidInputError, match=r"^rules, line 3, column 6"):
         read_rules("1: !A(X)\n\n2: !B\n")
-    with pytest.raises(InvalidInputError, match="must be a text, got int"):
+    with pytest.raises(InvalidInputError, match="must be a string, got int"):
         read_rule(3)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.text("AXb(),&|!->.:12+*/{}'\"%^=< \n@[]#\\", max_size=30), st.sampled_from(DIALECTS))
-def test_any_text_is_read_or_refused(text, dialect):
+def test_any_text_is_parsed_or_raises_invalid_input(text, dialect):
     with contextlib.suppress(InvalidInputError):
         assert read_rule(text, dialect=dialect).atoms
     with contextlib.suppress(InvalidInputError):

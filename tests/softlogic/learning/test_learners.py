@@ -1,4 +1,4 @@
-"""Every learner of weights: towards rules that labels keep, to the minimum that an independent solver finds."""
+"""All weight learners: satisfied rules gain weight, and the minimum agrees with an independent solver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIGHT = ConsensusADMM(tol=1e-8, max_iter=20000)
 
 
 def two_camps(n=6):
-    """Users in two camps: z latent, z and y equal, z and not-y equal, each with two weights; a tag for one camp."""
+    """Return a model of users in two camps: latent z, labelled y, rules that connect them, and tags of the camps."""
     user = np.arange(n)
     rows, const, group = [], [], []
 
@@ -58,7 +58,7 @@ def two_camps(n=6):
 
 
 @pytest.mark.parametrize("name", HINGE_LEARNERS.names)
-def test_a_rule_that_the_labels_keep_gains_weight(name):
+def test_a_rule_that_the_labels_satisfy_gains_weight(name):
     learner = HINGE_LEARNERS.get(name)(l2=1e-4)
     if learner.takes_latent:
         rows, group = LinearRows([0, 1, 2, 4], [0, 0, 1, 0], [-1.0, 1.0, 1.0, -1.0], [1.0, 0.0, 0.0]), [0, 1, 2]
@@ -68,14 +68,14 @@ def test_a_rule_that_the_labels_keep_gains_weight(name):
         rows = LinearRows([0, 1, 2], [0, 0], [-1.0, 1.0], [1.0, 0.0])
         model, labels = HingeLossMRF(1, rows, 1.0, 2, term_group=[0, 1]), [1.0]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # whether z moves is not asked here
+        warnings.simplefilter("ignore", ConvergenceWarning)  # changes of z are not tested here
         found = learner.fit(model, labels)
-    assert found.weights[0] > 1.0 > found.weights[1]  # y = 1 keeps the first rule and breaks the second
+    assert found.weights[0] > 1.0 > found.weights[1]  # y = 1 satisfies the first rule and violates the second
     assert (found.weights >= 0.0).all()
 
 
 @pytest.mark.parametrize("surrogate", [EntropyPair(weight=0.7), LabelLoss(weight=0.2)], ids=repr)
-def test_the_first_step_is_the_slope_of_the_exact_objective(surrogate):
+def test_first_step_follows_the_gradient_of_the_exact_objective(surrogate):
     model, labels = two_camps(2)
     weights = np.array([1.0, 0.4, 0.6, 0.9, 1.1])
     problem = PairedProblem.of(model, labels, surrogate)
@@ -121,10 +121,10 @@ def test_latent_learners_lower_the_exact_objective_and_find_the_camps(name):
     before, after = (exact_objective(problem, w, 0.05)[0] for w in found.history["weights"][[0, -1]])
     np.testing.assert_allclose(found.history["objective"][[0, -1]], [before, after], atol=1e-3)
     assert after < 0.9 * before
-    assert found.latent[1::2].min() > found.latent[::2].max() + 0.1  # the tags say which camp is which
+    assert found.latent[1::2].min() > found.latent[::2].max() + 0.1  # the tags identify the camps
 
 
-def test_naive_interleaving_is_another_method():
+def test_gradient_at_consensus_differs_from_gradient_at_copies():
     model, labels = two_camps()
     weights = [
         PairedDual(gradient_at=place, optimizer=ProjectedSubgradient(adagrad=False, max_iter=3))
@@ -135,7 +135,7 @@ def test_naive_interleaving_is_another_method():
     assert np.abs(weights[0] - weights[1]).max() > 1e-4
 
 
-def test_many_iterations_between_updates_are_the_primal_method():
+def test_many_inner_iterations_equal_the_primal_method():
     model, labels = two_camps()
     optimizer = ProjectedSubgradient(adagrad=False, step_size=0.5, max_iter=5, average=False)
     primal = PrimalSubgradient(optimizer=optimizer, inference=TIGHT).fit(model, labels)
@@ -161,7 +161,7 @@ def test_history_counts_iterations_of_both_problems():
 
 
 def test_inference_to_convergence_counts_passes_over_all_blocks():
-    # A chain of five hundred and one variable by itself, which do not take the same number of iterations.
+    # A chain of 500 variables and an independent variable need different numbers of iterations.
     n = 500
     rows = np.zeros((n, n + 1))
     rows[np.arange(n - 1), np.arange(n - 1)], rows[np.arange(n - 1), np.arange(1, n)] = 1.0, -1.0
@@ -175,7 +175,7 @@ def test_inference_to_convergence_counts_passes_over_all_blocks():
     assert learner.fit(model, labels).n_admm_iter == int(np.ceil(found.n_passes))
 
 
-def test_the_mean_of_the_weights_is_returned_if_asked():
+def test_average_returns_the_mean_of_the_weights():
     model, labels = two_camps()
     mean = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=9)).fit(model, labels)
     np.testing.assert_allclose(mean.weights, mean.history["weights"][1:].mean(axis=0), atol=1e-12)
@@ -184,7 +184,7 @@ def test_the_mean_of_the_weights_is_returned_if_asked():
 
 
 @pytest.mark.parametrize("name", LATENT)
-def test_same_seed_same_weights_and_other_seeds_other_starts(name):
+def test_random_state_determines_the_initial_weights(name):
     model, labels = two_camps()
     learner = HINGE_LEARNERS.get(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), random_state=3)
     one, again = learner.fit(model, labels), clone(learner).fit(model, labels)
@@ -193,19 +193,19 @@ def test_same_seed_same_weights_and_other_seeds_other_starts(name):
     assert (one.history["weights"][0] != other.history["weights"][0]).any()
 
 
-def test_fixed_weights_stay_and_the_models_own_are_the_start():
+def test_fixed_weights_are_constant_and_weights_of_the_model_are_initial():
     model, labels = two_camps()
     model = model.with_weights([2.0, 3.0, 0.5, 1.0, 1.0])
-    learned = np.array([True, False, True, True, True])
+    trainable = np.array([True, False, True, True, True])
     learner = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=5), symmetry_breaking=0.0)
-    found = learner.fit(model, labels, learned=learned)
+    found = learner.fit(model, labels, trainable=trainable)
     np.testing.assert_array_equal(found.history["weights"][0], [2.0, 3.0, 0.5, 1.0, 1.0])
     assert found.weights[1] == 3.0
-    assert (found.weights != [2.0, 3.0, 0.5, 1.0, 1.0])[learned].all()
+    assert (found.weights != [2.0, 3.0, 0.5, 1.0, 1.0])[trainable].all()
 
 
-def test_states_that_could_change_places_need_the_start_to_be_shaken():
-    # y is explained by two states with rules of their own; nothing else tells them apart.
+def test_interchangeable_latent_states_need_symmetry_breaking():
+    # Two latent states explain y, each with its own rules; they differ in nothing else.
     n = 4
     y = 2 * n + np.arange(n)
     rows, group = [], []
@@ -225,15 +225,15 @@ def test_states_that_could_change_places_need_the_start_to_be_shaken():
     assert np.abs(apart.weights[:2] - apart.weights[2:]).max() > 0.01
 
 
-def test_latent_variables_that_explain_nothing_are_warned_of():
+def test_latent_variables_without_effect_raise_a_warning():
     model = HingeLossMRF(2, LinearRows([0, 1, 2], [0, 1], [-1.0, 1.0], [1.0, 0.0]), [1.0, 1e-6], 2, term_group=[0, 1])
     learner = PairedDual(symmetry_breaking=0.0, optimizer=ProjectedSubgradient(adagrad=False, max_iter=5))
-    with pytest.warns(ConvergenceWarning, match="PairedDual: none of the 1 latent variables moved"):
-        learner.fit(model, [1.0, NAN], learned=[True, False])
+    with pytest.warns(ConvergenceWarning, match="PairedDual: none of the 1 latent variables changed"):
+        learner.fit(model, [1.0, NAN], trainable=[True, False])
 
 
 @pytest.mark.parametrize("name", ["paired_dual", "primal_subgradient", "em", "latent_svm", "perceptron"])
-def test_ctrl_c_keeps_what_was_learned(name, monkeypatch):
+def test_keyboard_interrupt_returns_the_weights_so_far(name, monkeypatch):
     model, labels = two_camps()
     labels = np.nan_to_num(labels) if name == "perceptron" else labels
     learner = HINGE_LEARNERS.get(name)(optimizer=ProjectedSubgradient(adagrad=False, max_iter=50, average=False))
@@ -252,7 +252,7 @@ def test_ctrl_c_keeps_what_was_learned(name, monkeypatch):
     np.testing.assert_array_equal(found.weights, found.history["weights"][-1])
 
 
-def test_a_time_limit_is_kept_and_convergence_noticed():
+def test_time_limit_and_convergence_set_the_status():
     model, labels = two_camps()
     assert PairedDual(time_limit=0.0).fit(model, labels).status is Status.TIME_LIMIT
     rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
@@ -260,14 +260,14 @@ def test_a_time_limit_is_kept_and_convergence_noticed():
     assert PrimalSubgradient(l2=0.05, optimizer=optimizer).fit(rule, [1.0]).status is Status.CONVERGED
 
 
-def test_em_lowers_the_objective_with_every_estimate():
+def test_em_decreases_the_objective_with_every_estimate():
     model, labels = two_camps()
     optimizer = ProjectedSubgradient(adagrad=False, step_size=0.3, max_iter=60, average=False)
     found = PointEM(n_inner_iter=5, optimizer=optimizer, evaluate=True, inference=TIGHT).fit(model, labels)
     assert (np.diff(found.history["objective"]) <= 1e-6).all()
 
 
-def test_the_score_is_asked_at_every_row_kept():
+def test_score_is_computed_at_every_recorded_row():
     model, labels = two_camps()
     found = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=3), evaluate=True).fit(
         model, labels, score=lambda w: float(w.sum())
@@ -278,7 +278,7 @@ def test_the_score_is_asked_at_every_row_kept():
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (PairedDual(n_inner_iter=0), "n_inner_iter must be an integer"),
+        (PairedDual(n_inner_iter=0), r"n_inner_iter must be an? .* in \[1"),
         (PairedDual(warm_up=-1), "warm_up"),
         (PairedDual(gradient_at="copy"), "gradient_at='copy' is not known.*'copies'"),
         (PairedDual(surrogate="pair"), "surrogate='pair' is not known.*Did you mean 'entropy_pair'"),
@@ -294,15 +294,15 @@ def test_the_score_is_asked_at_every_row_kept():
     ],
     ids=lambda given: type(given).__name__ if not isinstance(given, str) else given[:20],
 )
-def test_bad_settings_are_refused(learner, message):
+def test_invalid_settings_raise(learner, message):
     model, labels = two_camps()
     with pytest.raises(InvalidInputError, match=message):
         learner.fit(model, labels)
 
 
-def test_labels_are_needed():
+def test_missing_labels_raise():
     model, _ = two_camps()
     with pytest.raises(InvalidInputError, match="PairedDual: no variable has a label"):
         PairedDual().fit(model, np.full(12, NAN))
-    with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 6 is neither 0 nor 1"):
+    with pytest.raises(InvalidInputError, match=r"labels must be 0 or 1.*got 0\.5 for variable 6"):
         LatentSVM().fit(model, np.concatenate([np.full(6, NAN), np.full(6, 0.5)]))

@@ -1,4 +1,4 @@
-"""The pair of problems: both by arithmetic, and the slope of their difference by an independent solver."""
+"""Paired learning problem: values by hand, and its subgradient compared with an independent solver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAN = np.nan
 
 
 def small_model(seed, n_groups=3):
-    """Four variables, the last two latent, squared and linear rules, and z0 + z1 = 1."""
+    """Return a model of four variables, the last two latent, with squared and linear rules and z0 + z1 = 1."""
     rng = np.random.default_rng(seed)
     matrix = np.array(
         [[1, 0, -1, 0], [-1, 0, 1, 0], [0, 1, 0, -1], [0, -1, 0, 1], [1, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], float
@@ -34,7 +34,7 @@ def small_model(seed, n_groups=3):
 
 @pytest.mark.parametrize("surrogate", [EntropyPair(weight=0.7), QuadraticPrior(), LabelLoss(weight=0.3)], ids=repr)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_subgradient_is_the_slope_of_the_objective(surrogate, seed):
+def test_subgradient_equals_finite_differences_of_the_objective(surrogate, seed):
     problem = PairedProblem.of(small_model(seed), [1.0, 0.0, NAN, NAN], surrogate)
     weights = np.random.default_rng(seed).uniform(0.5, 1.5, 3)
     _, gradient = exact_objective(problem, weights, 0.1)
@@ -42,8 +42,8 @@ def test_subgradient_is_the_slope_of_the_objective(surrogate, seed):
     np.testing.assert_allclose(gradient, slope, atol=2e-4)
 
 
-def test_the_whole_problem_by_arithmetic():
-    """Both brackets written out, at any point, with the surrogate's constants."""
+def test_value_of_the_problem_by_hand():
+    """Compute both brackets at a point, with the constants of the surrogate."""
     rng = np.random.default_rng(3)
     model, point = small_model(0), rng.random(4)
     labels = np.array([1.0, 0.0, NAN, NAN])
@@ -76,16 +76,18 @@ def test_counts_latent_and_completion():
     np.testing.assert_array_equal(problem.latent, [2, 3])
     np.testing.assert_array_equal(problem.complete(np.array([0.2, 0.8])), [1.0, 0.0, 0.2, 0.8])
     alone = HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1, term_group=[1], group_names="ab")
-    np.testing.assert_array_equal(PairedProblem.of(alone, [1.0]).counts, [1, 1])  # a rule without terms divides by 1
+    np.testing.assert_array_equal(
+        PairedProblem.of(alone, [1.0]).counts, [1, 1]
+    )  # the count of a rule without terms is 1
 
 
-def test_bad_labels_are_refused():
+def test_invalid_labels_raise():
     model = small_model(0)
     with pytest.raises(InvalidInputError, match=r"PairedProblem: labels\[1\] is -0\.5"):
         PairedProblem.of(model, [1.0, -0.5, NAN, NAN])
-    with pytest.raises(InvalidInputError, match="the known values alone break equality 0"):
+    with pytest.raises(InvalidInputError, match="the known values alone violate equality 0"):
         PairedProblem.of(model, [1.0, 0.0, 1.0, 1.0])
-    with pytest.raises(InvalidInputError, match=r"label 0\.5 of variable 1 is neither 0 nor 1.*entropy_pair"):
+    with pytest.raises(InvalidInputError, match=r"labels must be 0 or 1.*got 0\.5 for variable 1.*entropy_pair"):
         PairedProblem.of(model, [1.0, 0.5, NAN, NAN], LabelLoss())
     with pytest.raises(InvalidInputError, match="EntropyPair: weight must be a number"):
         PairedProblem.of(model, [1.0, 0.0, NAN, NAN], EntropyPair(weight=0.0))

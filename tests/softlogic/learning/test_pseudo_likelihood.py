@@ -1,4 +1,4 @@
-"""Pseudo-likelihood against adaptive integration of each variable's density."""
+"""Pseudo-likelihood compared with adaptive integration of the density of each variable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.softlogic.learning.pseudo_likelihood import Conditionals, HingePse
 
 def grounded(rng, n=6, m=20):
     matrix = rng.choice([-1.0, 0.0, 0.0, 1.0], (m, n))
-    matrix[0, :] = 0.0  # a term of which no variable takes part
+    matrix[0, :] = 0.0  # a term without variables
     return HingeLossMRF(
         n,
         LinearRows.from_scipy(matrix, rng.uniform(-0.2, 0.8, m)),
@@ -27,7 +27,7 @@ def grounded(rng, n=6, m=20):
 
 
 def by_integration(model, labels, weights, low=None, high=None):
-    """Minus the log pseudo-likelihood; the integrals by adaptive quadrature with the kinks as break points."""
+    """Return the negative log pseudo-likelihood, by adaptive quadrature with the kinks as break points."""
     weighted = model.with_weights(weights)
     total = 0.0
     for i in range(model.n_variables):
@@ -57,10 +57,10 @@ def test_value_and_gradient_against_integration(seed):
     slope = central_differences(lambda w: by_integration(model, labels, w), weights, step=1e-3)
     np.testing.assert_allclose(gradient, slope, atol=1e-5)
     coarse = Conditionals(model, labels, n_nodes=64).negative_log_likelihood(weights)[0]
-    assert coarse == pytest.approx(value, abs=1e-3)  # the default is good enough to learn with
+    assert coarse == pytest.approx(value, abs=1e-3)  # the default is accurate enough for learning
 
 
-def test_pieces_of_any_size_give_the_same(monkeypatch):
+def test_chunk_size_does_not_change_the_result(monkeypatch):
     rng = np.random.default_rng(0)
     model, labels, weights = grounded(rng), rng.random(6), np.array([1.0, 2.0, 0.5])
     whole = Conditionals(model, labels, 64).negative_log_likelihood(weights)
@@ -72,8 +72,8 @@ def test_pieces_of_any_size_give_the_same(monkeypatch):
     np.testing.assert_allclose(again[1], whole[1], atol=1e-10)
 
 
-def test_constraints_narrow_the_interval_or_silence_the_variable():
-    # y0 + y1 <= 1 leaves y0 up to 0.7 and y1 up to 0.8; y2 = y3 leaves neither any room.
+def test_constraints_reduce_the_interval_or_fix_the_variable():
+    # y0 + y1 <= 1 allows y0 up to 0.7 and y1 up to 0.8; y2 = y3 fixes both.
     model = HingeLossMRF(
         4,
         LinearRows([0, 1, 2, 3], [0, 1, 2], [1.0, -1.0, 1.0], [0.0, 1.0, 0.0]),
@@ -92,7 +92,7 @@ def test_constraints_narrow_the_interval_or_silence_the_variable():
     assert gradient[2] == 0.0
 
 
-def test_learned_weights_are_a_minimum_and_the_rule_kept_gains():
+def test_learned_weights_are_a_minimum_and_a_satisfied_rule_gains():
     rng = np.random.default_rng(4)
     n = 20
     labels = np.clip(0.9 + 0.05 * rng.standard_normal(n), 0.0, 1.0)
@@ -109,13 +109,13 @@ def test_learned_weights_are_a_minimum_and_the_rule_kept_gains():
         moved = found.weights + step
         assert by_integration(model, labels, moved) + 0.05 * moved @ moved > best
     assert (np.diff(found.history["objective"]) <= 1e-9).all()
-    kept = learner.fit(model, labels, start=[1.0, 2.5], learned=[True, False])
+    kept = learner.fit(model, labels, start=[1.0, 2.5], trainable=[True, False])
     assert kept.weights[1] == 2.5
     again = learner.fit(model, labels)
     np.testing.assert_array_equal(found.weights, again.weights)
 
 
-def test_refusals():
+def test_invalid_input_raises():
     model = HingeLossMRF(2, LinearRows([0, 1, 2], [0, 1], [1.0, 1.0], [0.0, 0.0]), 1.0, 2)
     with pytest.raises(InvalidInputError, match=r"variable 1 has no label.*paired_dual"):
         HingePseudoLikelihood().fit(model, [1.0, np.nan])
@@ -124,7 +124,7 @@ def test_refusals():
         HingePseudoLikelihood().fit(pinned, [1.0, 1.0])
     with pytest.raises(InvalidInputError, match=r"start\[0\] is -1"):
         HingePseudoLikelihood().fit(model, [1.0, 0.0], start=[-1.0, 1.0])
-    with pytest.raises(InvalidInputError, match="learned must be a vector of 2"):
-        HingePseudoLikelihood().fit(model, [1.0, 0.0], learned=[1, 0, 1])
+    with pytest.raises(InvalidInputError, match=r"trainable must be a boolean array of shape \(2,\)"):
+        HingePseudoLikelihood().fit(model, [1.0, 0.0], trainable=[1, 0, 1])
     with pytest.raises(InvalidInputError, match="n_nodes"):
         HingePseudoLikelihood(n_nodes=1).fit(model, [1.0, 0.0])

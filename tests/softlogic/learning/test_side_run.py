@@ -1,4 +1,4 @@
-"""Steps under changing weights of groups are those of ADMM, and so are the features."""
+"""ADMM with changing weights equals `ConsensusADMM.advance`, and so do the features."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def grouped(seed, n_groups=4, **sizes):
 @pytest.mark.parametrize("alpha", [1.0, 1.6])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_changing_weights_of_groups_step_by_step(seed, alpha):
-    model = grouped(seed, n=12, n_terms=40, density=0.15)  # some terms have no variable at all
+    model = grouped(seed, n=12, n_terms=40, density=0.15)  # some terms have no variables
     assert (np.diff(model.terms.ptr) == 0).any()
     solver = ConsensusADMM(step_size=0.8, over_relaxation=alpha)
     slow, fast = solver.start(model), solver.start(model)
     steps = GroupSteps(model, fast.plan, alpha)
     rng = np.random.default_rng(seed)
     for _ in range(6):
-        weights = rng.exponential(1.0, 4) * (rng.random(4) < 0.7)  # a rule may have lost all its weight
+        weights = rng.exponential(1.0, 4) * (rng.random(4) < 0.7)  # weights can be 0
         solver.advance(model.with_weights(weights), slow, 2)
         assert steps.advance(fast, weights, 2, 0.0) == 2
         np.testing.assert_array_equal(fast.consensus, slow.consensus)
@@ -45,7 +45,7 @@ def test_changing_weights_of_groups_step_by_step(seed, alpha):
     assert fast.n_iter == slow.n_iter == 12
 
 
-def test_it_stops_where_both_residuals_are_small():
+def test_iterations_stop_if_both_residuals_are_small():
     model = grouped(3, n_equalities=0, n_inequalities=0)
     solver = ConsensusADMM(step_size=1.0, over_relaxation=1.0)
     weights, tol = np.array([1.0, 0.5, 2.0, 1.5]), 1e-3
@@ -57,4 +57,6 @@ def test_it_stops_where_both_residuals_are_small():
     assert 1 < needed < 5000
     assert steps.advance(state, weights, 10 * needed, tol) == needed
     np.testing.assert_array_equal(state.consensus, watched.consensus)
-    assert steps.advance(state, weights, 5, 100 * tol) == 1  # at least one, so that new weights are noticed
+    assert (
+        steps.advance(state, weights, 5, 100 * tol) == 1
+    )  # at least one iteration, because the weights may have changed

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.clock import Clock
+from intarsia._core.highs import Program, solve_program
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import ConvergenceWarning, MissingDataError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceResult, infer
-from intarsia.inference.method import Clock
-from intarsia.inference.relaxation.highs import Program, solve_program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia_reproduction.benchmarks.measurement import (
     Report,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intarsia._core.highs import Program
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.graph import FactorGraph, grid_graph
 from intarsia.graph.shapes import grid_edges
-from intarsia.inference.relaxation.highs import Program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia_reproduction.datasets.archive import Field, read_arrays
 from intarsia_reproduction.datasets.location import require

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.elimination import maximise_buckets, sum_buckets, sum_buckets_in_log
@@ -15,7 +16,7 @@ from intarsia._kernels.symbolic import run_loops
 from intarsia.exceptions import TimeLimitError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_kinds import pair_statistic
-from intarsia.inference.method import Answer, Clock, Problem
+from intarsia.inference.method import Answer, Problem
 
 
 class FullTables:

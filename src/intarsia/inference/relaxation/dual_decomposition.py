@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._kernels.dual_decomposition import extrapolate
 from intarsia._kernels.tree_moves import move_forest
 from intarsia.graph import FactorGraph
-from intarsia.inference.method import Answer, Clock, InferenceMethod, Problem, iterate
+from intarsia.inference.method import Answer, InferenceMethod, Problem, iterate
 from intarsia.inference.relaxation.dual_sweeps import DualSweeps
 from intarsia.inference.relaxation.joined_cycles import join_cycles
 from intarsia.inference.relaxation.rounding import largest_score, reaches, round_beliefs

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.highs import Program, prove_infeasible, solve_program
 from intarsia._core.status import Status
 from intarsia.inference.method import Answer, InferenceMethod, Problem
-from intarsia.inference.relaxation.highs import Program, prove_infeasible, solve_program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.inference.relaxation.lp_relaxation import describe_contradiction
 from intarsia.inference.relaxation.rounding import block_bound, largest_score, reaches, round_beliefs

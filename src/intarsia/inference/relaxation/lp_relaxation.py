@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.highs import Program, Solution, prove_infeasible, solve_program
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.inference.method import Answer, InferenceMethod, Problem
-from intarsia.inference.relaxation.highs import Program, Solution, prove_infeasible, solve_program
 from intarsia.inference.relaxation.local_polytope import LocalPolytope
 from intarsia.inference.relaxation.rounding import block_bound, is_labelling, largest_score, reaches, round_beliefs
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from intarsia._core.clock import Clock
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.feasible import find_hard_factors, search_feasible
 from intarsia.graph import FactorGraph
-from intarsia.inference.method import Clock
 
 _FIRST_FAILS = 100
 _GROWTH = 1.5

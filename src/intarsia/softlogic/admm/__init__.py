@@ -1,1 +1,1 @@
-"""Inference in hinge-loss models by consensus ADMM."""
+"""MAP inference in hinge-loss Markov random fields by consensus ADMM."""

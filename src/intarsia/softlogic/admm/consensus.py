@@ -1,4 +1,4 @@
-"""The most probable state of a hinge-loss MRF by consensus ADMM."""
+"""MAP inference in hinge-loss Markov random fields by consensus ADMM."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from intarsia._core.clock import Clock
 from intarsia._core.error_context import warn_caller
 from intarsia._core.registry import Registry
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
-from intarsia.inference.method import Clock
 from intarsia.softlogic.admm.plan import plan_admm
 from intarsia.softlogic.admm.run import AdmmRun, BlockRules
 from intarsia.softlogic.admm.state import AdmmState, carried_state, fresh_state
@@ -23,55 +23,57 @@ from intarsia.softlogic.hinge.result import HingeResult
 
 
 class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
-    r"""The minimum of a hinge-loss MRF by the alternating direction method of multipliers over local copies.
+    r"""MAP inference in a hinge-loss Markov random field by consensus ADMM (alternating directions of multipliers).
 
-    Every hinge and every constraint has its own copies of its variables; their updates are in closed form, and the
-    copies are drawn together by multipliers (Bach2015, section 2.2; Boyd2011, section 7.1). Each check compares the
-    objective at a point that satisfies the constraints with the value of the Lagrangian dual, which no point can
-    beat: a run has converged when the two differ by at most
+    Use it to compute the most probable state; the problem is convex, so a converged run has the global minimum. Every
+    hinge and every constraint has local copies of its variables; the updates of the copies are in closed form, and
+    multipliers enforce that copies agree (Bach2015, section 2.2; Boyd2011, section 7.1). Each convergence check
+    compares the objective at a feasible point with the Lagrangian dual, which is a lower bound. A run has converged
+    when the two differ by at most
 
     .. math:: \texttt{tol} \cdot (\text{objective} + \text{mean weight})
 
-    and no constraint is broken by more than `tol`. Both hold for the point that is returned, after it was brought onto
-    the constraints. An iteration costs a pass over the entries of the rows; memory is linear. Independent blocks of
-    variables are solved apart, each to its own share of the tolerance. Blocks of at most 2,000 entries that are not
-    done after 1,000 iterations, as where weights differ by orders of magnitude, are finished by Newton's method (the
-    proximal method of multipliers, Rockafellar1976). The way does not depend on the scale of the weights.
+    and no constraint is violated by more than `tol`. Both hold for the returned point, after its projection onto the
+    constraints. An iteration costs a pass over the entries of the rows; memory is linear. Independent blocks of
+    variables are solved separately, each to its fraction of the tolerance. Blocks of at most 2,000 entries that have
+    not converged after 1,000 iterations, for example because weights differ by orders of magnitude, are solved with
+    Newton's method (the proximal method of multipliers, Rockafellar1976). The iterates do not depend on the scale of
+    the weights.
 
     Parameters
     ----------
     max_iter : int
-        Iterations, at most.
+        Maximum number of iterations.
     tol : float
-        See above.
+        Tolerance for the duality gap and for violations of constraints, as defined above.
     step_size : float, optional
-        The step :math:`\rho` (:math:`\eta` in Bach2015). By default the mean over the hinges of a block of weight times
-        size of a coefficient.
+        Step size :math:`\rho` (:math:`\eta` in Bach2015). By default, for each block, the mean over its hinges of the
+        weight times the absolute coefficient.
     adaptive_step : bool
-        Change the step at restarts to the ratio of the ways that multipliers and variables took since the last one;
-        in the first half of `max_iter` only, so that convergence is kept.
+        Adapt the step size at restarts to the ratio of the distances that multipliers and variables have moved since
+        the last restart; only in the first half of `max_iter`, which preserves convergence.
     over_relaxation : float in [1, 2)
-        alpha; 1 is plain ADMM.
+        Over-relaxation parameter alpha; 1 is plain ADMM.
     anchored : bool, optional
-        Draw the iterates to the point of the last restart (Lu2024), which takes several times fewer iterations where
-        hinges are linear and twice as many where they are squared. By default in blocks of which less than a quarter of
-        the hinges are squared.
+        Pull the iterates towards the point of the last restart (Lu2024). This needs several times fewer iterations if
+        hinges are linear, and twice as many if they are squared. By default used in blocks with less than a quarter of
+        squared hinges.
     check_every : int
-        Iterations between two checks.
+        Number of iterations between convergence checks.
     n_jobs : int, optional
-        Threads, as in joblib: over independent blocks, and inside those of more than 200,000 entries. The result does
-        not depend on it.
+        Number of threads, as in joblib: across independent blocks, and within blocks of more than 200,000 entries. The
+        result does not depend on it.
 
     Examples
     --------
-    Two friends like to agree; one likes to smoke, for the other smoking is ruled out to more than a half:
+    Two squared hinges pull x0 and x1 together, one pulls x0 to 1, and a constraint requires x1 <= 1/2:
 
     >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> terms = LinearRows([0, 1, 3, 5], [0, 0, 1, 0, 1], [-1.0, 1.0, -1.0, -1.0, 1.0], [1.0, 0.0, 0.0])
     >>> model = HingeLossMRF(2, terms, [1.0, 1.0, 1.0], 2, inequalities=LinearRows([0, 1], [1], [1.0], [-0.5]))
     >>> result = ConsensusADMM(tol=1e-8).solve(model)
-    >>> result.x.round(3), round(result.objective, 4)          # (1 - x)^2 + (x - 1/2)^2 is least at 3/4
+    >>> result.x.round(3), round(result.objective, 4)          # the minimum of (1 - x)^2 + (x - 1/2)^2 is at 3/4
     (array([0.75, 0.5 ]), 0.125)
     """
 
@@ -103,28 +105,29 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         time_limit: float | None = None,
         report: Callable[[int, float], None] | None = None,
     ) -> HingeResult:
-        """Minimise the objective over the box, subject to the constraints.
+        """Minimize the objective over the unit box, subject to the constraints.
 
         Parameters
         ----------
         mrf : HingeLossMRF
             The model.
         warm_start : HingeResult or AdmmState, optional
-            Of a model with as many variables and rows; it is not changed.
+            Result or state of a model with the same number of variables and rows, from which to start; it is not
+            changed.
         time_limit : float, optional
-            Seconds; the best point so far is returned then.
+            Time limit in seconds; the best point so far is returned when it is reached.
         report : callable, optional
-            Is told the iterations made and the relative gap at every check.
+            Function called at every check with the number of iterations and the relative gap.
 
         Returns
         -------
         HingeResult
-            After Ctrl-C with status INTERRUPTED and the best point so far.
+            The best point with bounds and status; INTERRUPTED after Ctrl-C.
 
         Warns
         -----
         ConvergenceWarning
-            When the run stops before its tolerance.
+            The run stops before it reaches the tolerance.
         """
         self._check()
         if time_limit is not None:
@@ -140,14 +143,14 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         return result
 
     def start(self, mrf: HingeLossMRF) -> AdmmState:
-        """The state before the first iteration: every variable at 1/2, no multipliers."""
+        """Return the initial state: every variable at 1/2, all multipliers 0."""
         self._check()
         return fresh_state(mrf, self.step_size)
 
     def advance(self, mrf: HingeLossMRF, state: AdmmState, n_iter: int = 1) -> tuple[float, float]:
-        """Make exactly `n_iter` iterations of ADMM in place: the step stays, nothing is anchored.
+        """Run exactly `n_iter` iterations of ADMM in place, with constant step size and without anchoring.
 
-        Weights may differ from call to call (`HingeLossMRF.with_weights`); the rows must be those of the state's model.
+        The weights may differ between calls (`HingeLossMRF.with_weights`); the rows must be those of the state's model.
 
         Returns
         -------
@@ -176,7 +179,7 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         return float(primal), float(dual)
 
     def local_values(self, mrf: HingeLossMRF, state: AdmmState) -> FloatArray:
-        """Per term, its linear function at its own local copies, after the last iteration.
+        """Return the linear function of each term at its local copies, after the last iteration.
 
         Examples
         --------
@@ -186,21 +189,23 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         >>> solver = ConsensusADMM(step_size=4.0, over_relaxation=1.0)
         >>> state = solver.start(mrf)
         >>> _ = solver.advance(mrf, state)
-        >>> solver.local_values(mrf, state)                     # x of the one at 1/4, of the other at 3/4
+        >>> solver.local_values(mrf, state)                     # the local copies of x are 1/4 and 3/4
         array([0.25, 0.25])
         """
         self._rows(mrf, state, "local_values")
         return state.row_values()[: mrf.n_terms]
 
     def _rows(self, mrf: HingeLossMRF, state: AdmmState, method: str) -> tuple[Any, ...]:
+        """Return the weighted rows of a model; raise if the state belongs to another model."""
         if not state.plan.fits(mrf):
             raise InvalidInputError(
-                f"ConsensusADMM.{method}: the state belongs to another model. Give the model it was started with, or "
-                f"one that `with_weights` made of it."
+                f"ConsensusADMM.{method}: the state belongs to another model. Pass the model it was started with, or "
+                f"a copy of it from `with_weights`."
             )
         return state.plan.weighted_rows(mrf)
 
     def _first_state(self, mrf: HingeLossMRF, warm_start: HingeResult | AdmmState | None) -> AdmmState:
+        """Return the state to start from: the initial state, or a copy of an earlier one."""
         if warm_start is None:
             return fresh_state(mrf, self.step_size)
         earlier = warm_start.state if isinstance(warm_start, HingeResult) else warm_start
@@ -215,11 +220,12 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         if sizes[0] != sizes[1]:
             raise InvalidInputError(
                 f"ConsensusADMM.solve: warm_start has {sizes[0][0]} variables and {sizes[0][1]} rows, but the model "
-                f"{sizes[1][0]} and {sizes[1][1]}. Start without it."
+                f"has {sizes[1][0]} and {sizes[1][1]}. Remove warm_start."
             )
         return carried_state(mrf, earlier, plan.weighted_rows(mrf), plan)
 
     def _check(self) -> None:
+        """Raise if a setting is invalid."""
         check_number(self.max_iter, "ConsensusADMM: max_iter", low=0, integer=True)
         check_number(self.tol, "ConsensusADMM: tol", low=0.0)
         if self.step_size is not None:
@@ -231,13 +237,14 @@ class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
         check_n_jobs(self.n_jobs, "ConsensusADMM: n_jobs")
 
     def _warn(self, result: HingeResult) -> None:
+        """Warn if the run stopped before it reached the tolerance."""
         if result.status not in (Status.MAX_ITER, Status.TIME_LIMIT):
             return
         setting = "max_iter" if result.status is Status.MAX_ITER else "time_limit"
         warn_caller(
             f"ConsensusADMM {result.status.message} after {result.n_iter} iterations: objective {result.objective:.6g} "
-            f"is at most {result.objective - result.lower_bound:.2g} above the optimum, constraints are broken by up "
-            f"to {result.max_violation:.2g}, tol={self.tol:g}. Consider changing {setting} or tol.",
+            f"is at most {result.objective - result.lower_bound:.2g} above the optimum, constraints are violated by "
+            f"up to {result.max_violation:.2g}, tol={self.tol:g}. Consider increasing {setting} or tol.",
             ConvergenceWarning,
         )
 

@@ -1,4 +1,4 @@
-"""Second-order steps for a block on which ADMM is slow: the proximal method of multipliers with Newton's method."""
+"""Second-order steps for blocks on which ADMM is slow: the proximal method of multipliers with Newton's method."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from intarsia._core.validation import FloatArray
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, SQUARED
 from intarsia.softlogic.admm.plan import AdmmPlan
 
-_MOST_NEWTON = 50  # Newton steps for one problem
-_STILL = 1e-13  # smaller changes of x are rounding
-_WEAKEST = 1e-9  # the smallest weight of both quadratic terms, in units of the block's forces
+_MAX_NEWTON = 50  # Newton steps per minimization
+_MIN_CHANGE = 1e-13  # smaller changes of x are rounding errors
+_MIN_PROXIMAL = 1e-9  # smallest weight of both quadratic terms, relative to the forces of the block
 
 
 class NewtonSteps:
-    r"""Steps of the proximal method of multipliers on one independent block (Rockafellar1976).
+    r"""Steps of the proximal method of multipliers on an independent block (Rockafellar1976).
 
     With the rows scaled to length 1, the box written as rows, and multipliers y, one step is
 
@@ -27,17 +27,17 @@ class NewtonSteps:
               \big[ t\, \ell_j(x) - \tfrac{curve_j}{2} t^2 - \tfrac{\delta}{2} (t - y_j)^2 \big]
               + \tfrac{\epsilon}{2} |x - x^-|^2, \qquad y^+_j = t_j(x^+).
 
-    The function is strictly convex, differentiable and piecewise quadratic, so that Newton's method with an exact line
-    search finds its minimum in finitely many steps, however different the sizes of weights and coefficients are and
-    whether or not multipliers are unique. The smaller :math:`\delta = \epsilon`, the fewer steps. Every Newton step
-    solves a sparse linear system in variables and active rows, which is why only small blocks come here.
+    The function is strictly convex, differentiable and piecewise quadratic, so Newton's method with an exact line
+    search finds its minimum in finitely many steps, also for weights and coefficients of very different sizes and for
+    multipliers that are not unique. A smaller :math:`\delta = \epsilon` needs fewer steps. Every Newton step solves a
+    sparse linear system in variables and active rows, so the method is used only for small blocks.
 
     Parameters
     ----------
     plan : AdmmPlan
         Order of variables and rows.
     rows : tuple of arrays
-        `AdmmPlan.weighted_rows`.
+        Rows from `AdmmPlan.weighted_rows`.
     block : int
         Number of the block.
     """
@@ -47,41 +47,48 @@ class NewtonSteps:
         v0, v1 = plan.variable_start[block : block + 2]
         _, _, _, const, curve, top, kind = rows
         self._pulls = np.flatnonzero((curve[r0:r1] < np.inf) & (top[r0:r1] > 0.0))
-        at = r0 + self._pulls
+        active_rows = r0 + self._pulls
         matrix = plan.block_matrix(block)[self._pulls]
         self._length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1))).reshape(-1)
         n, self._n_rows = int(v1 - v0), int(r1 - r0)
-        force = np.where(kind[at] == SQUARED, 0.5 / np.where(curve[at] > 0.0, curve[at], 1.0), top[at]) * self._length
-        force = force[kind[at] < INEQUALITY]
+        force = (
+            np.where(
+                kind[active_rows] == SQUARED,
+                0.5 / np.where(curve[active_rows] > 0.0, curve[active_rows], 1.0),
+                top[active_rows],
+            )
+            * self._length
+        )
+        force = force[kind[active_rows] < INEQUALITY]
         self._unit = unit = float(force.mean()) if force.size else 1.0  # the typical force of a hinge
         box = eye_array(n, format="csr")
         scaled = csr_array(matrix / self._length[:, None])
         self._matrix = csr_array(vstack([scaled, box, -box]))
-        no_end = np.full(2 * n, np.inf)
-        self._const: FloatArray = np.concatenate([const[at] / self._length, -np.ones(n), np.zeros(n)])
-        self._curve: FloatArray = np.append(curve[at] / self._length**2 * unit, np.zeros(2 * n))
-        self._low: FloatArray = np.append(np.where(kind[at] == EQUALITY, -np.inf, 0.0), np.zeros(2 * n))
-        self._top: FloatArray = np.append(top[at] * self._length / unit, no_end)
+        unbounded = np.full(2 * n, np.inf)
+        self._const: FloatArray = np.concatenate([const[active_rows] / self._length, -np.ones(n), np.zeros(n)])
+        self._curve: FloatArray = np.append(curve[active_rows] / self._length**2 * unit, np.zeros(2 * n))
+        self._low: FloatArray = np.append(np.where(kind[active_rows] == EQUALITY, -np.inf, 0.0), np.zeros(2 * n))
+        self._top: FloatArray = np.append(top[active_rows] * self._length / unit, unbounded)
         self._box = np.zeros(2 * n)
         self._weight = 1e-2
 
     def advance(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Make one step from values of the block's variables and multipliers of its rows; return the next ones."""
+        """Make a step from the variables of the block and multipliers of its rows; return their new values."""
         start = np.append(y[self._pulls] * self._length / self._unit, self._box)
         start = np.clip(start, self._low, self._top)
         x, t = self._minimise(x, start, self._weight)
-        self._weight = max(0.1 * self._weight, _WEAKEST)
+        self._weight = max(0.1 * self._weight, _MIN_PROXIMAL)
         self._box = t[self._pulls.size :]
         multipliers = np.zeros(self._n_rows)
         multipliers[self._pulls] = t[: self._pulls.size] * self._unit / self._length
         return np.clip(x, 0.0, 1.0), multipliers
 
     def _minimise(self, center: FloatArray, y: FloatArray, weight: float) -> tuple[FloatArray, FloatArray]:
-        """Newton's method from `center`; returns x and the multipliers t there."""
+        """Minimize with Newton's method from `center`; return x and its multipliers t."""
         matrix, curved = self._matrix, self._curve + weight
         x, value = center.copy(), self._const + self._matrix @ center + weight * y
         t, inside = self._multipliers(value, curved)
-        for _ in range(_MOST_NEWTON):
+        for _ in range(_MAX_NEWTON):
             gradient = matrix.T @ t + weight * (x - center)
             direction, change = self._direction(gradient, inside, curved, weight)
             slopes = matrix @ direction
@@ -89,33 +96,34 @@ class NewtonSteps:
             length = self._line_search(value, slopes, curved, *drift)
             x = x + length * direction
             value = self._const + matrix @ x + weight * y
-            before = t
-            t, now = self._multipliers(value, curved)
-            whole = abs(length - 1.0) <= 1e-9
-            if whole and (np.array_equal(now, inside) or np.abs(direction).max() <= _STILL):
-                t = np.clip(before + change, self._low, self._top)  # t again, without a division by a small number
+            previous = t
+            t, new_inside = self._multipliers(value, curved)
+            full_step = abs(length - 1.0) <= 1e-9
+            if full_step and (np.array_equal(new_inside, inside) or np.abs(direction).max() <= _MIN_CHANGE):
+                t = np.clip(previous + change, self._low, self._top)  # recompute t without a division by a small number
                 break
-            inside = now
-            if length * np.abs(direction).max() <= _STILL:
+            inside = new_inside
+            if length * np.abs(direction).max() <= _MIN_CHANGE:
                 break
         return x, t
 
     def _direction(
         self, gradient: FloatArray, inside: NDArray[np.bool_], curved: FloatArray, weight: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return Newton's direction and the changes of the multipliers, both unknowns of one sparse system.
+        """Return Newton's direction and the changes of the multipliers, which solve a common sparse system.
 
-        Without the multipliers as unknowns a small `weight` would cost half of the digits.
+        Eliminating the multipliers would lose half of the digits if `weight` is small.
         """
-        part, n = self._matrix[inside], gradient.size
-        system = block_array([[weight * eye_array(n), part.T], [part, -diags_array(curved[inside])]], format="csc")
-        right = np.append(-gradient, np.zeros(part.shape[0]))
-        solution = _solved(system, right)
+        active, n = self._matrix[inside], gradient.size
+        system = block_array([[weight * eye_array(n), active.T], [active, -diags_array(curved[inside])]], format="csc")
+        right_side = np.append(-gradient, np.zeros(active.shape[0]))
+        solution = _solved(system, right_side)
         change = np.zeros(curved.size)
         change[inside] = solution[n:]
         return solution[:n], change
 
     def _multipliers(self, value: FloatArray, curved: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return the multipliers, and which of them are strictly inside their bounds."""
         free = value / curved
         t = np.clip(free, self._low, self._top)
         return t, t == free
@@ -123,24 +131,25 @@ class NewtonSteps:
     def _line_search(
         self, value: FloatArray, slopes: FloatArray, curved: FloatArray, linear: float, square: float
     ) -> float:
-        """Where the derivative along a direction is 0; it rises piecewise linearly with the length."""
+        """Return the step length at which the piecewise linear derivative along a direction is 0."""
 
         def derivative(length: float) -> float:
+            """Return the derivative at a step length."""
             t, _ = self._multipliers(value + length * slopes, curved)
             return float(slopes @ t) + linear + length * square
 
         with np.errstate(divide="ignore", invalid="ignore"):
-            bends = np.concatenate([(self._low * curved - value) / slopes, (self._top * curved - value) / slopes])
-        bends = np.unique(bends[np.isfinite(bends) & (bends > 0.0)])
-        low, high = 0, bends.size  # the root lies between bend low - 1 and bend high
+            breakpoints = np.concatenate([(self._low * curved - value) / slopes, (self._top * curved - value) / slopes])
+        breakpoints = np.unique(breakpoints[np.isfinite(breakpoints) & (breakpoints > 0.0)])
+        low, high = 0, breakpoints.size  # the root lies between breakpoint low - 1 and breakpoint high
         while low < high:
             middle = (low + high) // 2
-            if derivative(bends[middle]) < 0.0:
+            if derivative(breakpoints[middle]) < 0.0:
                 low = middle + 1
             else:
                 high = middle
-        left = bends[low - 1] if low > 0 else 0.0
-        right = bends[low] if low < bends.size else left + 1.0
+        left = breakpoints[low - 1] if low > 0 else 0.0
+        right = breakpoints[low] if low < breakpoints.size else left + 1.0
         at_left, at_right = derivative(left), derivative(right)
         if at_left >= 0.0:
             return float(left)
@@ -148,7 +157,7 @@ class NewtonSteps:
 
 
 def _solved(system: csc_array, right: FloatArray) -> FloatArray:
-    """The solution of a sparse system, or zeros (no direction at all) where numbers overflow."""
+    """Solve a sparse system; return zeros if it is singular or numbers overflow."""
     try:
         solution: FloatArray = splu(system).solve(right)
     except RuntimeError:  # singular

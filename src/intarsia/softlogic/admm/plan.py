@@ -1,4 +1,4 @@
-"""The rows of a hinge-loss MRF laid out for ADMM: independent blocks, neighbours close in memory."""
+"""Memory layout of a hinge-loss Markov random field for ADMM: independent blocks, neighbours close in memory."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AdmmPlan:
-    """Everything of a model but its weights, in the order in which ADMM works.
+    """Rows of a model, without its weights, in the order in which ADMM processes them.
 
-    Rows are numbered terms first, then equalities, then inequalities; those without variables are in no block.
+    Rows of the model are numbered terms first, then equalities, then inequalities. Rows without variables belong to no
+    block.
 
     Attributes
     ----------
     model : HingeLossMRF
-        What was laid out; a model that shares its rows can use the same plan.
+        The model; models that share its rows can use the same plan.
     variables, row_of : int arrays
-        Variable and row of the model at each place here.
+        Variable and row of the model at each position of the plan.
     variable_start, row_start, constraint_start : int arrays (n_blocks + 1,)
-        Where each block begins among variables, rows and `constraints`.
+        Start of each block in variables, rows and `constraints`.
     constraints : int array
-        Places of the rows that are constraints.
+        Positions of the rows that are constraints.
     ptr, idx, coef, const, kind : arrays
-        The rows in their new order.
+        The rows in the order of the plan.
     degree : float array
-        In how many rows each variable stands.
+        Number of rows that contain each variable.
     constants : float array (n_rows,)
-        The constants of all rows, in the order of the model.
+        Constants of all rows, in the order of the model.
     """
 
     model: HingeLossMRF
@@ -57,43 +58,43 @@ class AdmmPlan:
 
     @property
     def n_blocks(self) -> int:
-        """How many independent blocks."""
+        """Number of independent blocks."""
         return int(self.row_start.size) - 1
 
     @property
     def blocks(self) -> tuple[Any, ...]:
-        """What kernels take to find a block."""
+        """Block boundaries, as arguments of kernels."""
         return self.variable_start, self.row_start, self.constraint_start, self.constraints
 
     def fits(self, model: HingeLossMRF) -> bool:
-        """Whether `model` has the same rows, so that only its weights may differ."""
-        ours = self.model
+        """Return whether `model` shares the rows of the plan, so that at most its weights differ."""
+        own_model = self.model
         return (
-            ours.terms is model.terms
-            and ours.power is model.power
-            and ours.equalities is model.equalities
-            and ours.inequalities is model.inequalities
+            own_model.terms is model.terms
+            and own_model.power is model.power
+            and own_model.equalities is model.equalities
+            and own_model.inequalities is model.inequalities
         )
 
     @property
     def unweighted_rows(self) -> tuple[Any, ...]:
-        """What kernels take as rows, where no weight is needed."""
-        nothing = np.empty(0)
-        return self.ptr, self.idx, self.coef, self.const, nothing, nothing, self.kind
+        """Rows as arguments of kernels that need no weights."""
+        empty = np.empty(0)
+        return self.ptr, self.idx, self.coef, self.const, empty, empty, self.kind
 
     def weighted_rows(self, model: HingeLossMRF) -> tuple[Any, ...]:
-        """What kernels take as rows: with the weights of `model`, which must fit."""
+        """Return the rows with the weights of `model`, as arguments of kernels; the model must share the rows."""
         curve, top = np.empty(self.kind.size), np.empty(self.kind.size)
         weigh_rows(self.row_of, self.kind, model.weight, curve, top)
         return self.ptr, self.idx, self.coef, self.const, curve, top, self.kind
 
     def row_of_entry(self) -> IntArray:
-        """The row of each entry."""
+        """Return the row of each entry."""
         counts: IntArray = self.ptr[1:].astype(np.int64) - self.ptr[:-1].astype(np.int64)
         return np.repeat(np.arange(self.const.size), counts)
 
     def block_matrix(self, block: int) -> csr_array:
-        """Coefficients of the rows of a block, a column for each of its variables."""
+        """Return the coefficients of a block as a matrix (rows, variables)."""
         r0, r1 = self.row_start[block : block + 2]
         v0, v1 = self.variable_start[block : block + 2]
         start, end = int(self.ptr[r0]), int(self.ptr[r1])
@@ -103,19 +104,19 @@ class AdmmPlan:
         )
 
     def to_model(self, values: FloatArray, fill: float) -> FloatArray:
-        """Values of variables in the order of the model."""
+        """Reorder values of variables to the order of the model; variables outside the plan get `fill`."""
         out = np.full(self.model.n_variables, fill)
         out[self.variables] = values
         return out
 
 
 def plan_admm(model: HingeLossMRF) -> AdmmPlan:
-    """Lay a model out for ADMM; linear in its size.
+    """Compute the memory layout of a model for ADMM in linear time.
 
     Examples
     --------
     >>> rows = LinearRows([0, 2, 3, 4], [0, 2, 1, 2], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
-    >>> plan_admm(HingeLossMRF(3, rows, 1.0, 1)).n_blocks           # x0 with x2, and x1 by itself
+    >>> plan_admm(HingeLossMRF(3, rows, 1.0, 1)).n_blocks           # x0 and x2 share a row, x1 is independent
     2
     """
     rows, kind = _all_rows(model)
@@ -125,9 +126,9 @@ def plan_admm(model: HingeLossMRF) -> AdmmPlan:
     row_of = sort_by_length(rows.ptr, row_of, row_start)
     degree = np.diff(col_ptr)[variables].astype(np.float64)
     del col_ptr, col_row
-    place = np.zeros(n, dtype=np.uint32)
-    place[variables] = np.arange(variables.size, dtype=np.uint32)
-    ptr, idx, coef = permute_rows(rows.ptr, rows.idx, rows.coef, row_of, place)
+    position = np.zeros(n, dtype=np.uint32)
+    position[variables] = np.arange(variables.size, dtype=np.uint32)
+    ptr, idx, coef = permute_rows(rows.ptr, rows.idx, rows.coef, row_of, position)
     kind = kind[row_of]
     constraints = np.flatnonzero(kind >= INEQUALITY)
     return AdmmPlan(
@@ -149,20 +150,22 @@ def plan_admm(model: HingeLossMRF) -> AdmmPlan:
 
 
 def _all_rows(model: HingeLossMRF) -> tuple[LinearRows, NDArray[np.int8]]:
-    """Terms and constraints as one set of rows, and the kind of each."""
+    """Return terms and constraints as one set of rows, and the kind of each row."""
     kind = np.where(model.power == 2, np.int8(SQUARED), np.int8(LINEAR))
-    parts, kinds = [model.terms], [kind]
+    row_sets, kinds = [model.terms], [kind]
     for rows, code in ((model.equalities, EQUALITY), (model.inequalities, INEQUALITY)):
         if rows is not None and rows.n_rows:
-            parts.append(rows)
+            row_sets.append(rows)
             kinds.append(np.full(rows.n_rows, code, dtype=np.int8))
-    if len(parts) == 1:
+    if len(row_sets) == 1:
         return model.terms, kind
-    starts = np.cumsum([0] + [part.n_entries for part in parts[:-1]])
-    joined = LinearRows(
-        np.concatenate([parts[0].ptr[:1], *(part.ptr[1:] + start for part, start in zip(parts, starts, strict=True))]),
-        np.concatenate([part.idx for part in parts]),
-        np.concatenate([part.coef for part in parts]),
-        np.concatenate([part.const for part in parts]),
+    starts = np.cumsum([0] + [row_set.n_entries for row_set in row_sets[:-1]])
+    all_rows = LinearRows(
+        np.concatenate(
+            [row_sets[0].ptr[:1], *(row_set.ptr[1:] + start for row_set, start in zip(row_sets, starts, strict=True))]
+        ),
+        np.concatenate([row_set.idx for row_set in row_sets]),
+        np.concatenate([row_set.coef for row_set in row_sets]),
+        np.concatenate([row_set.const for row_set in row_sets]),
     )
-    return joined, np.concatenate(kinds)
+    return all_rows, np.concatenate(kinds)

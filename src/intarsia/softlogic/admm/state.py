@@ -1,4 +1,4 @@
-"""Where consensus ADMM stands: everything that its next iteration reads."""
+"""State of consensus ADMM between iterations."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from intarsia._kernels.hinge_steps import consensus_blocks, usual_steps
 from intarsia.softlogic.admm.plan import AdmmPlan, plan_admm
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
-MIDDLE = 0.5  # where variables start, and where those stay that no row mentions
+MIDDLE = 0.5  # initial value of variables, and final value of variables without rows
 
 
 @dataclass(eq=False, repr=False)
 class AdmmState:
-    """Consensus, local copies and multipliers of ADMM, in the order of its plan.
+    """State of consensus ADMM: consensus, local copies and multipliers, in the order of the plan.
 
-    Local copies and multipliers are not stored one by one, since a number per row and one per variable determine them
-    (see `intarsia._kernels.hinge_admm`); `local_copies` and `scaled_duals` write them out. Iterations change a state in
-    place.
+    Local copies and multipliers are not stored individually, because a number per row and a number per variable
+    determine them (see `intarsia._kernels.hinge_admm`); `local_copies` and `scaled_duals` compute them. Iterations
+    change a state in place.
 
     Attributes
     ----------
     plan : AdmmPlan
         Order of variables and rows.
     z, base, y : float arrays
-        Consensus; z before the pull of the rows; multiplier of each row.
+        Consensus; consensus before the update by the rows; multiplier of each row.
     ahead, change : float arrays
-        What the last iteration made its local copies from.
+        Quantities per variable and per row from which the last iteration computed the local copies.
     step : float array (n_blocks,)
-        The step rho of each independent block.
+        Step size rho of each independent block.
     n_iter : int
-        Iterations made.
+        Number of iterations.
 
     Examples
     --------
@@ -61,43 +61,44 @@ class AdmmState:
 
     @property
     def consensus(self) -> FloatArray:
-        """The consensus in the order of the model."""
+        """Consensus in the order of the variables of the model."""
         return self.plan.to_model(self.z, MIDDLE)
 
     @property
     def arrays(self) -> tuple[FloatArray, ...]:
-        """What kernels take as the state."""
+        """Arrays of the state, as arguments of kernels."""
         return self.z, self.base, self.y, self.ahead, self.change
 
     def copy(self) -> AdmmState:
-        """A state that can be advanced by itself."""
+        """Return an independent copy of the state."""
         z, base, y, ahead, change = (array.copy() for array in self.arrays)
         return AdmmState(self.plan, z, base, y, ahead, change, self.step.copy(), self.n_iter)
 
     def local_copies(self) -> FloatArray:
-        """The local copy of every entry, rows and entries in the order of the plan."""
+        """Return the local copy of every entry, in the order of the plan."""
         row = self.plan.row_of_entry()
         return self.ahead[self.plan.idx] + self.change[row] * self.plan.coef / self._step_of_row()[row]
 
     def scaled_duals(self) -> FloatArray:
-        """The scaled multiplier u of every entry, as after the last iteration."""
+        """Return the scaled multiplier u of every entry after the last iteration."""
         row = self.plan.row_of_entry()
         return (self.base - self.z)[self.plan.idx] - self.y[row] * self.plan.coef / self._step_of_row()[row]
 
     def row_values(self) -> FloatArray:
-        """Value of every row of the model at its own local copies; rows without variables are their constants."""
+        """Return the value of every row of the model at its local copies; rows without variables are constants."""
         plan = self.plan
         values = plan.constants.copy()
         local_rows(plan.blocks, plan.unweighted_rows, self.ahead, self.change, self.step, plan.row_of, values)
         return values
 
     def multipliers(self) -> FloatArray:
-        """The multiplier y of every row of the model: terms, then equalities, then inequalities."""
+        """Return the multiplier y of every row of the model: terms, then equalities, then inequalities."""
         out = np.zeros(self.plan.constants.size)
         out[self.plan.row_of] = self.y
         return out
 
     def _step_of_row(self) -> FloatArray:
+        """Return the step size of the block of each row."""
         return np.repeat(self.step, np.diff(self.plan.row_start))
 
     def __repr__(self) -> str:
@@ -105,7 +106,7 @@ class AdmmState:
 
 
 def fresh_state(model: HingeLossMRF, step: float | None, plan: AdmmPlan | None = None) -> AdmmState:
-    """Every variable in the middle, no multipliers, and a step that is about the force of a hinge."""
+    """Return the initial state: variables at 1/2, multipliers 0, step sizes of the order of the force of a hinge."""
     plan = plan_admm(model) if plan is None else plan
     n, m = plan.variables.size, plan.const.size
     if step is None:
@@ -116,7 +117,7 @@ def fresh_state(model: HingeLossMRF, step: float | None, plan: AdmmPlan | None =
 
 
 def carried_state(model: HingeLossMRF, earlier: AdmmState, rows: tuple[Any, ...], plan: AdmmPlan) -> AdmmState:
-    """An earlier state brought to a model of as many variables and rows, whose coefficients may differ."""
+    """Convert a state to another model with the same number of variables and rows; coefficients may differ."""
     n, m = model.n_variables, earlier.plan.constants.size
     base, y = np.full(n, MIDDLE), np.zeros(m)
     base[earlier.plan.variables] = earlier.base

@@ -1,1 +1,1 @@
-"""PSL programs, files of atoms, and saved models."""
+"""File formats: PSL programs, files of atoms, and saved models."""

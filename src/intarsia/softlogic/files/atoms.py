@@ -1,4 +1,4 @@
-"""Files of atoms as PSL has them: arguments and perhaps a truth value, separated by tabs, an atom in each line."""
+"""Files of atoms in PSL's format: an atom per line, with arguments and an optional value, separated by tabs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from intarsia._files.packed_file import open_packed
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows, ConstantTable, rows_of_columns
 
-LONGEST_LINE = 1_000_000
+MAX_LINE_LENGTH = 1_000_000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_BLANK = "".join(map(chr, range(33)))  # what Java removes from both ends of a line
+_BLANK = "".join(map(chr, range(33)))  # characters that Java strips from both ends of a line
 _BLOCK = 1 << 20
 
 
@@ -26,25 +26,25 @@ def read_atom_file(
     r"""Read the atoms of a file, plain or gzip (detected from its content).
 
     As in PSL, spaces and tabs at both ends of a line are removed and empty lines are skipped; between tabs every
-    character counts, quotes included. The file is read in blocks; a line of more than a few million bytes is refused
-    before it is read whole.
+    character counts, including quotes. The file is read in blocks; a line of more than a few million bytes raises
+    before it is read completely.
 
     Parameters
     ----------
     path : path
         The file.
     n_arguments : int
-        Arguments of the predicate.
+        Number of arguments of the predicate.
     constants : ConstantTable
-        Where names get their numbers.
+        Constants of the program; new constants are added.
     types : sequence of str, optional
-        PSL's type of each argument; integers are the same however they are written (`07` and `7`).
+        PSL's type of each argument; for integer types `07` and `7` are the same constant.
 
     Raises
     ------
     FileFormatError
-        A line has too few or too many fields, is too long or is not UTF-8, or a truth value is outside [0, 1]; the
-        message has file and line.
+        A line has too few or too many fields, is too long or is not UTF-8, or a value is outside [0, 1]; the message
+        names file and line.
 
     Examples
     --------
@@ -58,72 +58,75 @@ def read_atom_file(
     """
     name = Path(path).name
     kinds = ["UniqueStringID"] * n_arguments if types is None else list(types)
-    parts: list[AtomRows] = []
+    blocks: list[AtomRows] = []
     with open_packed(path) as stream:
         for first_line, text in _blocks(stream, name):
-            parts.extend(_rows(text, first_line, kinds, constants, name))
-    if not parts:
+            blocks.extend(_rows(text, first_line, kinds, constants, name))
+    if not blocks:
         return AtomRows(np.empty((0, n_arguments), dtype=np.int32), np.empty(0))
-    return AtomRows(np.concatenate([p.arguments for p in parts]), np.concatenate([p.values for p in parts]))
+    return AtomRows(np.concatenate([p.arguments for p in blocks]), np.concatenate([p.values for p in blocks]))
 
 
 def _blocks(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
-    """Whole lines, many at a time, with the number of the first."""
+    """Yield blocks of complete lines, with the number of their first line."""
     rest, line = b"", 1
     while True:
         block = stream.read(_BLOCK)
         data = rest + block
         cut = data.rfind(b"\n") + 1 if block else len(data)
-        whole, rest = data[:cut], data[cut:]
-        if len(rest) > LONGEST_LINE:
-            at = line + whole.count(b"\n")
+        complete, rest = data[:cut], data[cut:]
+        if len(rest) > MAX_LINE_LENGTH:
+            number = line + complete.count(b"\n")
             raise FileFormatError(
-                f"{name}, line {at}: more than {LONGEST_LINE} bytes in one line. Expected an atom in each line."
+                f"{name}, line {number}: the line has more than {MAX_LINE_LENGTH} bytes, expected an atom. Write one "
+                f"atom per line."
             )
-        if whole:
-            text = _decoded(whole, name, line)
+        if complete:
+            text = _decoded(complete, name, line)
             if line == 1:
                 text = text.removeprefix("\ufeff")
             yield line, text
-            line += whole.count(b"\n")
+            line += complete.count(b"\n")
         if not block:
             return
 
 
 def _decoded(data: bytes, name: str, first_line: int) -> str:
+    """Decode UTF-8 and normalize line ends."""
     try:
         return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
         raise FileFormatError(
-            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8. Save the file as UTF-8."
+            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not valid UTF-8. Save the file as UTF-8."
         ) from None
 
 
 def _rows(text: str, first_line: int, types: list[str], constants: ConstantTable, name: str) -> Iterator[AtomRows]:
-    """Atoms of whole lines; in one go if all have equally many fields and none is empty."""
+    """Yield the atoms of complete lines; all at once if they have the same number of fields and none is empty."""
     lines = [line.strip(_BLANK) for line in text.removesuffix("\n").split("\n")]
     n_fields = lines[0].count("\t") + 1
     plain = "" not in lines and all(line.count("\t") == n_fields - 1 for line in lines)
     if plain and n_fields in (len(types), len(types) + 1):
         fields = "\t".join(lines).split("\t")
-        yield _checked(fields, n_fields, types, constants, name, first_line)
+        yield _atoms_of_fields(fields, n_fields, types, constants, name, first_line)
         return
     for number, line in enumerate(lines, first_line):
         if not line:
             continue
-        parts = line.split("\t")
-        if len(parts) not in (len(types), len(types) + 1):
+        fields = line.split("\t")
+        if len(fields) not in (len(types), len(types) + 1):
             raise FileFormatError(
-                f"{name}, line {number}: {len(parts)} fields; expected {len(types)} arguments and perhaps a truth "
-                f"value, separated by tabs."
+                f"{name}, line {number}: {len(fields)} fields; expected {len(types)} arguments and optionally a value "
+                f"in [0, 1], separated by tabs."
             )
-        yield _checked(parts, len(parts), types, constants, name, number)
+        yield _atoms_of_fields(fields, len(fields), types, constants, name, number)
 
 
-def _checked(
+def _atoms_of_fields(
     fields: list[str], n_fields: int, types: list[str], constants: ConstantTable, name: str, first_line: int
 ) -> AtomRows:
+    """Convert the fields of lines of equal length to atoms."""
     columns = [typed_names(fields[k::n_fields], kind, name, first_line, "line") for k, kind in enumerate(types)]
     values = fields[len(types) :: n_fields] if n_fields > len(types) else None
     try:
@@ -133,7 +136,7 @@ def _checked(
 
 
 def typed_names(column: list[str], kind: str, place: str, first_row: int = 1, unit: str = "row") -> list[str]:
-    """Names of one argument, those of an integer type in their shortest form.
+    """Return the constants of an argument; integers of an integer type are converted to their shortest form.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A `SoftLogic` model as a file, and back: predicates and rules as text, data as numbers of constants."""
+"""Saving and loading of `SoftLogic` models: predicates and rules as text, data as numbers of constants."""
 
 from __future__ import annotations
 
@@ -25,41 +25,42 @@ from intarsia.softlogic.learning.learner import LearnedWeights
 from intarsia.softlogic.program import ROLES, Evaluation, Program
 
 
-def soft_logic_to_file(program: Program, learned: LearnedWeights | None) -> Content:
-    """A program with its data, and what was learned."""
-    about, arrays = _program_to_file(program)
-    if learned is not None:
-        about["learned"], histories = course_to_file(learned.n_iter, learned.status, learned.history)
-        about["learned"]["n_admm_iter"] = int(learned.n_admm_iter)
-        arrays |= {**histories, "weights": learned.weights, "latent": learned.latent}
-    return about, arrays
+def soft_logic_to_file(program: Program, result: LearnedWeights | None) -> Content:
+    """Return the file content of a program with its data, and of the learned weights."""
+    document, arrays = _program_to_file(program)
+    if result is not None:
+        document["learned"], histories = course_to_file(result.n_iter, result.status, result.history)
+        document["learned"]["n_admm_iter"] = int(result.n_admm_iter)
+        arrays |= {**histories, "weights": result.weights, "latent": result.latent}
+    return document, arrays
 
 
-def soft_logic_from_file(about: dict[str, Any], arrays: Arrays) -> tuple[Program, LearnedWeights | None]:
-    """What `soft_logic_to_file` was given; everything is checked before it is used."""
-    program = _program_from_file(about, arrays)
-    if "learned" not in about:
+def soft_logic_from_file(document: dict[str, Any], arrays: Arrays) -> tuple[Program, LearnedWeights | None]:
+    """Return the program and the learned weights of a file, after checking its content."""
+    program = _program_from_file(document, arrays)
+    if "learned" not in document:
         return program, None
     weights = finite_array(arrays, "weights", (len(program.rules),))
     if (weights < 0.0).any():
         raise ValueError("weights")
-    n_iter, status, history = course_from_file(about["learned"], arrays)
+    n_iter, status, history = course_from_file(document["learned"], arrays)
     latent = finite_array(arrays, "latent", (arrays["latent"].size,))
-    return program, LearnedWeights(weights, status, n_iter, int(about["learned"]["n_admm_iter"]), latent, history)
+    return program, LearnedWeights(weights, status, n_iter, int(document["learned"]["n_admm_iter"]), latent, history)
 
 
 def _program_to_file(program: Program) -> Content:
-    evaluations = [[one.predicate, one.evaluator, dict(one.options)] for one in program.evaluations]
+    """Return the file content of a program."""
+    evaluations = [[item.predicate, item.evaluator, dict(item.options)] for item in program.evaluations]
     for name, value in (("options", program.options), ("evaluations", evaluations), ("notes", program.notes)):
         check_json(value, f"{name} of the program")
     for rule in program.rules:
         if _rule(rule.text, rule.weight, program.dialect) != rule:
             raise InvalidInputError(
-                f"the rule {rule.text!r:.120} does not say what its text says. Make it with read_rule."
+                f"the rule {rule.text!r:.120} differs from its text, so it cannot be saved. Create it with read_rule."
             )
-    about: dict[str, Any] = {
+    document: dict[str, Any] = {
         "dialect": program.dialect,
-        "predicates": [[one.name, one.n_arguments, one.closed, one.types] for one in program.predicates],
+        "predicates": [[item.name, item.n_arguments, item.closed, item.types] for item in program.predicates],
         "rules": [[rule.text, rule.weight] for rule in program.rules],
         "constants": program.constants.names,
         "evaluations": evaluations,
@@ -73,31 +74,32 @@ def _program_to_file(program: Program) -> Content:
         for role in ROLES:
             tables = program.data(predicate.name, role)
             if tables:
-                place = f"data_{len(about['data'])}"
-                about["data"].append([predicate.name, role])
-                arrays[f"{place}_arguments"] = np.concatenate([rows.arguments for rows in tables])
-                arrays[f"{place}_values"] = np.concatenate([rows.values for rows in tables])
-    return about, arrays
+                key = f"data_{len(document['data'])}"
+                document["data"].append([predicate.name, role])
+                arrays[f"{key}_arguments"] = np.concatenate([rows.arguments for rows in tables])
+                arrays[f"{key}_values"] = np.concatenate([rows.values for rows in tables])
+    return document, arrays
 
 
-def _program_from_file(about: dict[str, Any], arrays: Arrays) -> Program:
-    program = Program(dialect=about["dialect"])
-    for name, n_arguments, closed, types in about["predicates"]:
+def _program_from_file(document: dict[str, Any], arrays: Arrays) -> Program:
+    """Return the program of a file, after checking its content."""
+    program = Program(dialect=document["dialect"])
+    for name, n_arguments, closed, types in document["predicates"]:
         if closed not in (None, True, False):
             raise ValueError("closed")
         program.predicate(name, n_arguments, closed, types)
-    for text, weight in about["rules"]:
+    for text, weight in document["rules"]:
         program.rule(_rule(text, weight, program.dialect))
-    constants = about["constants"]
+    constants = document["constants"]
     if not all(isinstance(name, str) for name in constants) or len(set(constants)) != len(constants):
         raise ValueError("constants")
     program.constants.numbers(constants, "constants")
-    program.evaluations = [Evaluation(str(name), str(kind), options) for name, kind, options in about["evaluations"]]
-    program.options, program.notes = dict(about["options"]), [str(note) for note in about["program_notes"]]
+    program.evaluations = [Evaluation(str(name), str(kind), options) for name, kind, options in document["evaluations"]]
+    program.options, program.notes = dict(document["options"]), [str(note) for note in document["program_notes"]]
     program.backend = (
-        None if about["backend"] is None else TableKind(str(about["backend"][0]), bool(about["backend"][1]))
+        None if document["backend"] is None else TableKind(str(document["backend"][0]), bool(document["backend"][1]))
     )
-    for k, (name, role) in enumerate(about["data"]):
+    for k, (name, role) in enumerate(document["data"]):
         arguments = index_array(arrays, f"data_{k}_arguments", len(constants))
         values = finite_array(arrays, f"data_{k}_values", (len(arguments),))
         if arguments.shape != (len(values), program.find_predicate(name).n_arguments):
@@ -109,7 +111,7 @@ def _program_from_file(about: dict[str, Any], arrays: Arrays) -> Program:
 
 
 def _rule(text: str, weight: float | None, dialect: str) -> Rule:
-    """A rule of a text, with a weight that may be another than the text's."""
+    """Parse a rule and set its weight, which may differ from that in the text."""
     rule = read_rule(text, dialect=dialect)
     if (rule.weight is None) != (weight is None) or (weight is not None and not 0.0 <= float(weight) < np.inf):
         raise ValueError("weight")

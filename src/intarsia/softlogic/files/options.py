@@ -1,4 +1,4 @@
-"""Options of PSL programs: those that are used, and sentences on those that would change the result in PSL."""
+"""Options of PSL programs: options that are used, and notes on those that would change a result in PSL."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from intarsia.exceptions import FileFormatError
 from intarsia.softlogic.language.rules import read_rule
 
 _EVALUATION = ("eval.", "discreteevaluator.", "continuousevaluator.", "aucevaluator.", "categoricalevaluator.")
-# How PSL stores, logs and writes; none of it changes a result.
-_WITHOUT_MEANING = (
+# Options for storage, logging and output, which do not change a result.
+_WITHOUT_EFFECT = (
     "runtime.db.", "runtime.log.", "runtime.help", "runtime.version", "runtime.output.", "runtime.inference.output.",
     "runtime.inference.commit", "runtime.learn.output.", "runtime.relativebasepath", "parallel.", "random.seed",
     "atomstore.", "memorytermstore.", "memoryvariabletermstore.", "streamingtermstore.", "rdbmsdatabase.", "postgres.",
@@ -24,7 +24,7 @@ _LEARNERS = ("gradientdescent.", "weightlearning.", "minimizer.", "pairedduallea
 
 
 def flag(options: Mapping[str, Any], key: str, default: bool, place: str) -> bool:
-    """An option that is true or false.
+    """Return the value of a boolean option.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def flag(options: Mapping[str, Any], key: str, default: bool, place: str) -> boo
 
 
 def evaluation_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a program that its evaluators read.
+    """Return the options of a program that its evaluators use.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def evaluation_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def notes_on_options(options: Mapping[str, Any], phase: str, place: str) -> list[str]:
-    """Sentences on the options that PSL would use and we do not.
+    """Return notes on the options that PSL would use and that are ignored.
 
     Examples
     --------
@@ -63,36 +63,35 @@ def notes_on_options(options: Mapping[str, Any], phase: str, place: str) -> list
         begin = f"{place}: {key}={value!r:.80} is not used"
         if key == "runtime.inference.method":
             if not str(value).endswith("ADMMInference"):
-                notes.append(f"{begin}: the optimum is found by ConsensusADMM, to a proven tolerance.")
+                notes.append(f"{begin}: ConsensusADMM computes the optimum, to a proven tolerance.")
         elif key == "runtime.learn.method":
-            notes.append(f"{begin}: choose how weights are learned with learner= (--learner), such as 'perceptron'.")
+            notes.append(f"{begin}: choose the learner with learner= (--learner), such as 'perceptron'.")
         elif key == "inference.skip":
             if flag(options, key, False, place):
                 notes.append(f"{begin}: the optimum is computed, as PSL does without it.")
         elif key == "pam.throw":
             if not flag(options, key, True, place):
-                notes.append(
-                    f"{begin}: pass missing='zero' (--missing zero) to take missing atoms as false, as it says."
-                )
+                notes.append(f"{begin}: pass missing='zero' (--missing zero) to treat missing atoms as false.")
         elif key.startswith("inference.relax") and phase != "infer":
             notes.append(f"{begin} in learning: hard rules stay hard.")
-        elif not key.startswith((*_EVALUATION, *_WITHOUT_MEANING, *_USED, *_SOLVERS, *_LEARNERS)):
+        elif not key.startswith((*_EVALUATION, *_WITHOUT_EFFECT, *_USED, *_SOLVERS, *_LEARNERS)):
             notes.append(f"{begin}.")
     if solvers:
         notes.append(
-            f"{place}: {_listed(solvers)}: settings of PSL's solvers are not used. See ConsensusADMM for its own."
+            f"{place}: {_shortened(solvers)}: settings of PSL's solvers are not used. Set those of ConsensusADMM."
         )
     if learners:
-        notes.append(f"{place}: {_listed(learners)}: settings of PSL's learners are not used. See learner= for ours.")
+        notes.append(f"{place}: {_shortened(learners)}: settings of PSL's learners are not used. Set learner= instead.")
     return notes
 
 
 def relaxed(texts: Sequence[str], options: Mapping[str, Any], place: str) -> list[str]:
-    """Texts of rules of which the hard ones are weighted, where the option `inference.relax` asks for it.
+    """Return the texts of rules, with weights for hard rules if the option `inference.relax` is true.
 
-    PSL divides the weights by the largest (unless `inference.normalize` is false), then gives hard rules
+    PSL divides the weights by the largest (unless `inference.normalize` is false), then gives hard rules the weight
     `inference.relax.multiplier` times the largest weight, at least 1, and squares them unless
-    `inference.relax.squared` is false. Here the weights stay as they are, and those of hard rules follow them.
+    `inference.relax.squared` is false. This function leaves the weights unchanged and scales those of hard rules
+    accordingly.
 
     Examples
     --------
@@ -119,6 +118,7 @@ def relaxed(texts: Sequence[str], options: Mapping[str, Any], place: str) -> lis
     ]
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
+def _shortened(names: list[str]) -> str:
+    """Return the first three names and the number of the others."""
+    n_others = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {n_others} more" if n_others > 0 else "")

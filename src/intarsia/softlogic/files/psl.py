@@ -1,4 +1,4 @@
-"""PSL programs as files: rules, predicates, options, and data files for learning, validation and inference."""
+"""Reader for PSL programs: rules, predicates, options, and data files for learning, validation and inference."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from intarsia.softlogic.program import LATENT, OBSERVED, TARGET, TRUTH, Evaluati
 
 _ROLE_OF_KEY = {"observations": OBSERVED, "targets": TARGET, "latent": LATENT, "truth": TRUTH}
 _TOP_KEYS = ("rules", "predicates", "options", *PHASES)
-# What a predicate is declared with; its data and evaluations are read apart.
+# Keys of the declaration of a predicate; its data and evaluations are read separately.
 _DECLARING_KEYS = ("name", "type", "types", "arity", "force-open", "closed")
 _NEURAL_KEYS = ("model", "models", "modeltype")
-# Validation is part of learning: its rules are those of learning, its data its own.
+# Validation uses the rules of learning, with other data.
 _RULES_OF_PHASE = {"infer": "infer", "learn": "learn", "validation": "learn"}
 
 
@@ -32,33 +32,37 @@ def read_psl(path: str | os.PathLike[str], phase: str = "infer", data: str | os.
     r"""Read a PSL program with its data files.
 
     A program is a JSON or YAML file of PSL 3 (YAML needs PyYAML: `pip install 'intarsia[psl]'`), or a rule file of
-    PSL 2 with its data file. JSON may have what PSL's reader allows: comments (`//`, `#`, `/* */`), single quotes,
-    trailing commas. Predicates with targets (or latent atoms) are open, others closed. Paths of data files are
-    relative to the file that names them. Options that evaluators read, `runtime.db.intids`, `inference.relax` and
-    `runtime.inference.clearrules` are used; `program.notes` lists the other ones that would change a result in PSL.
+    PSL 2 with its data file. JSON may use the extensions of PSL's parser: comments (`//`, `#`, `/* */`), single quotes,
+    trailing commas. Predicates with targets or latent atoms are open, other predicates are closed. Paths of data files
+    are relative to the file that contains them. The options of evaluators, `runtime.db.intids`, `inference.relax` and
+    `runtime.inference.clearrules` are used; `program.notes` lists other options that would change a result in PSL.
 
     Parameters
     ----------
     path : path
-        The file `model.json`, `model.yaml`, or `model.psl`.
+        Program file, such as `model.json`, `model.yaml`, or `model.psl`.
     phase : {"infer", "learn", "validation"}
-        Which of the data files to read, where the program separates them.
+        Phase whose data files are read, if the program separates them.
     data : path, optional
-        A folder in which all data files are, by the last part of their paths. For rules of PSL 2 their data file,
-        such as `model-eval.data`; by default `model-eval.data` (in learning `model-learn.data`) or `model.data`
-        beside the rules.
+        Folder that contains all data files; only the last component of their paths is used. For a rule file of PSL 2,
+        its data file, such as `model-eval.data`; by default `model-eval.data` (for learning `model-learn.data`) or
+        `model.data` in the folder of the rules.
+
+    Returns
+    -------
+    Program
+        The program, with `dialect="psl"`.
 
     Raises
     ------
     FileFormatError
-        The file is no JSON or YAML, or not a program; a data file does not follow its format. The message names file
-        and line.
+        The file is not JSON or YAML, or not a program, or a data file is malformed. The message names file and line.
     InvalidInputError
-        A rule cannot be read or names an unknown predicate; a data file does not exist.
+        A rule is malformed or uses an unknown predicate, or a data file does not exist.
     NotSupportedError
         A predicate is a neural network or an external function.
     MissingDependencyError
-        The program is in YAML, and PyYAML is not installed.
+        The program is in YAML and PyYAML is not installed.
 
     Examples
     --------
@@ -85,20 +89,20 @@ def write_learned(
     output: str | os.PathLike[str],
     data: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write the program of a file as JSON with other rules in place of its own, those for learning included.
+    """Write a copy of a program as JSON in which the rules are replaced, including those for learning.
 
-    Comments are lost; paths of data files stay as they are, relative to the program.
+    Comments are lost; the paths of data files are unchanged, relative to the program.
 
     Parameters
     ----------
     path : path
         The program that was read with `phase="learn"`.
     rules : sequence of str
-        As many as it has, in their order.
+        New rules, as many as the program has and in the same order.
     output : path
         File to write.
     data : path, optional
-        As for `read_psl`.
+        Data file or folder, as for `read_psl`.
 
     Examples
     --------
@@ -110,28 +114,33 @@ def write_learned(
     ...     read_psl(Path(folder, "learned.json")).rules[0].weight
     0.5
     """
-    where = Path(path)
-    document = read_document(where, "learn", _data_file_of_psl2(None if data is None else Path(data)))
+    source = Path(path)
+    document = read_document(source, "learn", _data_file_of_psl2(None if data is None else Path(data)))
     remaining = list(rules)
-    scratch = _Loader(document, where, "learn", None).declared()
-    for part in (document, document.get("learn", {})):
-        texts = list(_rules_of(part.get("rules", []), where, "rules"))
-        before = len(scratch.rules)
+    program = _Loader(document, source, "learn", None).with_predicates()
+    for section in (document, document.get("learn", {})):
+        texts = list(_rules_of(section.get("rules", []), source, "rules"))
+        n_earlier = len(program.rules)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # repeated rules, of which the reader warned
+            warnings.simplefilter("ignore", UserWarning)  # duplicate rules; the reader has already warned about them
             for place, text in texts:
-                scratch.rule(text, place)
-        n = len(scratch.rules) - before  # equal rules count once, a filter with alternatives as several
+                program.rule(text, place)
+        n = (
+            len(program.rules) - n_earlier
+        )  # duplicate rules count once, a filter with alternatives counts several times
         if texts:
-            part["rules"], remaining = remaining[:n], remaining[n:]
+            section["rules"], remaining = remaining[:n], remaining[n:]
     Path(output).write_text(json.dumps(document, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _data_file_of_psl2(data: Path | None) -> Path | None:
+    """Return the path if it is a data file of PSL 2."""
     return data if data is not None and data.suffix.lower() == ".data" else None
 
 
 class _Loader:
+    """Conversion of a document in PSL 3's format to a program."""
+
     def __init__(self, document: dict[str, Any], path: Path, phase: str, data: Path | None) -> None:
         self._document = document
         self._path = path
@@ -140,18 +149,20 @@ class _Loader:
         self._program = Program(dialect="psl")
         self._types: dict[str, list[str]] = {}
 
-    def declared(self) -> Program:
-        """The predicates alone, without rules and data."""
+    def with_predicates(self) -> Program:
+        """Return a program with the predicates only, without rules and data."""
         self._program.options = self._options()
         for key, entry in self._entries().items():
             self._declare(str(key), entry)
         return self._program
 
     def _entries(self) -> dict[str, Any]:
+        """Return the entry of each predicate in the document."""
         entries: dict[str, Any] = typed(self._document.get("predicates", {}), dict, f"{self._path.name}: predicates")
         return entries
 
     def program(self) -> Program:
+        """Return the complete program."""
         program, name = self._program, self._path.name
         for key in self._document:
             if key not in _TOP_KEYS:
@@ -160,8 +171,8 @@ class _Loader:
         place = f"{name}: options"
         program.notes += notes_on_options(program.options, self._phase, place)
         entries = self._entries()
-        declared = {key: self._declare(str(key), entry) for key, entry in entries.items()}
-        for key, predicate in declared.items():
+        names = {key: self._declare(str(key), entry) for key, entry in entries.items()}
+        for key, predicate in names.items():
             self._fill(predicate, entries[key], f"{name}: predicates, {key}")
         rules = list(self._rules())
         texts = [text for _, text in rules]
@@ -174,46 +185,51 @@ class _Loader:
 
     # ---------------------------------------------------------------- options and rules
 
-    def _part(self, phase: str) -> dict[str, Any]:
-        part: dict[str, Any] = typed(self._document.get(phase, {}), dict, f"{self._path.name}: {phase}")
-        return part
+    def _section(self, phase: str) -> dict[str, Any]:
+        """Return the section of a phase in the document."""
+        section: dict[str, Any] = typed(self._document.get(phase, {}), dict, f"{self._path.name}: {phase}")
+        return section
 
     def _options(self) -> dict[str, Any]:
+        """Return the common options and those of the phase."""
         phase = _RULES_OF_PHASE[self._phase]
         common = typed(self._document.get("options", {}), dict, f"{self._path.name}: options")
-        return {**common, **typed(self._part(phase).get("options", {}), dict, f"{self._path.name}: {phase}, options")}
+        return {
+            **common,
+            **typed(self._section(phase).get("options", {}), dict, f"{self._path.name}: {phase}, options"),
+        }
 
     def _rules(self) -> Iterator[tuple[str, str]]:
-        """Rules of all phases and of the one that is read, each with its place."""
+        """Yield the common rules and those of the phase, each with its place in the file."""
         location, phase = self._path.name, _RULES_OF_PHASE[self._phase]
         cleared = flag(self._program.options, "runtime.inference.clearrules", False, f"{location}: options")
         if not (cleared and phase == "infer"):
             yield from _rules_of(self._document.get("rules", []), self._path, "rules")
-        yield from _rules_of(self._part(phase).get("rules", []), self._path, f"{phase}, rules")
-        if self._part("validation").get("rules"):
+        yield from _rules_of(self._section(phase).get("rules", []), self._path, f"{phase}, rules")
+        if self._section("validation").get("rules"):
             self._program.notes.append(f"{location}: validation, rules are not used, as in PSL.")
 
     def _note_learning(self, entries: dict[str, Any]) -> None:
-        """Tell that PSL would learn the weights before it infers."""
-        asked = self._program.options.get("runtime.learn")
-        split = any(
+        """Add a note if PSL would learn the weights before inference."""
+        option = self._program.options.get("runtime.learn")
+        has_learning_data = any(
             isinstance(entry, dict) and isinstance(entry.get(key), dict) and entry[key].get("learn")
             for entry in entries.values()
             for key in _ROLE_OF_KEY
         )
-        learns = flag({"runtime.learn": asked}, "runtime.learn", False, self._path.name) if asked is not None else (
-            split or bool(self._part("learn"))
+        learns = flag({"runtime.learn": option}, "runtime.learn", False, self._path.name) if option is not None else (
+            has_learning_data or bool(self._section("learn"))
         )  # fmt: skip
         if self._phase == "infer" and learns:
             self._program.notes.append(
-                f"{self._path.name}: PSL would learn the weights from the data under 'learn' first; here they are as "
-                f"written. Learn them with SoftLogic.fit on phase='learn', or with 'intarsia softlogic learn'."
+                f"{self._path.name}: PSL would first learn the weights from the data under 'learn'; here the written "
+                f"weights are used. Learn them with SoftLogic.fit on phase='learn', or with 'intarsia softlogic learn'."
             )
 
     # ---------------------------------------------------------------- predicates
 
     def _declare(self, key: str, entry: Any) -> str:
-        """Declare the predicate of a key such as `Knows/2`, or `Knows` with its arity or types in its entry."""
+        """Declare a predicate from a key such as `Knows/2`, or `Knows` with an arity or types, and return its name."""
         where = f"{self._path.name}: predicates, {key}"
         typed(entry, dict, where)
         self._refuse_functions(entry, where)
@@ -228,11 +244,11 @@ class _Loader:
         if not stated:
             raise FileFormatError(
                 f"{self._path.name}: predicates: expected a name and its number of arguments, such as Knows/2, got "
-                f"{key!r:.60}. Write them like this, or add 'arity'."
+                f"{key!r:.60}. Write the key in this form, or add 'arity'."
             )
         if len(set(stated.values())) > 1:
-            listed = ", ".join(f"{source} has {size}" for source, size in stated.items())
-            raise FileFormatError(f"{where}: different numbers of arguments: {listed}. Make them agree.")
+            sources = ", ".join(f"{source} has {size}" for source, size in stated.items())
+            raise FileFormatError(f"{where}: the numbers of arguments differ: {sources}. Make them agree.")
         n_arguments = next(iter(stated.values()))
         default = "UniqueIntID" if flag(self._program.options, "runtime.db.intids", False, where) else "UniqueStringID"
         for item in types:
@@ -245,23 +261,26 @@ class _Loader:
         return name
 
     def _closed(self, entry: dict[str, Any], place: str) -> bool | None:
-        """Open where targets are listed, even in an empty file; else None, for data may still be added."""
+        """Return False (open) if the entry lists targets, even in an empty file; None if data may still be added."""
         if "closed" in entry:
             return bool(entry["closed"])
-        listed = any(self._of_phase(entry[key], f"{place}, {key}") for key in ("targets", "latent") if key in entry)
-        return False if listed or flag(entry, "force-open", False, place) else None
+        has_targets = any(
+            self._data_of_phase(entry[key], f"{place}, {key}") for key in ("targets", "latent") if key in entry
+        )
+        return False if has_targets or flag(entry, "force-open", False, place) else None
 
     def _refuse_functions(self, entry: dict[str, Any], place: str) -> None:
+        """Raise if the values of a predicate come from a neural network or an external function."""
         kind = str(entry.get("type") or "StandardPredicate").rpartition(".")[2]
         if kind == "DeepPredicate" or any(entry.get(key) for key in _NEURAL_KEYS):
             raise NotSupportedError(
                 f"{place}: its values come from a neural network, which is not supported. Run the network first and "
-                f"give its outputs as observations."
+                f"pass its outputs as observations."
             )
         if entry.get("function") or kind in ("ExternalFunctionalPredicate", "FunctionalPredicate"):
             raise NotSupportedError(
                 f"{place}: its values come from an external function ({entry.get('function') or kind!s:.80}), which is "
-                f"not supported. Compute them and give them as observations."
+                f"not supported. Compute the values and pass them as observations."
             )
         if kind != "StandardPredicate":
             raise FileFormatError(f"{place}: type {entry['type']!r:.60} is not known. Expected 'StandardPredicate'.")
@@ -269,6 +288,7 @@ class _Loader:
     # ---------------------------------------------------------------- data
 
     def _fill(self, predicate: str, entry: dict[str, Any], place: str) -> None:
+        """Add the data and evaluations of a predicate."""
         for key, value in entry.items():
             if key in _ROLE_OF_KEY:
                 self._add_data(predicate, _ROLE_OF_KEY[key], value, f"{place}, {key}")
@@ -285,55 +305,59 @@ class _Loader:
                 self._program.notes.append(f"{place}: {key!r:.60} is not used.")
 
     def _add_data(self, predicate: str, role: str, value: Any, place: str) -> None:
+        """Add data of a predicate from data files and from rows in the document."""
         types, constants = self._types[predicate.upper()], self._program.constants
         inline = []
-        for item in self._of_phase(value, place):
+        for item in self._data_of_phase(value, place):
             if isinstance(item, str):
                 rows = read_atom_file(self._data_file(item, place), len(types), constants, types)
                 self._program.add_rows(predicate, role, rows)
             else:
-                inline.append([_as_string(part, place) for part in typed(item, list, place)])
+                inline.append([_as_string(field, place) for field in typed(item, list, place)])
         for number, fields in enumerate(inline, 1):
             if len(fields) not in (len(types), len(types) + 1):
                 raise FileFormatError(
-                    f"{place}, row {number}: {len(fields)} fields; expected {len(types)} arguments and perhaps a truth "
-                    f"value."
+                    f"{place}, row {number}: {len(fields)} fields; expected {len(types)} arguments and optionally a "
+                    f"value in [0, 1]."
                 )
         for with_truth in (False, True):
-            chosen = [fields for fields in inline if (len(fields) > len(types)) == with_truth]
-            if chosen:
-                columns = [list(column) for column in zip(*chosen, strict=True)]
+            rows_of_fields = [fields for fields in inline if (len(fields) > len(types)) == with_truth]
+            if rows_of_fields:
+                columns = [list(column) for column in zip(*rows_of_fields, strict=True)]
                 names = [typed_names(column, kind, place) for column, kind in zip(columns, types, strict=False)]
                 values = columns[-1] if with_truth else None
                 self._program.add_rows(predicate, role, rows_of_columns(names, values, constants, place))
 
-    def _of_phase(self, value: Any, place: str) -> list[Any]:
-        """Data of all phases and of the one that is read."""
+    def _data_of_phase(self, value: Any, place: str) -> list[Any]:
+        """Return the data for all phases and those of the phase."""
         if isinstance(value, str):
             return [value]
         if isinstance(value, dict):
             for key in value:
                 check_choice(key, (*PHASES, "all"), place)
-            parts = [value.get("all", []), value.get(self._phase, [])]
-            return [item for part in parts for item in ([part] if isinstance(part, str) else typed(part, list, place))]
+            sources = [value.get("all", []), value.get(self._phase, [])]
+            return [
+                item for data in sources for item in ([data] if isinstance(data, str) else typed(data, list, place))
+            ]
         return list(typed(value or [], list, place))
 
     def _data_file(self, name: str, place: str) -> Path:
-        # PSL writes paths with slashes; files that came from elsewhere may have the other kind.
+        """Return the path of a data file; raise if it does not exist."""
+        # PSL writes paths with slashes; programs from Windows may have backslashes.
         last = name.replace("\\", "/").rpartition("/")[2]
         path = self._path.parent / name if self._data is None else self._data / last
         if not path.is_file():
             raise InvalidInputError(
-                f"{place}: the data file {path} does not exist. Paths are relative to the program; name the folder of "
-                f"the files with --data (data= in Python) if they are elsewhere."
+                f"{place}: the data file {path} does not exist. Paths are relative to the program. Correct the path, "
+                f"or pass the folder of the files with --data (data= in Python)."
             )
         return path
 
 
-def _rules_of(listed: Any, path: Path, location: str) -> Iterator[tuple[str, str]]:
-    """Rules of a list, or of the rule file that stands in its place."""
-    if isinstance(listed, str):
-        file = path.parent / listed
+def _rules_of(rules: Any, path: Path, location: str) -> Iterator[tuple[str, str]]:
+    """Yield the rules of a list, or of a rule file, each with its place."""
+    if isinstance(rules, str):
+        file = path.parent / rules
         if not file.is_file():
             raise InvalidInputError(
                 f"{path.name}: {location}: the rule file {file} does not exist. Correct the path, or list the rules."
@@ -341,7 +365,7 @@ def _rules_of(listed: Any, path: Path, location: str) -> Iterator[tuple[str, str
         for number, rule in enumerate(read_rules(read_text(file), file.name, "psl"), 1):
             yield f"{file.name}, rule {number}", rule.text
         return
-    for number, item in enumerate(typed(listed or [], list, f"{path.name}: {location}"), 1):
+    for number, item in enumerate(typed(rules or [], list, f"{path.name}: {location}"), 1):
         place = f"{path.name}: {location}, number {number}"
         if isinstance(item, dict) and "rule" not in item:
             raise FileFormatError(f"{place}: expected a string, got an object {item!r:.60}. Put the rule in quotes.")
@@ -349,6 +373,7 @@ def _rules_of(listed: Any, path: Path, location: str) -> Iterator[tuple[str, str
 
 
 def _arity(value: Any, place: str) -> int:
+    """Return the number of arguments as an integer."""
     text = str(value)
     if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 3:
         raise FileFormatError(f"{place}: the number of arguments must be an integer of at least 1, got {value!r:.40}.")
@@ -356,7 +381,7 @@ def _arity(value: Any, place: str) -> int:
 
 
 def _as_string(value: Any, place: str) -> str:
-    """A constant or truth value that stands in the program itself, as PSL spells it."""
+    """Return a constant or value in the document as a string, spelled as in PSL."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):
@@ -365,7 +390,8 @@ def _as_string(value: Any, place: str) -> str:
 
 
 def _evaluation(predicate: str, item: Any, place: str, options: dict[str, Any]) -> Evaluation:
+    """Return an evaluation from its entry in the document."""
     entry = {"evaluator": item} if isinstance(item, str) else typed(item, dict, place)
     name = typed(entry.get("evaluator"), str, f"{place}: evaluator")
-    chosen = typed(entry.get("options") or {}, dict, f"{place}: options")
-    return Evaluation(predicate, name.rpartition(".")[2], {**evaluation_options(options), **chosen})
+    own_options = typed(entry.get("options") or {}, dict, f"{place}: options")
+    return Evaluation(predicate, name.rpartition(".")[2], {**evaluation_options(options), **own_options})

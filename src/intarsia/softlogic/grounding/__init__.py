@@ -1,1 +1,1 @@
-"""From a program and its data to ground rules."""
+"""Grounding: turn a program and its data into a hinge-loss Markov random field."""

@@ -1,4 +1,4 @@
-"""The atoms of a ground model: which one each variable is, and the values of those that are known."""
+"""Atoms of a ground model: the atom of each variable, and the values of observed atoms."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from intarsia.softlogic.program import LATENT, OBSERVED, TARGET, TRUTH, Predicat
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AtomTable:
-    """Which atom each variable of a ground model is.
+    """Atoms of the variables of a ground model.
 
     Attributes
     ----------
     predicates : tuple of Predicate
         All predicates of the program.
     start : tuple of int
-        Variables of predicate p are those from `start[p]` to `start[p + 1]`.
+        Predicate p has the variables from `start[p]` to `start[p + 1]`.
     arguments : tuple of int arrays (n_variables of p, n_arguments of p)
-        Numbers of their constants.
+        Numbers of the constants that are the arguments of each variable.
     is_latent : bool array (n_variables,)
-        Whether a variable is latent, not a target.
+        Whether a variable is a latent atom (otherwise it is a target).
     truth : float array (n_variables,)
-        The true values, NaN where none was given.
+        True values; NaN where unknown.
     constants : ConstantTable
-        Names of the numbers.
+        Names of the constants by their numbers.
     observed : tuple of AtomRows
-        Atoms of each predicate that are observed.
+        Observed atoms of each predicate.
     truth_rows : tuple of AtomRows
-        Atoms of each predicate whose true value was given, each once; some may be no variables.
+        Atoms of each predicate that have a true value, without duplicates; some may not be variables.
 
     Examples
     --------
@@ -60,83 +60,85 @@ class AtomTable:
         return self.start[-1]
 
     def atom(self, variable: int) -> Atom:
-        """The atom of a variable."""
+        """Return the atom of a variable."""
         if not 0 <= variable < len(self):
-            raise InvalidInputError(f"AtomTable: there is no variable {variable}, only {len(self)}, numbered from 0.")
+            raise InvalidInputError(
+                f"AtomTable: variable must be at least 0 and less than {len(self)}, got {variable}."
+            )
         p = int(np.searchsorted(self.start, variable, side="right")) - 1
         numbers = self.arguments[p][variable - self.start[p]]
         return Atom(self.predicates[p].name, tuple(Constant(self.constants.names[n]) for n in numbers))
 
     def name(self, variable: int) -> str:
-        """The atom of a variable as a text."""
+        """Return the atom of a variable as a string."""
         return str(self.atom(variable))
 
     def find(self, predicate: str, *arguments: Any) -> int:
-        """The variable of an atom.
+        """Return the number of the variable of an atom.
 
         Raises
         ------
         InvalidInputError
-            The atom is neither target nor latent.
+            The atom is neither a target nor latent.
         """
         p = self.predicate_index(predicate)
         numbers = np.array([[self.constants.find(str(name)) for name in arguments]], dtype=np.int32)
-        found = np.empty(0, dtype=np.int64)
+        matches = np.empty(0, dtype=np.int64)
         if numbers.size == self.predicates[p].n_arguments and (numbers >= 0).all():
-            found = np.flatnonzero((self.arguments[p] == numbers).all(axis=1))
-        if not found.size:
+            matches = np.flatnonzero((self.arguments[p] == numbers).all(axis=1))
+        if not matches.size:
             atom = Atom(self.predicates[p].name, tuple(Constant(str(name)) for name in arguments))
             n = len(self.arguments[p])
             raise InvalidInputError(
-                f"{atom} is neither a target nor latent. There are {n} such atoms of {self.predicates[p].name}"
-                f"{f', for instance {self.name(self.start[p])}' if n else ''}."
+                f"{atom} is neither a target nor latent and has no inferred value. {self.predicates[p].name} has {n} "
+                f"such atoms{f', for instance {self.name(self.start[p])}' if n else ''}. Check predicate and arguments."
             )
-        return self.start[p] + int(found[0])
+        return self.start[p] + int(matches[0])
 
     def predicate_index(self, predicate: str) -> int:
-        """The place of a predicate in `predicates`."""
-        names = [known.name.upper() for known in self.predicates]
+        """Return the position of a predicate in `predicates`, ignoring case."""
+        names = [entry.name.upper() for entry in self.predicates]
         if str(predicate).upper() not in names:
             raise InvalidInputError(
-                f"predicate={predicate!r} is not known. Known: {', '.join(known.name for known in self.predicates)}."
+                f"predicate={predicate!r} is not known. Known: {', '.join(entry.name for entry in self.predicates)}."
             )
         return names.index(str(predicate).upper())
 
     def columns(self, predicate: str) -> list[list[str]]:
-        """Names of the arguments of a predicate's variables, a list for each argument."""
+        """Return the arguments of the variables of a predicate, as a list of names for each argument."""
         names = self.constants.names
         return [[names[n] for n in column] for column in self.arguments[self.predicate_index(predicate)].T.tolist()]
 
     def variables(self, predicate: str) -> slice:
-        """Where the variables of a predicate stand."""
+        """Return the range of the variables of a predicate."""
         p = self.predicate_index(predicate)
         return slice(self.start[p], self.start[p + 1])
 
     def truth_of(self, p: int, arguments: Index32) -> FloatArray:
-        """True values of atoms of predicate p, NaN where none was given."""
-        return _matched(self.truth_rows[p], arguments, len(self.constants))
+        """Return the true values of atoms of predicate p; NaN where unknown."""
+        return _look_up(self.truth_rows[p], arguments, len(self.constants))
 
     def __repr__(self) -> str:
         return f"AtomTable({len(self)} variables, {int(self.is_latent.sum())} of them latent)"
 
 
 def number_atoms(program: Program) -> tuple[AtomTable, list[AtomRows]]:
-    """Number the variables of a program, and gather the observed atoms of each predicate.
+    """Number the variables of a program, and collect the observed atoms of each predicate.
 
     Raises
     ------
     InvalidInputError
-        An atom is given twice with different truth values, or as observed and as target.
+        An atom occurs twice with different values, or in two roles, such as observed and target.
     """
     start, arguments, latent, truth, truth_rows, observed = [0], [], [], [], [], []
     for predicate in program.predicates:
         tables = [(role, rows) for role in (OBSERVED, TARGET, LATENT) for rows in program.data(predicate.name, role)]
-        known, free, is_latent = _separated(program, predicate, tables)
-        observed.append(known)
+        observed_rows, free, is_latent = _split_by_role(program, predicate, tables)
+        observed.append(observed_rows)
         arguments.append(frozen(free))
         latent.append(is_latent)
-        truth_rows.append(_each_once(program, predicate))
-        truth.append(_matched(truth_rows[-1], free, len(program.constants)))
+        truth_rows.append(_unique_truth(program, predicate))
+        truth.append(_look_up(truth_rows[-1], free, len(program.constants)))
         start.append(start[-1] + len(free))
     table = AtomTable(
         tuple(program.predicates),
@@ -151,36 +153,38 @@ def number_atoms(program: Program) -> tuple[AtomTable, list[AtomRows]]:
     return table, observed
 
 
-def _separated(
+def _split_by_role(
     program: Program, predicate: Predicate, tables: list[tuple[str, AtomRows]]
 ) -> tuple[AtomRows, Index32, NDArray[np.bool_]]:
-    """Observed atoms, arguments of the others and which are latent; each once, in the order given."""
+    """Return observed atoms, the arguments of the others and which are latent, in input order without duplicates."""
     empty = np.empty((0, predicate.n_arguments), dtype=np.int32)
-    everything = np.concatenate([empty, *(rows.arguments for _, rows in tables)])
-    number = {OBSERVED: 0, TARGET: 1, LATENT: 2}
-    role = np.concatenate([np.empty(0, np.int8), *(np.full(len(rows), number[kind], np.int8) for kind, rows in tables)])
+    arguments = np.concatenate([empty, *(rows.arguments for _, rows in tables)])
+    role_number = {OBSERVED: 0, TARGET: 1, LATENT: 2}
+    role = np.concatenate(
+        [np.empty(0, np.int8), *(np.full(len(rows), role_number[kind], np.int8) for kind, rows in tables)]
+    )
     value = np.concatenate([np.empty(0), *(rows.values for _, rows in tables)])
     value[role != 0] = 0.0
-    keys = row_keys(everything, len(program.constants))
+    keys = row_keys(arguments, len(program.constants))
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     if len(first) < len(keys):
-        other = first[inverse]
-        clash = (role[other] != role) | (value[other] != value)
+        first_row = first[inverse]
+        clash = (role[first_row] != role) | (value[first_row] != value)
         if clash.any():
             row = int(np.argmax(clash))
-            atom = Atom(predicate.name, tuple(Constant(program.constants.names[n]) for n in everything[row]))
-            before, now = ((OBSERVED, TARGET, LATENT)[role[k]] for k in (other[row], row))
-            values = f"with truth {value[other[row]]:g} and {value[row]:g}"
-            how = f"as {before} and as {now}" if before != now else values
-            raise InvalidInputError(f"{atom} is given twice, {how}. Say it once.")
+            atom = Atom(predicate.name, tuple(Constant(program.constants.names[n]) for n in arguments[row]))
+            first_role, second_role = ((OBSERVED, TARGET, LATENT)[role[k]] for k in (first_row[row], row))
+            values = f"with values {value[first_row[row]]:g} and {value[row]:g}"
+            difference = f"as {first_role} and as {second_role}" if first_role != second_role else values
+            raise InvalidInputError(f"{atom} occurs twice in the data, {difference}. Remove one of the two rows.")
         keep = np.sort(first)
-        everything, role, value = everything[keep], role[keep], value[keep]
-    known = role == 0
-    return AtomRows(everything[known], value[known]), everything[~known], role[~known] == 2
+        arguments, role, value = arguments[keep], role[keep], value[keep]
+    is_observed = role == 0
+    return AtomRows(arguments[is_observed], value[is_observed]), arguments[~is_observed], role[~is_observed] == 2
 
 
-def _each_once(program: Program, predicate: Predicate) -> AtomRows:
-    """Atoms whose true value was given; the last value counts."""
+def _unique_truth(program: Program, predicate: Predicate) -> AtomRows:
+    """Return the atoms that have a true value, without duplicates; the last value counts."""
     tables = program.data(predicate.name, TRUTH)
     arguments = np.concatenate([np.empty((0, predicate.n_arguments), np.int32), *(rows.arguments for rows in tables)])
     values = np.concatenate([np.empty(0), *(rows.values for rows in tables)])
@@ -189,14 +193,14 @@ def _each_once(program: Program, predicate: Predicate) -> AtomRows:
     return AtomRows(arguments[keep], values[keep])
 
 
-def _matched(rows: AtomRows, arguments: Index32, n_constants: int) -> FloatArray:
-    """Values of atoms in a table of distinct ones, NaN where it has none."""
+def _look_up(rows: AtomRows, arguments: Index32, n_constants: int) -> FloatArray:
+    """Return the values of atoms in a table without duplicates; NaN where the table lacks the atom."""
     values = np.full(len(arguments), np.nan)
     if len(rows) and len(arguments):
         keys = row_keys(np.concatenate([arguments, rows.arguments]), n_constants)
-        wanted, listed = keys[: len(arguments)], keys[len(arguments) :]
-        order = np.argsort(listed)
-        at = order[np.minimum(np.searchsorted(listed, wanted, sorter=order), len(listed) - 1)]
-        hit = listed[at] == wanted
-        values[hit] = rows.values[at[hit]]
+        query_keys, table_keys = keys[: len(arguments)], keys[len(arguments) :]
+        order = np.argsort(table_keys)
+        position = order[np.minimum(np.searchsorted(table_keys, query_keys, sorter=order), len(table_keys) - 1)]
+        hit = table_keys[position] == query_keys
+        values[hit] = rows.values[position[hit]]
     return values

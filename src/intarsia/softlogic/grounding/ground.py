@@ -1,4 +1,4 @@
-"""From a program to a hinge-loss Markov random field: every rule applied to all data that it fits."""
+"""Grounding: apply the rules of a program to its data, which gives a hinge-loss Markov random field."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ MISSING = ("error", "zero")
 
 @dataclass(frozen=True)
 class RuleReport:
-    """What became of one rule.
+    """Report on the grounding of a rule.
 
     Attributes
     ----------
     rule : str
-        Its text.
+        Text of the rule.
     is_hard : bool
-        Whether it is a constraint.
+        Whether the rule is a hard constraint.
     n_groundings : int
-        Ways to fill in its variables.
+        Number of groundings: substitutions of constants for the variables of the rule.
     n_terms, n_constraints : int
-        Hinges and hard constraints made of them. A weighted equality gives two hinges; equal constraints are kept
-        once.
+        Number of hinges and hard constraints that result. A weighted equality gives two hinges; duplicate constraints
+        are removed.
     n_known : int
-        Groundings without a variable; they are left out.
+        Number of groundings without target or latent atoms; they are omitted.
     n_broken : int
-        Those of them that observations alone break.
+        Number of these groundings that the observations violate.
     n_satisfied : int
-        Groundings that hold whatever the variables are; they are left out.
+        Number of groundings that are satisfied for all values of the variables; they are omitted.
     n_missing : int
-        Groundings with an atom that is neither observed nor target, taken as false (`missing="zero"`).
+        Number of groundings with an atom that is neither observed nor target and counts as false (`missing="zero"`).
     missing : tuple of str
-        Some of these atoms.
+        Examples of these atoms.
     n_skipped : int
-        Hinges and constraints that PSL leaves out though they can be broken, such as `3 * P(X) <= 1`; with
-        `dialect="psl"` only.
+        Number of hinges and constraints that PSL omits although they can be violated, such as `3 * P(X) <= 1`; only
+        with `dialect="psl"`.
     seconds : float
-        Time taken.
+        Wall time.
 
     Examples
     --------
-    Bob's being known is observed, so that one of the two groundings has no variable; the observation breaks the rule.
+    Known(bob) is observed to be false, so one of the two groundings has no variable, and it violates the rule.
 
     >>> program = (
     ...     Program()
@@ -79,7 +79,7 @@ class RuleReport:
     >>> report.n_groundings, report.n_constraints, report.n_known, report.n_broken
     (2, 1, 1, 1)
     >>> report.notes()
-    ["rule 'Friend(A) -> Known(A) .' is hard but broken by observations alone in 1 groundings."]
+    ["rule 'Friend(A) -> Known(A) .' is hard, but the observations alone violate 1 of its groundings."]
     """
 
     rule: str
@@ -96,50 +96,52 @@ class RuleReport:
     seconds: float
 
     def notes(self) -> list[str]:
-        """Sentences on what may not have been meant."""
-        found = []
+        """Return warnings about a rule that may not do what its author intended."""
+        notes = []
         rule = f"rule {self.rule!r:.120}"
         if not self.n_groundings:
-            found.append(f"{rule} grounds to nothing: no data fit it.")
+            notes.append(f"{rule} has no groundings: no data match it.")
         elif not self.n_terms + self.n_constraints:
-            found.append(f"{rule} asks nothing of the targets: all its {self.n_groundings} groundings are settled.")
+            notes.append(
+                f"{rule} has no effect on the targets: all {self.n_groundings} groundings are fixed or satisfied."
+            )
         if self.is_hard and self.n_broken:
-            found.append(f"{rule} is hard but broken by observations alone in {self.n_broken} groundings.")
+            notes.append(f"{rule} is hard, but the observations alone violate {self.n_broken} of its groundings.")
         if self.n_missing:
-            found.append(
-                f"{rule}: {self.n_missing} groundings have atoms that are neither observed nor targets and count as "
+            notes.append(
+                f"{rule}: {self.n_missing} groundings contain atoms that are neither observed nor targets and count as "
                 f"false, such as {', '.join(self.missing)}."
             )
         if self.n_skipped:
-            found.append(
-                f"{rule}: {self.n_skipped} groundings with a single atom are left out, as in PSL, which takes them as "
-                f"satisfied whatever the coefficient is. Use dialect='plain' to keep them."
+            notes.append(
+                f"{rule}: {self.n_skipped} groundings with a single atom are omitted, as in PSL, which treats them as "
+                f"satisfied for every coefficient. Use dialect='plain' to keep them."
             )
-        return found
+        return notes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grounding:
-    """A ground program.
+    """Result of grounding a program: a hinge-loss Markov random field and its atoms.
 
     Attributes
     ----------
     mrf : HingeLossMRF
-        The model; its groups are the program's rules.
+        The model; its groups are the rules of the program.
     atoms : AtomTable
-        Which atom each variable is.
+        Atom of each variable.
     reports : tuple of RuleReport
-        One for each rule.
+        A report for each rule.
     seconds : float
-        Time taken.
+        Wall time.
 
     Examples
     --------
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("1: !P(X) ^2").target("P", ["a", "b"])
-    >>> found = ground(program)
-    >>> found.mrf.n_terms, found.mrf.weight.tolist(), found.atoms.name(1)
+    >>> grounding = ground(program)
+    >>> grounding.mrf.n_terms, grounding.mrf.weight.tolist(), grounding.atoms.name(1)
     (4, [2.0, 2.0, 1.0, 1.0], "P('b')")
-    >>> [report.n_terms for report in found.reports], found.notes()
+    >>> [report.n_terms for report in grounding.reports], grounding.notes()
     ([2, 2], [])
     """
 
@@ -149,7 +151,7 @@ class Grounding:
     seconds: float
 
     def notes(self) -> list[str]:
-        """Sentences on what may not have been meant, over all rules."""
+        """Return warnings about rules that may not do what their author intended."""
         return [note for report in self.reports for note in report.notes()]
 
     def __repr__(self) -> str:
@@ -157,26 +159,32 @@ class Grounding:
 
 
 def ground(program: Program, missing: str = "error") -> Grounding:
-    """Apply the rules of a program to its data: a hinge-loss Markov random field over its targets and latent atoms.
+    """Ground a program: turn rules and data into a hinge-loss Markov random field over targets and latent atoms.
 
-    A logical rule is a clause; each way to fill in its variables gives a hinge, 1 minus the sum of its literals' truth
-    (Łukasiewicz' logic). The literals that are negated in the clause are joined on the variables they share (positive
-    ones of the body, negated ones of the head); the others are looked up. An arithmetic rule joins all its atoms. Joins
-    are done by DuckDB and fetched piece by piece, so that the ground model and not the join is what fills memory.
-    Groundings without a variable, and those that hold whatever the variables are, are counted and left out.
+    A logical rule is a clause. Each substitution of constants for its variables gives a hinge: 1 minus the sum of the
+    values of its literals (Łukasiewicz logic). Literals that are negated in the clause (positive literals of the body,
+    negated literals of the head) are joined on their common variables; the other literals are looked up. An arithmetic
+    rule joins all its atoms. DuckDB computes the joins, which are fetched in batches, so memory is needed for the
+    ground model but not for the whole join. Groundings without variables, and groundings that are satisfied for
+    all values of the variables, are counted and omitted.
 
     Parameters
     ----------
     program : Program
         Predicates, rules and data.
     missing : {"error", "zero"}
-        What to do about an atom of an open predicate that a rule needs and that is neither observed nor target:
-        refuse, as PSL does, or take it as false.
+        How to treat atoms of open predicates that a rule needs and that are neither observed nor targets: raise an
+        error, as PSL does, or treat them as false.
+
+    Returns
+    -------
+    Grounding
+        The model, the atoms of its variables, and a report for each rule.
 
     Raises
     ------
     InvalidInputError
-        An atom is missing, is given twice, or a grounding divides by zero.
+        An atom is missing or occurs twice in the data, or a grounding divides by zero.
 
     References
     ----------
@@ -184,7 +192,8 @@ def ground(program: Program, missing: str = "error") -> Grounding:
 
     Examples
     --------
-    Two people like chess, one of them with truth 0.8. The rule's hinge is 1 + 0.8 - 1 - Knows: it pulls towards 0.8.
+    Two people like chess, one of them with value 0.8. The hinge is max(0, 1 + 0.8 - 1 - Knows), which pulls Knows up to
+    0.8.
 
     >>> program = (
     ...     Program()
@@ -194,45 +203,45 @@ def ground(program: Program, missing: str = "error") -> Grounding:
     ...     .observe("Likes", [("ann", "chess"), ("bob", "chess", 0.8)])
     ...     .target("Knows", [("ann", "bob"), ("bob", "ann")])
     ... )
-    >>> found = ground(program)
-    >>> found.mrf.terms.coef.tolist(), found.mrf.terms.const.tolist()
+    >>> grounding = ground(program)
+    >>> grounding.mrf.terms.coef.tolist(), grounding.mrf.terms.const.tolist()
     ([-1.0, -1.0], [0.8, 0.8])
-    >>> found.atoms.name(0), found.reports[0].n_groundings
+    >>> grounding.atoms.name(0), grounding.reports[0].n_groundings
     ("Knows('ann', 'bob')", 2)
     """
     check_choice(missing, MISSING, "missing")
-    began = time.perf_counter()
+    start = time.perf_counter()
     rules = program.rules
     terms, equalities, inequalities = RowCollector(), RowCollector(), RowCollector()
     reports = []
     with GroundingDatabase(program) as database:
         for number, rule in enumerate(rules):
-            start = time.perf_counter()
+            rule_start = time.perf_counter()
             source = (
                 RuleSums(database, rule)
                 if isinstance(rule, ArithmeticRule) and has_sums(rule)
                 else RuleJoin(database, rule, missing)
             )
-            n_kept = n_terms = n_constraints = n_skipped = 0
+            n_violable = n_terms = n_constraints = n_skipped = 0
             hard: list[LinearRows] = []
             is_equality = isinstance(rule, ArithmeticRule) and rule.relation == "=" and rule.weight is None
             for ground_rows in source.rows():
                 sides = _sides(ground_rows, rule, program.dialect)
-                n_kept += int(np.logical_or.reduce([side.violable | side.skipped for side in sides]).sum())
+                n_violable += int(np.logical_or.reduce([side.violable | side.skipped for side in sides]).sum())
                 if is_equality:
                     hard.append(ground_rows.rows)
                     continue
                 n_skipped += sum(int(side.skipped.sum()) for side in sides)
                 for side in sides:
-                    kept = select(side.rows, side.violable)
+                    violable_rows = select(side.rows, side.violable)
                     if rule.weight is None:
-                        hard.append(kept)
+                        hard.append(violable_rows)
                     else:
-                        n_terms += terms.add(kept, number)
-            for rows in _joined(hard):
+                        n_terms += terms.add(violable_rows, number)
+            for rows in _concatenated(hard):
                 if is_equality:
-                    kept = distinct(select(rows, np.diff(rows.ptr) > 0), both_signs=True)
-                    n_constraints += equalities.add(kept, number)
+                    violable_rows = distinct(select(rows, np.diff(rows.ptr) > 0), both_signs=True)
+                    n_constraints += equalities.add(violable_rows, number)
                 else:
                     n_constraints += inequalities.add(distinct(rows, both_signs=False), number)
             counts = source.counts
@@ -245,19 +254,19 @@ def ground(program: Program, missing: str = "error") -> Grounding:
                     n_constraints,
                     counts.n_known,
                     counts.n_broken,
-                    counts.n_groundings - counts.n_known - n_kept,
+                    counts.n_groundings - counts.n_known - n_violable,
                     counts.n_missing,
                     tuple(counts.missing),
                     n_skipped,
-                    time.perf_counter() - start,
+                    time.perf_counter() - rule_start,
                 )
             )
-        mrf = _assembled(rules, database.n_variables, terms, equalities, inequalities)
-        return Grounding(mrf, database.atoms, tuple(reports), time.perf_counter() - began)
+        mrf = _build_model(rules, database.n_variables, terms, equalities, inequalities)
+        return Grounding(mrf, database.atoms, tuple(reports), time.perf_counter() - start)
 
 
 class _Side(NamedTuple):
-    """Rows that must not exceed 0: which of them can, and which of these PSL leaves out."""
+    """Rows that must not exceed 0, which of them can, and which of these PSL omits."""
 
     rows: LinearRows
     violable: NDArray[np.bool_]
@@ -265,6 +274,7 @@ class _Side(NamedTuple):
 
 
 def _sides(ground_rows: GroundRows, rule: Rule, dialect: str) -> list[_Side]:
+    """Return the rows of a rule as inequalities `row <= 0`; an equality gives two."""
     rows, single = ground_rows
     relation = rule.relation if isinstance(rule, ArithmeticRule) else "<="
     signed = [rows] if relation == "<=" else [negative(rows)] if relation == ">=" else [rows, negative(rows)]
@@ -276,23 +286,24 @@ def _sides(ground_rows: GroundRows, rule: Rule, dialect: str) -> list[_Side]:
     return sides
 
 
-def _joined(parts: list[LinearRows]) -> list[LinearRows]:
-    """Rows of all pieces together, so that equal ones meet."""
+def _concatenated(batches: list[LinearRows]) -> list[LinearRows]:
+    """Return the rows of all batches as at most one object, so that duplicates can be removed."""
     collector = RowCollector()
-    for rows in parts:
+    for rows in batches:
         collector.add(rows, 0)
     return [collector.together()[0]] if collector.rows else []
 
 
-def _assembled(
+def _build_model(
     rules: list[Rule], n_variables: int, terms: RowCollector, equalities: RowCollector, inequalities: RowCollector
 ) -> HingeLossMRF:
+    """Assemble the hinge-loss Markov random field from the rows of all rules."""
     weights = np.array([0.0 if rule.weight is None else rule.weight for rule in rules])
     powers = np.array([2 if rule.squared else 1 for rule in rules], dtype=np.int8)
     rows, group = terms.together()
     weight, power = weights[group], powers[group]
     for array in (weight, power, group):
-        # Nobody else holds them, so the model need not copy them.
+        # No other code has a reference to these arrays, so the model need not copy them.
         array.flags.writeable = False
     equal, equal_group = equalities.together()
     below, below_group = inequalities.together()

@@ -1,4 +1,4 @@
-"""Grounding of arithmetic rules with sums: a row for every assignment of the variables that are not summed over."""
+"""Grounding of arithmetic rules with sums: a row for each assignment of the variables that are not summed over."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from intarsia.softlogic.language.syntax import (
     Variable,
 )
 
-_GROUPS_AT_A_TIME = 200_000
+_BATCH_SIZE = 200_000
 
 
 def coefficient_values(coefficient: Coefficient, counts: Mapping[str, FloatArray], n: int) -> FloatArray:
-    """A coefficient for each of n groundings, from how many atoms each sum has there.
+    """Return the coefficient in each of n groundings, from the number of atoms in each sum.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def coefficient_values(coefficient: Coefficient, counts: Mapping[str, FloatArray
         return np.full(n, coefficient.value)
     if isinstance(coefficient, Cardinality):
         return counts[coefficient.variable]
-    left, right = (coefficient_values(part, counts, n) for part in (coefficient.left, coefficient.right))
+    left, right = (coefficient_values(operand, counts, n) for operand in (coefficient.left, coefficient.right))
     computed = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "@Min": np.minimum, "@Max": np.maximum}
     with np.errstate(divide="ignore", invalid="ignore"):
         values: FloatArray = computed[coefficient.operator](left, right)
@@ -49,17 +49,18 @@ def coefficient_values(coefficient: Coefficient, counts: Mapping[str, FloatArray
 
 
 class RuleSums:
-    """Groundings of one arithmetic rule with sums as linear rows.
+    """Groundings of an arithmetic rule with sums, as linear rows.
 
-    Groundings are the assignments of the other variables for which every atom of the rule is found, as in PSL. A sum
-    runs over the atoms that are observed, targets or latent and meet its filters, and |X| is how many these are. With
-    `dialect="psl"` the sum over a closed predicate runs over all constants that stand at the place of its sum variable,
-    also for other values of the other variables: atoms that no data name are false, and |X| counts them.
+    A grounding is an assignment of the other variables for which every atom of the rule is in the data, as in PSL. A
+    sum runs over the observed, target and latent atoms that satisfy its filters, and |X| is the number of these atoms.
+    With `dialect="psl"` the sum over a closed predicate runs over all constants that occur in the position of its sum
+    variable, also with other values of the other variables: atoms that are not in the data are false, and |X| counts
+    them.
 
     Parameters
     ----------
     database : GroundingDatabase
-        The atoms.
+        Database with the atoms.
     rule : ArithmeticRule
         A rule with sums.
     """
@@ -74,20 +75,20 @@ class RuleSums:
             for literal in condition.literals():
                 if isinstance(literal.atom, Atom) and not database.is_closed(literal.atom.predicate):
                     raise InvalidInputError(
-                        f"rule {rule.text!r:.200}: the filter asks for {literal.atom}, which has targets, so that its "
-                        f"truth is not known. Filters take closed predicates only."
+                        f"rule {rule.text!r:.200}: the filter contains {literal.atom}, whose predicate is open, so its "
+                        f"value is unknown. Use only closed predicates in filters."
                     )
 
     def rows(self) -> Iterator[GroundRows]:
-        """All groundings, in pieces; `counts` is filled."""
-        places = self._find_groups()
+        """Yield all groundings in batches, and set `counts`."""
+        columns = self._find_groups()
         n_groups = int(self._database.fetch("SELECT count(*) AS n FROM groups")["n"][0])
-        for first in range(0, n_groups, _GROUPS_AT_A_TIME):
-            yield self._piece(places, first, min(first + _GROUPS_AT_A_TIME, n_groups))
+        for first in range(0, n_groups, _BATCH_SIZE):
+            yield self._batch(columns, first, min(first + _BATCH_SIZE, n_groups))
         self._database.run("DROP TABLE groups")
 
     def _find_groups(self) -> dict[str, str]:
-        """Make table `groups`: a number and the values of the variables for each grounding; return their columns."""
+        """Create table `groups` with the variables of each grounding, and return the column of each variable."""
         query = JoinQuery(self._database)
         for _, atom in self._atoms:
             query.join(_plain(atom))
@@ -98,28 +99,29 @@ class RuleSums:
         names = dict.fromkeys(
             term.name for _, atom in self._atoms for term in atom.arguments if isinstance(term, Variable)
         )
-        chosen = ", ".join(["0 AS v", *(f"{query.place[name]} AS v{k}" for k, name in enumerate(names))])
+        selected = ", ".join(["0 AS v", *(f"{query.columns[name]} AS v{k}" for k, name in enumerate(names))])
         self._database.run(
             f"CREATE TEMP TABLE groups AS SELECT row_number() OVER () - 1 AS g, * FROM "
-            f"(SELECT DISTINCT {chosen} {query.source} ORDER BY ALL)",
+            f"(SELECT DISTINCT {selected} {query.source} ORDER BY ALL)",
             query.bound,
         )
         return {name: f"g.v{k}" for k, name in enumerate(names)}
 
-    def _piece(self, places: dict[str, str], first: int, stop: int) -> GroundRows:
+    def _batch(self, columns: dict[str, str], first: int, stop: int) -> GroundRows:
+        """Return the groundings from number `first` to `stop`."""
         n = stop - first
         rows, atoms, coefficients = [], [], []
         counts: dict[str, FloatArray] = {}
-        # A comparison is an atom to PSL here, though it adds nothing.
+        # PSL counts a comparison as an atom, although it adds nothing to the sum.
         n_atoms = np.full(n, float(len(self._rule.terms) - len(self._atoms)))
         for coefficient, atom in self._atoms:
-            row, found = self._atoms_of_sum(atom, places, first, stop)
+            row, sum_atoms = self._atoms_of_sum(atom, columns, first, stop)
             rows.append(row)
-            atoms.append(found)
+            atoms.append(sum_atoms)
             coefficients.append(coefficient)
             sums = [term.name for term in atom.arguments if isinstance(term, SumVariable)]
             if sums and self._database.program.dialect == "psl" and self._database.is_closed(atom.predicate):
-                size = self._count_of_closed_sum(atom, sums, places, first, stop)
+                size = self._count_of_closed_sum(atom, sums, columns, first, stop)
             else:
                 size = np.bincount(row, minlength=n).astype(np.float64)
             counts.update(dict.fromkeys(sums, size))
@@ -131,81 +133,84 @@ class RuleSums:
     def _as_rows(
         self, row: Any, atom: Any, coef: FloatArray, const: FloatArray, single: NDArray[np.bool_]
     ) -> GroundRows:
-        used = np.bincount(row, minlength=len(const)) > 0
-        if not (np.isfinite(coef).all() and np.isfinite(const[used]).all()):
+        """Convert entries of groundings to linear rows, and add to the counts."""
+        has_atoms = np.bincount(row, minlength=len(const)) > 0
+        if not (np.isfinite(coef).all() and np.isfinite(const[has_atoms]).all()):
             raise InvalidInputError(
-                f"rule {self._rule.text!r:.200}: a grounding divides by 0, since a sum in it has no atoms. "
+                f"rule {self._rule.text!r:.200}: a grounding divides by 0, because one of its sums has no atoms. "
                 f"Use @Max[1, |X|] instead of |X|."
             )
         order = np.argsort(row, kind="stable")
-        # Groundings without any atom are none.
-        number = np.cumsum(used) - 1
-        made = fold_known(
+        # A grounding without atoms does not count.
+        number = np.cumsum(has_atoms) - 1
+        ground_rows = fold_known(
             number[row[order]],
             atom[order],
             coef[order],
-            const[used],
+            const[has_atoms],
             self._database.n_variables,
             self._database.values,
         )
-        known = np.bincount(row, atom < self._database.n_variables, minlength=len(const))[used] == 0
-        self.counts.n_groundings += made.n_rows
-        self.counts.n_known += int(known.sum())
-        self.counts.n_broken += int((_distance(made.const, self._rule.relation)[known] > 1e-9).sum())
-        return GroundRows(made, single[used])
+        is_constant = np.bincount(row, atom < self._database.n_variables, minlength=len(const))[has_atoms] == 0
+        self.counts.n_groundings += ground_rows.n_rows
+        self.counts.n_known += int(is_constant.sum())
+        self.counts.n_broken += int((_distance(ground_rows.const, self._rule.relation)[is_constant] > 1e-9).sum())
+        return GroundRows(ground_rows, single[has_atoms])
 
-    def _terms_of_group(self, places: dict[str, str]) -> Terms:
+    def _terms_of_group(self, columns: dict[str, str]) -> Terms:
+        """Return the SQL expressions of the variables of a grounding."""
         terms = Terms(self._database)
-        terms.place, terms.by_number = dict(places), dict(self._by_number)
+        terms.columns, terms.by_number = dict(columns), dict(self._by_number)
         return terms
 
     def _count_of_closed_sum(
-        self, atom: Atom, sums: list[str], places: dict[str, str], first: int, stop: int
+        self, atom: Atom, sums: list[str], columns: dict[str, str], first: int, stop: int
     ) -> FloatArray:
-        """For each grounding, how many atoms PSL sums: all combinations of the constants of the sum variables."""
+        """Return for each grounding how many atoms PSL sums: all combinations of constants of the sum variables."""
         table = self._database.table(atom.predicate)
-        alone = Terms(self._database, prefix="a")
-        pattern = " AND ".join(alone.matches("s", _plain(atom))) or "TRUE"
-        terms = self._terms_of_group(places)
+        all_terms = Terms(self._database, prefix="a")
+        pattern = " AND ".join(all_terms.matches("s", _plain(atom))) or "TRUE"
+        terms = self._terms_of_group(columns)
         values = []
         for k, name in enumerate(sums):
-            values.append(f"(SELECT DISTINCT {alone.place[name]} AS x FROM {table} AS s WHERE {pattern}) AS d{k}")
-            terms.place[name] = f"d{k}.x"
-            terms.by_number |= {name: by_number for name, by_number in alone.by_number.items() if name in sums}
+            values.append(f"(SELECT DISTINCT {all_terms.columns[name]} AS x FROM {table} AS s WHERE {pattern}) AS d{k}")
+            terms.columns[name] = f"d{k}.x"
+            terms.by_number |= {name: by_number for name, by_number in all_terms.by_number.items() if name in sums}
         conditions = [terms.condition(self._rule.filters[name]) for name in sums if name in self._rule.filters]
-        found = self._database.fetch(
+        result = self._database.fetch(
             f"SELECT g.g - $first AS g, count(*) AS n FROM groups AS g CROSS JOIN {' CROSS JOIN '.join(values)} "
             f"WHERE {' AND '.join(['g.g >= $first', 'g.g < $stop', *conditions])} GROUP BY g.g",
-            {**alone.bound, **terms.bound, "first": first, "stop": stop},
+            {**all_terms.bound, **terms.bound, "first": first, "stop": stop},
         )
         size = np.zeros(stop - first)
-        size[found["g"].astype(np.int64)] = found["n"]
+        size[result["g"].astype(np.int64)] = result["n"]
         return size
 
     def _atoms_of_sum(
-        self, atom: Atom, places: dict[str, str], first: int, stop: int
+        self, atom: Atom, columns: dict[str, str], first: int, stop: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        terms = self._terms_of_group(places)
+        """Return the atoms in a sum, with the number of the grounding of each."""
+        terms = self._terms_of_group(columns)
         conditions = terms.matches("s", _plain(atom))
         for name in (term.name for term in atom.arguments if isinstance(term, SumVariable)):
             if name in self._rule.filters:
                 conditions.append(terms.condition(self._rule.filters[name]))
-        found = self._database.fetch(
+        result = self._database.fetch(
             f"SELECT g.g - $first AS g, s.atom AS atom FROM groups AS g JOIN "
             f"{self._database.table(atom.predicate)} AS s ON {' AND '.join(conditions) or 'TRUE'} "
             f"WHERE g.g >= $first AND g.g < $stop ORDER BY g, atom",
             {**terms.bound, "first": first, "stop": stop},
         )
-        return found["g"].astype(np.int64), found["atom"].astype(np.int32)
+        return result["g"].astype(np.int64), result["atom"].astype(np.int32)
 
 
 def _plain(atom: Atom) -> Atom:
-    """The atom with variables in place of sums."""
+    """Return the atom with plain variables in place of sum variables."""
     return Atom(atom.predicate, tuple(Variable(t.name) if isinstance(t, SumVariable) else t for t in atom.arguments))
 
 
 def _distance(values: FloatArray, relation: str) -> FloatArray:
-    """By how much known rows break their relation."""
+    """Return the violation of the relation by each row without variables."""
     if relation == "=":
         return np.abs(values)
     return values if relation == "<=" else -values

@@ -1,4 +1,4 @@
-"""Tables of atoms: data frames, dicts of columns or rows, converted to integer codes of constants."""
+"""Tables of atoms: convert data frames, dicts of columns or rows to integer codes of constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia._files.tables import TABLES, read_columns
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.linear_rows import Index32
 
-# PSL's names of the types of arguments, and whether constants of a type are read and ordered as integers.
+# PSL's argument types, and whether constants of a type are read and ordered as integers.
 ARGUMENT_TYPES = {
     "UniqueIntID": True,
     "UniqueStringID": False,
@@ -28,14 +28,14 @@ ARGUMENT_TYPES = {
     "DeferredFunctionalUniqueID": False,
 }
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-# Python refuses to read integers of more than 4300 digits, and nobody means one by such a name.
+# Python cannot parse integers of more than 4300 digits; longer names are treated as strings.
 _LONGEST_INTEGER = 1000
 
 
 class ConstantTable:
-    """Numbers of all constants of a program, in the order in which they came.
+    """Integer codes of the constants of a program, in order of first occurrence.
 
-    Whole numbers are taken as their digits, so that 7 in a table and '7' in a rule are one constant.
+    An integer is equal to the string of its digits: 7 in a table and '7' in a rule are the same constant.
 
     Examples
     --------
@@ -56,36 +56,36 @@ class ConstantTable:
 
     @property
     def names(self) -> list[str]:
-        """The constant of each number."""
+        """Name of the constant of each number."""
         if len(self._names) != len(self._number):
             self._names = list(self._number)
         return self._names
 
     def number(self, name: str) -> int:
-        """The number of one constant, a new one if it was never seen."""
+        """Return the number of a constant, adding the constant if it is new."""
         return self._number.setdefault(name, len(self._number))
 
     def find(self, name: str) -> int:
-        """The number of one constant, -1 if it was never seen."""
+        """Return the number of a constant, or -1 if it is unknown."""
         return self._number.get(name, -1)
 
     def numbers(self, column: Sequence[Any] | NDArray[Any], place: str) -> Index32:
-        """Numbers of a column of names.
+        """Return the numbers of a column of constants, adding those that are new.
 
         Raises
         ------
         InvalidInputError
-            An entry is neither a text nor a whole number.
+            An entry is neither a string nor an integer.
         """
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
-            return self._of_numbers(column, place)
+            return self._of_integers(column, place)
         values = column.tolist() if isinstance(column, np.ndarray) else column
         if set(map(type, values)) - {str}:
             values = [_as_name(value, row, place) for row, value in enumerate(values)]
-        return self._of_texts(values)
+        return self._of_strings(values)
 
     def ranks(self, by_number: bool) -> IntArray:
-        """For each number, the place of its name in the order of the constants.
+        """Return the rank of each constant in the order of the constants.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class ConstantTable:
         return rank
 
     def rank(self, name: str, by_number: bool) -> float:
-        """The place of a name in the order of the constants; between two places if it was never seen.
+        """Return the rank of a name in the order of the constants; a half-integer if the constant is unknown.
 
         Examples
         --------
@@ -110,15 +110,18 @@ class ConstantTable:
         return float(place) if name in self._number else place - 0.5
 
     def _in_order(self, by_number: bool) -> list[tuple[int, int, str]]:
+        """Return the sorted sort keys of all constants."""
         if len(self._sorted.get(by_number, [])) != len(self):
             self._sorted[by_number] = sorted(_order(name, by_number) for name in self.names)
         return self._sorted[by_number]
 
-    def _of_texts(self, values: Iterable[str]) -> Index32:
+    def _of_strings(self, values: Iterable[str]) -> Index32:
+        """Return the numbers of names."""
         number = self._number
         return np.array([number.setdefault(value, len(number)) for value in values], dtype=np.int32)
 
-    def _of_numbers(self, column: NDArray[Any], place: str) -> Index32:
+    def _of_integers(self, column: NDArray[Any], place: str) -> Index32:
+        """Return the numbers of a numeric column of constants."""
         if column.dtype.kind == "f":
             good = np.isfinite(column) & (column == np.rint(column)) & (np.abs(column) < 2**53)
             if not good.all():
@@ -126,17 +129,18 @@ class ConstantTable:
                 _as_name(float(column[row]), row, place)
             column = column.astype(np.int64)
         unique, inverse = np.unique(column, return_inverse=True)
-        return self._of_texts(map(str, unique.tolist()))[inverse]
+        return self._of_strings(map(str, unique.tolist()))[inverse]
 
 
 def _order(name: str, by_number: bool) -> tuple[int, int, str]:
-    """What a constant is sorted by; integers before others, equal ones such as 1 and 01 as strings."""
+    """Return the sort key of a constant: integers first; equal integers such as 1 and 01 are ordered as strings."""
     if by_number and len(name) <= _LONGEST_INTEGER and _INTEGER.fullmatch(name):
         return 0, int(name), name
     return 1, 0, name
 
 
 def _as_name(value: Any, row: int, place: str) -> str:
+    """Return a constant as a string; raise if it is neither a string nor an integer."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -144,21 +148,21 @@ def _as_name(value: Any, row: int, place: str) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     raise InvalidInputError(
-        f"{place}, row {row}: {value!r:.40} names nothing. Constants are texts or whole numbers; leave out rows with "
-        f"missing names."
+        f"{place}, row {row}: a constant must be a string or an integer, got {value!r:.40}. Remove rows with missing "
+        f"constants."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class AtomRows:
-    """Atoms of one predicate.
+    """Atoms of a predicate with their values.
 
     Attributes
     ----------
     arguments : int32 array (n, n_arguments)
         Numbers of the constants.
     values : float array (n,)
-        Truth values in [0, 1].
+        Values in [0, 1].
 
     Examples
     --------
@@ -175,24 +179,24 @@ class AtomRows:
 
 
 def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: str) -> AtomRows:
-    """Atoms of a table: a column for each argument, and perhaps one with truth values, which are 1 without it.
+    """Read the atoms of a table: a column per argument, and an optional column of values in [0, 1] (default 1).
 
     Parameters
     ----------
     table : table, dict of columns, array or list of rows
-        Whatever `read_columns` reads. The order of the columns counts, not their names. For a predicate with one
-        argument a list of names is enough.
+        Any table that `read_columns` accepts, or a list of rows. Columns are identified by their order, not by their
+        names. For a predicate with one argument a list of constants is enough.
     n_arguments : int
-        Arguments of the predicate.
+        Number of arguments of the predicate.
     constants : ConstantTable
-        Where names get their numbers.
+        Constants of the program; new constants are added.
     place : str
-        For messages.
+        Name of the table in error messages.
 
     Raises
     ------
     InvalidInputError
-        Too few or too many columns, a truth value outside [0, 1], a missing name.
+        The number of columns is wrong, a value is outside [0, 1], or a constant is missing.
 
     Examples
     --------
@@ -208,9 +212,9 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: st
 def read_connected(
     connection: Any, name: str, n_arguments: int, constants: ConstantTable, place: str
 ) -> tuple[Any, AtomRows]:
-    """The relation of a table or view of a DuckDB connection, and its atoms.
+    """Read the atoms of a table or view of a DuckDB connection; return the relation and the atoms.
 
-    DuckDB numbers the names: only different names come to Python, and rows as numbers.
+    DuckDB replaces strings by integers: only the distinct strings and the integers are copied to Python.
 
     Examples
     --------
@@ -227,18 +231,21 @@ def read_connected(
         return relation, _connected_rows(relation, n_arguments, constants, place)
     except duckdb.CatalogException as error:
         reason = f"the connection has no table or view {name!r:.60}: {str(error).splitlines()[0]}"
-        raise InvalidInputError(f"{place}: {reason} Check the name, or give the table itself.") from None
+        raise InvalidInputError(f"{place}: {reason} Check the name, or pass the table itself.") from None
     except duckdb.Error as error:
-        raise InvalidInputError(f"{place}: DuckDB cannot read {name!r:.60}: {str(error).splitlines()[0]}") from None
+        raise InvalidInputError(
+            f"{place}: DuckDB cannot read {name!r:.60}: {str(error).splitlines()[0]} Check the table or view in DuckDB."
+        ) from None
 
 
 def _connected_rows(relation: Any, n_arguments: int, constants: ConstantTable, place: str) -> AtomRows:
+    """Read the atoms of a DuckDB relation, and add its constants."""
     _check_width(len(relation.columns), n_arguments, place)
     columns = ['"' + column.replace('"', '""') + '"' for column in relation.columns]
     for column, kind in zip(columns[:n_arguments], map(str, relation.types), strict=False):
         if kind != "VARCHAR" and "INT" not in kind and not kind.startswith("ENUM"):
             raise InvalidInputError(
-                f"{place}: column {column} is of type {kind}, expected texts or whole numbers. Cast it in a view."
+                f"{place}: column {column} is of type {kind}, expected strings or integers. Cast it in a view."
             )
     numbered = relation.project(", ".join(["row_number() over () as place", *columns]))
     names: dict[str, Any] = {}
@@ -250,7 +257,7 @@ def _connected_rows(relation: Any, n_arguments: int, constants: ConstantTable, p
 
 
 def _coded_rows(numbered: Any, codes: dict[str, Any], columns: list[str], n_arguments: int, place: str) -> AtomRows:
-    """Atoms of a relation whose rows have a `place`, by the number of each name."""
+    """Read the atoms of a relation with numbered rows, replacing each name by its number."""
     fields = [f"c{k}.number as a{k}" for k in range(n_arguments)]
     fields += [f"rows.{column} as truth" for column in columns[n_arguments:]]
     joins = [
@@ -258,37 +265,38 @@ def _coded_rows(numbered: Any, codes: dict[str, Any], columns: list[str], n_argu
         for k, column in enumerate(columns[:n_arguments])
     ]
     query = f"select {', '.join(fields)} from rows {' '.join(joins)} order by rows.place"
-    found = numbered.query("rows", query).fetchnumpy()
-    arguments = np.empty((len(found["a0"]), n_arguments), dtype=np.int32)
+    result = numbered.query("rows", query).fetchnumpy()
+    arguments = np.empty((len(result["a0"]), n_arguments), dtype=np.int32)
     for k in range(n_arguments):
-        column = found.pop(f"a{k}")
+        column = result.pop(f"a{k}")
         if np.ma.is_masked(column):
             _as_name(None, int(np.argmax(np.ma.getmaskarray(column))), place)
         arguments[:, k] = column
-    truth = found.get("truth")
+    truth = result.get("truth")
     if np.ma.isMaskedArray(truth):
         truth = truth.filled(None if truth.dtype.kind == "O" else np.nan)
     return AtomRows(arguments, _truth(truth, arguments.shape, place, 0, "row"))
 
 
 def _check_width(n_columns: int, n_arguments: int, place: str) -> None:
+    """Raise if a table has a wrong number of columns."""
     if n_columns not in (n_arguments, n_arguments + 1):
         raise InvalidInputError(
             f"{place}: the table has {n_columns} columns; expected {n_arguments}, one for each argument, and "
-            f"perhaps one more with truth values."
+            f"optionally one more with values in [0, 1]."
         )
 
 
 def rows_of_columns(
     columns: Sequence[Any], values: Any, constants: ConstantTable, place: str, first_row: int = 0, unit: str = "row"
 ) -> AtomRows:
-    """Atoms of columns of names, and a column of truth values or None."""
+    """Build atoms from columns of constants, and a column of values in [0, 1] or None."""
     arguments = np.stack([constants.numbers(column, place) for column in columns], axis=1)
     return AtomRows(arguments, _truth(values, arguments.shape, place, first_row, unit))
 
 
 def row_keys(arguments: Index32, n_constants: int) -> IntArray:
-    """One number for each row, equal where rows are equal.
+    """Return an integer key for each row, equal for equal rows.
 
     Examples
     --------
@@ -297,21 +305,22 @@ def row_keys(arguments: Index32, n_constants: int) -> IntArray:
     (np.True_, np.False_)
     """
     key = np.zeros(len(arguments), dtype=np.int64)
-    room = 1
+    n_keys = 1
     for column in arguments.T:
-        if room * max(n_constants, 1) >= 2**62:
+        if n_keys * max(n_constants, 1) >= 2**62:
             unique, key = np.unique(key, return_inverse=True)
-            room = len(unique)
+            n_keys = len(unique)
         key = key * n_constants + column
-        room *= max(n_constants, 1)
+        n_keys *= max(n_constants, 1)
     return key
 
 
 def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
+    """Return the columns of any supported table."""
     with errors_in(place):
-        named = read_columns(table)
-    if named is not None:
-        columns = list(named.values())
+        columns_by_name = read_columns(table)
+    if columns_by_name is not None:
+        columns = list(columns_by_name.values())
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         columns = list(table.T)
     elif isinstance(table, (list, tuple, np.ndarray)):
@@ -323,18 +332,21 @@ def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
 
 
 def _columns_of_rows(rows: Any, n_arguments: int, place: str) -> list[Any]:
+    """Return the columns of a list of rows; rows without a value get the value 1."""
     fields = []
     for k, row in enumerate(rows):
-        parts = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
-        if len(parts) not in (n_arguments, n_arguments + 1):
+        entries = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+        if len(entries) not in (n_arguments, n_arguments + 1):
             raise InvalidInputError(
-                f"{place}, row {k}: {len(parts)} entries; expected {n_arguments} arguments and perhaps a truth value."
+                f"{place}, row {k}: {len(entries)} entries; expected {n_arguments} arguments and optionally a value in "
+                f"[0, 1]."
             )
-        fields.append(parts if len(parts) > n_arguments else (*parts, 1.0))
+        fields.append(entries if len(entries) > n_arguments else (*entries, 1.0))
     return [list(column) for column in zip(*fields, strict=True)] if fields else [[] for _ in range(n_arguments + 1)]
 
 
 def _truth(values: Any, shape: tuple[int, ...], place: str, first_row: int, unit: str) -> FloatArray:
+    """Return checked values in [0, 1] of atoms; 1 where no values were passed."""
     n, n_arguments = shape
     if values is None:
         return np.ones(n)
@@ -343,19 +355,20 @@ def _truth(values: Any, shape: tuple[int, ...], place: str, first_row: int, unit
     except (TypeError, ValueError):
         row = next(k for k, value in enumerate(values) if not _is_number(value))
         raise InvalidInputError(
-            f"{place}, {unit} {first_row + row}: expected a truth value in [0, 1] after {n_arguments} arguments, "
-            f"got {values[row]!r:.40}."
+            f"{place}, {unit} {first_row + row}: expected a value in [0, 1] after {n_arguments} arguments, got "
+            f"{values[row]!r:.40}."
         ) from None
     good = (truth >= 0.0) & (truth <= 1.0)
     if not good.all():
         row = int(np.argmin(good))
         raise InvalidInputError(
-            f"{place}, {unit} {first_row + row}: the truth value {values[row]!s:.40} is outside [0, 1]. Rescale them."
+            f"{place}, {unit} {first_row + row}: the value {values[row]!s:.40} is outside [0, 1]. Rescale the values."
         )
     return truth
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value can be converted to a float."""
     try:
         float(value)
     except (TypeError, ValueError):

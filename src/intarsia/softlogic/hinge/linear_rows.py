@@ -1,4 +1,4 @@
-"""Linear functions of a few variables each: what hinges and constraints are made of."""
+"""Sparse linear functions, of which hinges and constraints are built."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _LARGEST_INDEX = np.iinfo(np.int32).max
 class LinearRows:
     r"""Linear functions of x, one per row: :math:`\ell_j(x) = \sum_e c_e\, x_{i_e} + b_j`.
 
-    The entries of row j are those from `ptr[j]` to `ptr[j + 1]`. A variable that stands twice in a row is counted
-    once, with the sum of its coefficients; coefficients of 0 are left out. Checked once, here.
+    The layout is that of a sparse CSR matrix: row j has the entries from `ptr[j]` to `ptr[j + 1]`. If a variable occurs
+    twice in a row, its coefficients are added; coefficients of 0 are removed. The arrays are read-only.
 
     Parameters
     ----------
     ptr : int64 array (n_rows + 1,)
-        Where each row begins; rises from 0 to the number of entries.
+        Start of each row; non-decreasing from 0 to the number of entries.
     idx : int32 array (n_entries,)
         Variable of each entry.
     coef : float64 array (n_entries,)
-        Its coefficient.
+        Coefficient of each entry.
     const : float64 array (n_rows,)
-        The constants b.
+        Constant b of each row.
 
     Raises
     ------
     InvalidInputError
-        If lengths do not fit, `ptr` falls, an index is negative, or a number is not finite.
+        The lengths are mismatched, `ptr` decreases, an index is negative, or a number is not finite.
 
     Examples
     --------
@@ -60,12 +60,11 @@ class LinearRows:
         _check_finite(const, "const")
         ptr, idx, coef = _without_repeats(ptr, idx, coef)
         for name, array in (("ptr", ptr), ("idx", idx), ("coef", coef), ("const", const)):
-            given = getattr(self, name)
-            object.__setattr__(self, name, read_only(frozen(array, given)))
+            object.__setattr__(self, name, read_only(frozen(array, getattr(self, name))))
 
     @classmethod
     def from_scipy(cls, matrix: Any, const: ArrayLike) -> LinearRows:
-        """Rows of a SciPy sparse matrix or of a dense array: `matrix @ x + const`.
+        """Create the functions `matrix @ x + const` from a SciPy sparse matrix or a dense array.
 
         Examples
         --------
@@ -76,7 +75,8 @@ class LinearRows:
             matrix = as_float_array(matrix, "LinearRows.from_scipy: matrix")
             if matrix.ndim != 2:
                 raise InvalidInputError(
-                    f"LinearRows.from_scipy: matrix has shape {matrix.shape}. Give a row per function."
+                    f"LinearRows.from_scipy: matrix has shape {matrix.shape}, expected 2 dimensions. Pass a row "
+                    f"per function."
                 )
         rows = csr_array(matrix)
         return cls(
@@ -85,7 +85,7 @@ class LinearRows:
 
     @classmethod
     def empty(cls) -> LinearRows:
-        """No rows at all.
+        """Create an object without rows.
 
         Examples
         --------
@@ -96,16 +96,16 @@ class LinearRows:
 
     @property
     def n_rows(self) -> int:
-        """How many functions."""
+        """Number of functions."""
         return int(self.const.size)
 
     @property
     def n_entries(self) -> int:
-        """How many pairs of a row and a variable."""
+        """Number of stored coefficients."""
         return int(self.coef.size)
 
     def values(self, x: ArrayLike) -> FloatArray:
-        """The value of every row at `x`, which has an entry for every variable.
+        """Return the value of every row at `x`, which has an entry for every variable.
 
         Examples
         --------
@@ -113,16 +113,16 @@ class LinearRows:
         array([7.])
         """
         point = as_float_array(x, "LinearRows.values: x")
-        needed = int(self.idx.max(initial=-1)) + 1
-        if point.ndim != 1 or point.size < needed:
+        n_required = int(self.idx.max(initial=-1)) + 1
+        if point.ndim != 1 or point.size < n_required:
             raise InvalidInputError(
-                f"LinearRows.values: x has shape {point.shape}, but the rows name variable {needed - 1}. Give a "
-                f"vector with a value for every variable."
+                f"LinearRows.values: x has shape {point.shape}, but the rows contain variable {n_required - 1}. Pass "
+                f"a vector with a value for every variable."
             )
         return evaluate_rows(self.ptr, self.idx, self.coef, self.const, read_only(point))
 
     def to_scipy(self, n_variables: int) -> csr_array:
-        """The coefficients as a sparse matrix (n_rows, n_variables).
+        """Return the coefficients as a sparse matrix (n_rows, n_variables).
 
         Examples
         --------
@@ -136,47 +136,56 @@ class LinearRows:
 
 
 def _indices(values: ArrayLike) -> Index32:
+    """Return the numbers of variables as int32; raise if they are too large."""
     array = np.asarray(values)
     if array.dtype == np.int32 and array.flags.c_contiguous:
         return array
     wide = as_int_array(values, "LinearRows: idx")
     if wide.size and wide.max() > _LARGEST_INDEX:
-        raise InvalidInputError(f"LinearRows: idx holds {wide.max()}, but variables are numbered up to 2**31 - 1.")
+        raise InvalidInputError(
+            f"LinearRows: idx contains {wide.max()}. Numbers of variables must be at most 2**31 - 1."
+        )
     return wide.astype(np.int32)
 
 
 def _check_shapes(ptr: IntArray, idx: Index32, coef: FloatArray, const: FloatArray) -> None:
+    """Raise if the shapes are mismatched, `ptr` is invalid or an index is negative."""
     for name, array in (("ptr", ptr), ("idx", idx), ("coef", coef), ("const", const)):
         if array.ndim != 1:
-            raise InvalidInputError(f"LinearRows: {name} has shape {array.shape}. Give a flat vector.")
+            raise InvalidInputError(f"LinearRows: {name} has shape {array.shape}. Pass a one-dimensional array.")
     if ptr.size != const.size + 1:
         raise InvalidInputError(
-            f"LinearRows: ptr has {ptr.size} entries for {const.size} constants. Give one more than there are rows."
+            f"LinearRows: ptr has {ptr.size} entries for {const.size} constants. Pass n_rows + 1 entries."
         )
     if idx.size != coef.size:
-        raise InvalidInputError(f"LinearRows: idx has {idx.size} entries, but coef {coef.size}. Give one for each.")
+        raise InvalidInputError(
+            f"LinearRows: idx has {idx.size} entries, but coef has {coef.size}. Pass equal lengths."
+        )
     if ptr[0] != 0 or ptr[-1] != idx.size:
         raise InvalidInputError(
-            f"LinearRows: ptr runs from {ptr[0]} to {ptr[-1]}, but there are {idx.size} entries. Let it run from 0 to "
+            f"LinearRows: ptr runs from {ptr[0]} to {ptr[-1]}, but there are {idx.size} entries. It must run from 0 to "
             f"{idx.size}."
         )
-    falls = ptr[1:] < ptr[:-1]
-    if falls.any():
-        j = int(np.argmax(falls))
-        raise InvalidInputError(f"LinearRows: ptr falls from {ptr[j]} to {ptr[j + 1]} at row {j}. It must not fall.")
+    decreases = ptr[1:] < ptr[:-1]
+    if decreases.any():
+        j = int(np.argmax(decreases))
+        raise InvalidInputError(
+            f"LinearRows: ptr decreases from {ptr[j]} to {ptr[j + 1]} at row {j}. It must not decrease."
+        )
     if idx.size and idx.min() < 0:
         e = int(np.argmax(idx < 0))
-        raise InvalidInputError(f"LinearRows: idx[{e}] is {idx[e]}. Variables are numbered from 0.")
+        raise InvalidInputError(f"LinearRows: idx[{e}] is {idx[e]}. Variables must be numbered from 0.")
 
 
 def _check_finite(values: FloatArray, name: str) -> None:
+    """Raise if a number is infinite or NaN."""
     if not np.isfinite(values).all():
         e = int(np.argmax(~np.isfinite(values)))
-        raise InvalidInputError(f"LinearRows: {name}[{e}] is {values[e]}. Give finite numbers.")
+        raise InvalidInputError(f"LinearRows: {name}[{e}] is {values[e]}. Pass finite numbers.")
 
 
 def _without_repeats(ptr: IntArray, idx: Index32, coef: FloatArray) -> tuple[IntArray, Index32, FloatArray]:
-    """Rows in which every variable stands at most once, in rising order, and no coefficient is 0."""
+    """Return rows in canonical form: each variable at most once, in ascending order, and no coefficient of 0."""
     width = int(idx.max(initial=-1)) + 1
     matrix = csr_array((coef, idx, ptr), shape=(ptr.size - 1, width))
     if matrix.has_canonical_format and coef.all():

@@ -1,4 +1,4 @@
-"""A hinge-loss Markov random field as flat arrays."""
+"""Hinge-loss Markov random fields, stored as flat arrays."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HingeLossMRF:
-    r"""Weighted hinges of linear functions over the unit box, with linear constraints (Bach2015, Definition 1).
+    r"""Hinge-loss Markov random field: weighted hinges of linear functions over the unit box (Bach2015, Definition 1).
 
     .. math:: \min_{x \in [0, 1]^n} \sum_j w_j \max(0, \ell_j(x))^{p_j} \quad \text{subject to } e(x) = 0,\; g(x) \le 0
 
-    Written by hand, or made from rules. An absolute value is two hinges. The probability of x is proportional to
-    exp of minus the objective, so that its minimum is the most probable state. Frozen and checked once; a model with
-    other weights (`with_weights`) shares all other arrays.
+    Build it directly, or from rules with `ground`. Write an absolute value as two hinges. The probability density of x
+    is proportional to exp(-objective), so the minimum is the most probable state (MAP). The model is immutable and
+    checked when it is created; `with_weights` returns a model that shares all other arrays.
 
     Parameters
     ----------
     n_variables : int
-        n.
+        Number of variables n.
     terms : LinearRows
-        The functions l inside the hinges.
+        Linear functions l inside the hinges.
     weight : float array (n_terms,) or float
-        w >= 0.
+        Weights w, at least 0.
     power : int array (n_terms,) or int
-        p, 1 or 2.
+        Powers p: 1 (linear hinge) or 2 (squared hinge).
     term_group : int array (n_terms,), optional
-        The rule that each term belongs to, whose weight it shares. By default every term is a group of its own.
+        Group (rule) of each term; the terms of a group share a weight. By default every term is its own group.
     equalities, inequalities : LinearRows, optional
-        The functions e and g.
+        Linear functions e and g of the constraints.
     equality_group, inequality_group : int arrays, optional
-        The rule that each constraint belongs to.
+        Group (rule) of each constraint.
     group_names : sequence of str
-        Names of the rules, so that messages can name them.
+        Names of the groups, used in messages.
 
     Raises
     ------
     InvalidInputError
-        If a number is not finite, a weight negative, a power neither 1 nor 2, a variable or group out of range, or
-        lengths do not fit.
+        A number is not finite, a weight is negative, a power is neither 1 nor 2, a variable or group is out of range,
+        or the lengths of arrays are mismatched.
 
     Examples
     --------
-    Twice the distance of x0 from at least 0.8, squared, and x1 must equal x0:
+    Minimize 2 max(0, 0.8 - x0)^2 subject to x0 = x1:
 
     >>> model = HingeLossMRF(
     ...     2,
@@ -88,17 +88,17 @@ class HingeLossMRF:
 
     @property
     def n_terms(self) -> int:
-        """How many hinges."""
+        """Number of hinges."""
         return self.terms.n_rows
 
     @property
     def n_constraints(self) -> int:
-        """How many equalities and inequalities."""
+        """Number of equalities and inequalities."""
         return sum(rows.n_rows for rows in (self.equalities, self.inequalities) if rows is not None)
 
     @property
     def n_groups(self) -> int:
-        """How many weights: the names given, else the largest group plus one, else a group per term."""
+        """Number of groups, which is the number of weights."""
         if self.group_names:
             return len(self.group_names)
         if self.term_group is None:
@@ -106,7 +106,7 @@ class HingeLossMRF:
         return int(self.term_group.max(initial=-1)) + 1
 
     def objective(self, x: ArrayLike) -> float:
-        """Weighted sum of the hinges at `x`; constraints do not count.
+        """Return the weighted sum of the hinges at `x`; constraints are ignored.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class HingeLossMRF:
         )
 
     def features(self, x: ArrayLike) -> FloatArray:
-        """Sum of `max(0, l)^p` over the terms of each group; the objective is the groups' weights times these.
+        """Return the sum of `max(0, l)^p` over the terms of each group; the objective is their weighted sum.
 
         Examples
         --------
@@ -135,7 +135,7 @@ class HingeLossMRF:
         return out
 
     def max_violation(self, x: ArrayLike) -> float:
-        """By how much the worst constraint, or the box, is broken at `x`; 0 if none is."""
+        """Return the largest violation of a constraint or of the bounds 0 and 1 at `x`; 0 if there is none."""
         point = self._point(x)
         worst = max(float(point.max(initial=0.0)) - 1.0, -float(point.min(initial=1.0)), 0.0)
         if self.equalities is not None:
@@ -145,7 +145,7 @@ class HingeLossMRF:
         return worst
 
     def with_weights(self, group_weights: ArrayLike) -> HingeLossMRF:
-        """The same model with other weights, one per group; all other arrays are shared.
+        """Return a model with other weights, one per group, that shares all other arrays.
 
         Examples
         --------
@@ -157,22 +157,22 @@ class HingeLossMRF:
         if weights.shape != (self.n_groups,):
             raise InvalidInputError(
                 f"HingeLossMRF.with_weights: group_weights has shape {weights.shape}, but there are {self.n_groups} "
-                f"groups. Give one weight for each."
+                f"groups. Pass one weight per group."
             )
         if not (weights >= 0).all() or np.isinf(weights).any():
             k = int(np.argmax(~((weights >= 0) & np.isfinite(weights))))
             raise InvalidInputError(
-                f"HingeLossMRF.with_weights: group_weights[{k}] is {weights[k]}. Weights are finite and at least 0."
+                f"HingeLossMRF.with_weights: group_weights[{k}] is {weights[k]}. Weights must be finite and at least 0."
             )
         per_term = weights.copy() if self.term_group is None else weights[self.term_group]
         return self._with_term_weights(read_only(frozen(per_term)))
 
     def name_of_group(self, group: int) -> str:
-        """The name of a rule, or its number in words."""
+        """Return the name of a group, such as the text of its rule; "group 3" if it has no name."""
         return self.group_names[group] if group < len(self.group_names) else f"group {group}"
 
     def _with_term_weights(self, weight: FloatArray) -> HingeLossMRF:
-        """Weights that were checked before; nothing else is checked again, for learners come here at every step."""
+        """Return a model with other weights, unchecked: learners call this at every step with checked weights."""
         model = object.__new__(type(self))
         for name in self.__dataclass_fields__:
             object.__setattr__(model, name, getattr(self, name))
@@ -180,6 +180,7 @@ class HingeLossMRF:
         return model
 
     def _check_rows(self, name: str) -> None:
+        """Raise if a field is not LinearRows or contains a variable that does not exist."""
         rows = getattr(self, name)
         if rows is None and name != "terms":
             return
@@ -189,30 +190,33 @@ class HingeLossMRF:
             e = int(np.argmax(rows.idx >= self.n_variables))
             row = int(np.searchsorted(rows.ptr, e, side="right")) - 1
             raise InvalidInputError(
-                f"HingeLossMRF: {name}, row {row}, names variable {rows.idx[e]}, but there are {self.n_variables} "
-                f"variables, numbered from 0."
+                f"HingeLossMRF: {name}, row {row}, contains variable {rows.idx[e]}, but there are {self.n_variables} "
+                f"variables, numbered from 0. Correct the row, or increase n_variables."
             )
 
     def _set(self, name: str, array: NDArray[Any]) -> None:
+        """Set a field to a read-only array."""
         object.__setattr__(self, name, read_only(frozen(array, getattr(self, name))))
 
     def _set_group(self, name: str, n_rows: int) -> None:
-        given = getattr(self, name)
-        if given is None:
+        """Check the groups of terms or constraints and store them as int32."""
+        values = getattr(self, name)
+        if values is None:
             return
-        array = as_int_array(given, f"HingeLossMRF: {name}")
+        array = as_int_array(values, f"HingeLossMRF: {name}")
         if array.shape != (n_rows,):
             raise InvalidInputError(f"HingeLossMRF: {name} has shape {array.shape}, expected ({n_rows},).")
         n_groups = len(self.group_names) or np.iinfo(np.int32).max
         bad = (array < 0) | (array >= n_groups)
         if bad.any():
             j = int(np.argmax(bad))
-            known = f"{n_groups} groups have names" if self.group_names else "groups are numbered from 0"
-            raise InvalidInputError(f"HingeLossMRF: {name}[{j}] is {array[j]}, but {known}.")
-        same = isinstance(given, np.ndarray) and given.dtype == np.int32
-        self._set(name, given if same else array.astype(np.int32))
+            last = str(n_groups - 1) if self.group_names else "2**31 - 2"
+            raise InvalidInputError(f"HingeLossMRF: {name}[{j}] is {array[j]}, expected a group from 0 to {last}.")
+        is_int32 = isinstance(values, np.ndarray) and values.dtype == np.int32
+        self._set(name, values if is_int32 else array.astype(np.int32))
 
     def _point(self, x: ArrayLike) -> FloatArray:
+        """Return x as a read-only array after checking its shape."""
         point = as_float_array(x, "HingeLossMRF: x")
         if point.shape != (self.n_variables,):
             raise InvalidInputError(
@@ -228,6 +232,7 @@ class HingeLossMRF:
 
 
 def _weights(values: ArrayLike, n_terms: int) -> FloatArray:
+    """Return a checked weight for each term."""
     weight = as_float_array(values, "HingeLossMRF: weight")
     if weight.ndim == 0:
         weight = np.full(n_terms, float(weight))
@@ -236,17 +241,18 @@ def _weights(values: ArrayLike, n_terms: int) -> FloatArray:
     good = np.isfinite(weight) & (weight >= 0.0)
     if not good.all():
         j = int(np.argmax(~good))
-        raise InvalidInputError(f"HingeLossMRF: weight[{j}] is {weight[j]}. Weights are finite and at least 0.")
+        raise InvalidInputError(f"HingeLossMRF: weight[{j}] is {weight[j]}. Weights must be finite and at least 0.")
     return weight
 
 
 def _powers(values: ArrayLike, n_terms: int) -> NDArray[np.int8]:
-    given = np.asarray(values)
-    power = np.full(n_terms, given) if given.ndim == 0 else given
+    """Return a checked power for each term."""
+    array = np.asarray(values)
+    power = np.full(n_terms, array) if array.ndim == 0 else array
     if power.shape != (n_terms,):
         raise InvalidInputError(f"HingeLossMRF: power has shape {power.shape}, expected ({n_terms},): one per term.")
     good = (power == 1) | (power == 2)
     if not good.all():
         j = int(np.argmax(~good))
-        raise InvalidInputError(f"HingeLossMRF: power[{j}] is {power[j]}. A hinge is linear (1) or squared (2).")
+        raise InvalidInputError(f"HingeLossMRF: power[{j}] is {power[j]}, expected 1 (linear) or 2 (squared).")
     return power if power.dtype == np.int8 else power.astype(np.int8)

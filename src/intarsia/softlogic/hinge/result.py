@@ -1,4 +1,4 @@
-"""What inference in a hinge-loss MRF returns."""
+"""Result of MAP inference in a hinge-loss Markov random field."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from intarsia.softlogic.admm.state import AdmmState
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HingeResult(ShownResult):
-    """The state that minimises a hinge-loss MRF, and how far it can be trusted.
+    """Result of MAP inference in a hinge-loss Markov random field: the best point with bounds and status.
 
     Attributes
     ----------
     x : float array (n_variables,)
-        The best point found; where a point satisfies the constraints, none that does not is preferred to it.
+        The best point. A feasible point is always preferred to an infeasible one.
     objective : float
-        Its weighted sum of hinges.
+        Weighted sum of the hinges at `x`.
     lower_bound : float
-        No point that satisfies the constraints has a smaller objective: the Lagrangian dual at the best multipliers,
-        less its rounding errors. It does not depend on the start. Never above `objective`.
+        Lower bound on the objective of every feasible point: the Lagrangian dual at the best multipliers, minus its
+        rounding errors. It does not depend on the starting point and is never above `objective`.
     max_violation : float
-        By how much x breaks its worst constraint.
+        Largest violation of a constraint at `x`.
     status : Status
-        CONVERGED means that at x, as returned, `objective - lower_bound` is within the tolerance and that no constraint
-        is broken by more than `tol`. INFEASIBLE means a proof that the constraints contradict each other, and that no
-        point was found that breaks them by `tol` at most.
+        CONVERGED: at the returned `x`, `objective - lower_bound` is within the tolerance and no constraint is violated
+        by more than `tol`. INFEASIBLE: the constraints are proved to be contradictory, and no point violates them by
+        `tol` or less.
     n_iter : int
-        Iterations made; of the block that took most.
+        Number of iterations of the block that needed most.
     primal_residual, dual_residual : float
-        Root mean squares, over all local copies, of their distance from the consensus and of the last change of the
-        consensus times the step.
+        Root mean square, over all local copies, of the distance from the consensus, and of the last change of the
+        consensus times the step size.
     history : dict of float arrays
-        At every check: "n_iter", "objective", "lower_bound", "max_violation", "primal_residual", "dual_residual",
-        "seconds".
+        Values at every convergence check: "n_iter", "objective", "lower_bound", "max_violation", "primal_residual",
+        "dual_residual", "seconds".
     seconds : float
         Wall time.
     state : AdmmState
-        Where the iterations ended, for `warm_start` and for learners.
+        Final state of the iterations, for `warm_start` and for learners.
     note : str
-        Anything else worth knowing; at INFEASIBLE, which constraints contradict each other.
+        Additional information; if the status is INFEASIBLE, the contradictory constraints.
     n_passes : float
-        Iterations as passes over all rows: blocks that were done earlier count for less. At most `n_iter`.
+        Iterations counted as passes over all rows: a block that converges early adds less. At most `n_iter`.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class HingeResult(ShownResult):
 
     @property
     def converged(self) -> bool:
-        """Whether the tolerance was reached and the constraints hold."""
+        """Whether the tolerance was reached and the constraints are satisfied."""
         return self.status in (Status.EXACT, Status.CONVERGED)
 
     def __repr__(self) -> str:

@@ -1,1 +1,1 @@
-"""The rule language: syntax, reader, checks."""
+"""Rule language of probabilistic soft logic: syntax trees, parser and checks."""

@@ -1,4 +1,4 @@
-"""Read a rule's tokens, atoms, clauses and linear sums, with line and column for error messages."""
+"""Parser for tokens, atoms and clauses of rules; errors report line and column."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Different spellings of one thing.
+# Alternative spellings of a sign.
 _SPELLING = {">>": "->", "<<": "<-", "~": "!"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r"}
-# PSL replaces one kind of escape after the other: an escaped backslash before a t becomes a backslash and a tab.
+# PSL replaces the kinds of escapes one after the other: an escaped backslash before a t becomes a backslash and a tab.
 _PSL_ORDER = "'\"tnr\\"
-_LONGEST_SHOWN = 30
+_MAX_SHOWN = 30
 END = "end"
 
 
 @dataclass(frozen=True)
 class Token:
-    """A word or sign: its kind, its text in the chosen spelling, where it starts and where it ends."""
+    """A token: its kind, its text in the standard spelling, and its start and end position."""
 
     kind: str
     text: str
@@ -55,53 +55,54 @@ class Token:
 
     @property
     def shown(self) -> str:
-        """For messages."""
+        """Text of the token for error messages."""
         if self.kind == END:
             return "the end"
-        return repr(self.text if len(self.text) <= _LONGEST_SHOWN else self.text[:_LONGEST_SHOWN] + "...")
+        return repr(self.text if len(self.text) <= _MAX_SHOWN else self.text[:_MAX_SHOWN] + "...")
 
 
 class RuleText:
-    """The text of one or more rules and its tokens, the last of which is the end.
+    """Tokens of the text of one or more rules; the last token marks the end.
 
     Parameters
     ----------
     text : str
         The rules.
     place : str
-        Their name in messages, such as `model.psl`.
+        Name of the text in error messages, such as `model.psl`.
     dialect : {"plain", "psl"}
-        How escapes in constants are read.
+        How escapes in constants are replaced.
     """
 
     def __init__(self, text: str, place: str, dialect: str = "plain") -> None:
         self.text = text
         self.place = place
         self._dialect = dialect
-        self.tokens = list(self._read())
+        self.tokens = list(self._tokenize())
 
-    def _read(self) -> list[Token]:
-        found, at = [], 0
-        while at < len(self.text):
-            match = _PATTERN.match(self.text, at)
+    def _tokenize(self) -> list[Token]:
+        """Split the text into tokens."""
+        tokens, position = [], 0
+        while position < len(self.text):
+            match = _PATTERN.match(self.text, position)
             if match is None:
-                self._fail_unreadable(at)
+                self._fail_unknown_character(position)
             kind = match.lastgroup or ""
             if kind == "string":
-                found.append(Token(kind, self._unescaped(match[0][1:-1], at + 1), at, match.end()))
+                tokens.append(Token(kind, self._unescaped(match[0][1:-1], position + 1), position, match.end()))
             elif kind not in ("space", "comment"):
-                found.append(Token(kind, _SPELLING.get(match[0], match[0]), at, match.end()))
-            at = match.end()
+                tokens.append(Token(kind, _SPELLING.get(match[0], match[0]), position, match.end()))
+            position = match.end()
         last = len(self.text.rstrip())
-        found.append(Token(END, "", last, last))
-        return found
+        tokens.append(Token(END, "", last, last))
+        return tokens
 
-    def _unescaped(self, inside: str, at: int) -> str:
-        """A constant without its quotes, its escapes replaced."""
+    def _unescaped(self, inside: str, position: int) -> str:
+        """Return the text inside the quotes of a constant, with escapes replaced."""
         for escape in _ESCAPE.finditer(inside):
             if escape[1] not in _ESCAPED:
                 self.fail(
-                    at + escape.start(),
+                    position + escape.start(),
                     rf"the escape {escape[0]} in a constant is not known. Known: \\, \', \", \n, \t, \r. Write a "
                     rf"backslash as \\.",
                 )
@@ -111,22 +112,27 @@ class RuleText:
             inside = inside.replace(f"\\{letter}", _ESCAPED[letter])
         return inside
 
-    def _fail_unreadable(self, at: int) -> NoReturn:
-        sign = self.text[at]
-        if sign in "'\"":
-            self.fail(at, f"expected {sign} at the end of the constant that starts here, got the end.")
-        if self.text.startswith("/*", at):
-            self.fail(at, "expected */ at the end of the comment that starts here, got the end.")
-        self.fail(at, f"expected a predicate, a variable, a quoted constant, a number or an operator, got {sign!r}.")
+    def _fail_unknown_character(self, position: int) -> NoReturn:
+        """Raise because no token begins at a position."""
+        character = self.text[position]
+        if character in "'\"":
+            self.fail(position, f"expected {character} at the end of the constant that starts here, got the end.")
+        if self.text.startswith("/*", position):
+            self.fail(position, "expected */ at the end of the comment that starts here, got the end.")
+        self.fail(
+            position,
+            f"expected a predicate, a variable, a quoted constant, a number or an operator, got {character!r}.",
+        )
 
-    def fail(self, at: int, message: str) -> NoReturn:
-        """Raise with line and column of a place in the text."""
-        line = self.text.count("\n", 0, at) + 1
-        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        raise InvalidInputError(f"{self.place}, line {line}, column {column}: {message}")
+    def fail(self, position: int, message: str) -> NoReturn:
+        """Raise an error with line and column of a position in the text."""
+        line = self.text.count("\n", 0, position) + 1
+        column = position - (self.text.rfind("\n", 0, position) + 1) + 1
+        full_message = f"{self.place}, line {line}, column {column}: {message}"
+        raise InvalidInputError(full_message)
 
     def same_line(self, first: Token, second: Token) -> bool:
-        """Whether no line ends between two tokens."""
+        """Return whether two tokens are on the same line."""
         return "\n" not in self.text[first.start : second.start]
 
 
@@ -141,7 +147,7 @@ _COMPUTED: dict[str, Callable[[float, float], float]] = {
 
 
 def combined(operator: str, left: Coefficient, right: Coefficient) -> Coefficient:
-    """A coefficient from two; numbers are computed at once.
+    """Combine two coefficients with an operator; operations on numbers are evaluated.
 
     Examples
     --------
@@ -150,10 +156,10 @@ def combined(operator: str, left: Coefficient, right: Coefficient) -> Coefficien
     """
     if isinstance(left, Number) and isinstance(right, Number):
         return Number(float(_COMPUTED[operator](left.value, right.value)))
-    zero, one = Number(0.0), Number(1.0)
-    if (operator in "*/" and right == one) or (operator in "+-" and right == zero):
+    zero, unit = Number(0.0), Number(1.0)
+    if (operator in "*/" and right == unit) or (operator in "+-" and right == zero):
         return left
-    if (operator == "*" and left == one) or (operator == "+" and left == zero):
+    if (operator == "*" and left == unit) or (operator == "+" and left == zero):
         return right
     if (operator in "*/" and left == zero) or (operator == "*" and right == zero):
         return zero
@@ -165,12 +171,12 @@ _ZERO = Number(0.0)
 
 @dataclass(frozen=True)
 class Linear:
-    """Atoms with coefficients, and a constant.
+    """A linear expression: atoms with coefficients, and a constant.
 
     Examples
     --------
-    >>> one = Linear([], Number(1.0))
-    >>> one.plus(one).times(one).constant
+    >>> unit = Linear([], Number(1.0))
+    >>> unit.plus(unit).times(unit).constant
     Number(value=2.0)
     """
 
@@ -178,15 +184,15 @@ class Linear:
     constant: Coefficient = _ZERO
 
     def plus(self, other: Linear) -> Linear:
-        """The sum."""
+        """Return the sum of two expressions."""
         return Linear([*self.terms, *other.terms], combined("+", self.constant, other.constant))
 
     def minus(self, other: Linear) -> Linear:
-        """The difference."""
+        """Return the difference of two expressions."""
         return self.plus(other.times(Linear([], Number(-1.0))))
 
     def times(self, other: Linear) -> Linear:
-        """The product; one of the two has no atoms."""
+        """Return the product of two expressions, of which at most one has atoms."""
         atoms, factor = (self, other.constant) if not other.terms else (other, self.constant)
         return Linear(
             [(combined("*", factor, coefficient), atom) for coefficient, atom in atoms.terms],
@@ -194,7 +200,7 @@ class Linear:
         )
 
     def divided(self, divisor: Coefficient) -> Linear:
-        """The quotient; ZeroDivisionError if the divisor is the number 0."""
+        """Return the quotient; raise ZeroDivisionError if the divisor is the number 0."""
         return Linear(
             [(combined("/", coefficient, divisor), atom) for coefficient, atom in self.terms],
             combined("/", self.constant, divisor),
@@ -202,194 +208,209 @@ class Linear:
 
 
 _COMPARISONS = {"=": "==", "-": "!=", "%": "%", "^": "%"}
-# Far deeper than anyone writes, and far from the limit of Python's stack.
-_DEEPEST = 60
+# Limit on the nesting of parentheses, well below the limit of Python's stack.
+_MAX_DEPTH = 60
 
 
 class ClauseReader:
-    """A place in the tokens, and what may stand there: terms, atoms, literals and clauses.
+    """Recursive-descent parser for terms, atoms, literals and clauses.
 
     Parameters
     ----------
     text : str
         One or more rules.
     place : str
-        Their name in messages.
+        Name of the text in error messages.
     dialect : {"plain", "psl"}
-        How they are read; see `Program`.
+        Dialect of the rules; see `Program`.
     """
 
     def __init__(self, text: str, place: str, dialect: str = "plain") -> None:
         self._source = RuleText(text, place, dialect)
         self._dialect = dialect
-        self._at = 0
+        self._position = 0
         self._depth = 0
 
-    # ---------------------------------------------------------------- moving on
+    # ---------------------------------------------------------------- tokens
 
     @property
-    def here(self) -> Token:
-        """The token that is read next."""
-        return self._source.tokens[self._at]
+    def current(self) -> Token:
+        """The current token, which has not been consumed."""
+        return self._source.tokens[self._position]
 
-    def _ahead(self, steps: int = 1) -> Token:
+    def _peek(self, steps: int = 1) -> Token:
+        """Return a token after the current one."""
         tokens = self._source.tokens
-        return tokens[min(self._at + steps, len(tokens) - 1)]
+        return tokens[min(self._position + steps, len(tokens) - 1)]
 
     def _is(self, *signs: str) -> bool:
-        return self.here.kind == "sign" and self.here.text in signs
+        """Return whether the current token is one of the signs."""
+        return self.current.kind == "sign" and self.current.text in signs
 
-    def _step(self) -> Token:
-        token = self.here
-        self._at += 1
+    def _advance(self) -> Token:
+        """Consume and return the current token."""
+        token = self.current
+        self._position += 1
         return token
 
-    def _take(self, sign: str) -> bool:
+    def _accept(self, sign: str) -> bool:
+        """Consume the current token if it is this sign; return whether it is."""
         if self._is(sign):
-            self._at += 1
+            self._position += 1
             return True
         return False
 
-    def _need(self, sign: str, also: str = "") -> None:
-        if not self._take(sign):
-            self.expected(f"{also}{sign!r}")
+    def _require(self, sign: str, alternatives: str = "") -> None:
+        """Consume this sign, or raise."""
+        if not self._accept(sign):
+            self.fail_expected(f"{alternatives}{sign!r}")
 
-    def _name(self, what: str) -> str:
-        if self.here.kind != "name":
-            self.expected(what)
-        return self._step().text
+    def _name(self, expected: str) -> str:
+        """Consume and return a name, or raise."""
+        if self.current.kind != "name":
+            self.fail_expected(expected)
+        return self._advance().text
 
-    def expected(self, what: str) -> NoReturn:
-        """Raise, since something else stands here."""
-        self._source.fail(self.here.start, f"expected {what}, got {self.here.shown}.")
+    def fail_expected(self, expected: str) -> NoReturn:
+        """Raise because the current token is not the expected one."""
+        self._source.fail(self.current.start, f"expected {expected}, got {self.current.shown}.")
 
-    def _deeper(self) -> None:
+    def _nest(self) -> None:
+        """Increase the nesting depth; raise if it is too large."""
         self._depth += 1
-        if self._depth > _DEEPEST:
-            self._source.fail(self.here.start, f"nested more than {_DEEPEST} deep. Write a simpler rule.")
+        if self._depth > _MAX_DEPTH:
+            self._source.fail(
+                self.current.start, f"the rule is nested more than {_MAX_DEPTH} levels deep. Write a simpler rule."
+            )
 
     # ---------------------------------------------------------------- logical rules
 
     def _clause(self) -> list[Literal]:
-        left, joined = self._chain()
+        """Parse an implication or a disjunction, and return the literals of its clause."""
+        left, left_operator = self._chain()
         if self._is("->", "<-"):
-            arrow = self._step()
-            right, right_joined = self._chain()
+            arrow = self._advance()
+            right, right_operator = self._chain()
             body, head = (left, right) if arrow.text == "->" else (right, left)
-            body_joined, head_joined = (joined, right_joined) if arrow.text == "->" else (right_joined, joined)
-            if body_joined == "|" or head_joined == "&":
+            body_operator, head_operator = (
+                (left_operator, right_operator) if arrow.text == "->" else (right_operator, left_operator)
+            )
+            if body_operator == "|" or head_operator == "&":
                 self._source.fail(
                     arrow.start,
-                    "the body of an implication is joined by '&' and its head by '|'. Write several rules instead.",
+                    "the body of an implication must use only '&' and its head only '|'. Write several rules instead.",
                 )
             return [Literal(literal.atom, not literal.negated) for literal in body] + head
-        if joined == "&":
-            self.expected("'->' after a body that is joined by '&'")
+        if left_operator == "&":
+            self.fail_expected("'->' after a body with '&'")
         return left
 
     def _chain(self) -> tuple[list[Literal], str]:
-        """Literals joined by one operator, which is empty if there is one literal only."""
-        literals, joined = self._group()
+        """Parse literals joined by the same operator; return the operator too, empty for a single literal."""
+        literals, operator = self._group()
         while self._is("&", "|"):
-            sign = self._step()
-            self._take(sign.text)  # `&&` and `||`, also with a space in between
-            more, inside = self._group()
-            if {joined, inside, sign.text} - {""} != {sign.text}:
+            sign = self._advance()
+            self._accept(sign.text)  # the second sign of `&&` or `||`
+            group, group_operator = self._group()
+            if {operator, group_operator, sign.text} - {""} != {sign.text}:
                 self._source.fail(
                     sign.start, "'&' and '|' cannot be mixed on one side of a rule. Write several rules instead."
                 )
-            joined = sign.text
-            literals += more
-        return literals, joined
+            operator = sign.text
+            literals += group
+        return literals, operator
 
     def _group(self) -> tuple[list[Literal], str]:
+        """Parse a literal, or literals in parentheses."""
         if not self._is("("):
             return [self._literal()], ""
-        self._deeper()
-        self._at += 1
-        found = self._chain()
-        self._need(")", "'&', '|' or ")
+        self._nest()
+        self._position += 1
+        chain = self._chain()
+        self._require(")", "'&', '|' or ")
         self._depth -= 1
-        return found
+        return chain
 
     def _literal(self) -> Literal:
+        """Parse an atom or a comparison, possibly negated."""
         negated = False
-        while self._take("!"):
+        while self._accept("!"):
             negated = not negated
         if self._is("("):
-            self._deeper()
-            self._at += 1
+            self._nest()
+            self._position += 1
             inside = self._literal()
-            self._need(")")
+            self._require(")")
             self._depth -= 1
             return Literal(inside.atom, inside.negated != negated)
         return Literal(self._atom("a predicate, '!' or '('"), negated)
 
     # ---------------------------------------------------------------- atoms
 
-    def _atom(self, what: str, sums: bool = False) -> Atom | Comparison:
-        is_name = self.here.kind == "name"
+    def _atom(self, expected: str, sums: bool = False) -> Atom | Comparison:
+        """Parse an atom or a comparison; with `sums` arguments may be sum variables."""
+        is_name = self.current.kind == "name"
         if self._begins_predicate():
             return self._predicate_atom(sums)
-        if not (is_name or self.here.kind == "string"):
-            self.expected(what)
+        if not (is_name or self.current.kind == "string"):
+            self.fail_expected(expected)
         left = self._term(False)
         operator = self._comparison_operator()
         if operator is None:
-            self.expected("'(' after a predicate" if is_name else "'==', '!=' or '%'")
+            self.fail_expected("'(' after a predicate" if is_name else "'==', '!=' or '%'")
         return Comparison(operator, left, self._term(False))
 
     def _begins_predicate(self) -> bool:
-        """Whether a predicate and its parenthesis follow."""
-        return self.here.kind == "name" and self._ahead().kind == "sign" and self._ahead().text == "("
+        """Return whether a predicate and an opening parenthesis follow."""
+        return self.current.kind == "name" and self._peek().kind == "sign" and self._peek().text == "("
 
     def _comparison_operator(self) -> str | None:
-        """Read `==`, `!=` or `%` in any spelling, their signs perhaps apart; None if something else follows."""
-        if self._is("!") and self._ahead().text == "=":
-            self._at += 2
+        """Parse `==`, `!=` or `%` in any spelling; return None if something else follows."""
+        if self._is("!") and self._peek().text == "=":
+            self._position += 2
             return "!="
         if not self._is(*_COMPARISONS):
             return None
-        operator = _COMPARISONS[self._step().text]
+        operator = _COMPARISONS[self._advance().text]
         if operator == "==":
-            self._take("=")
+            self._accept("=")
         return operator
 
     def _predicate_atom(self, sums: bool) -> Atom:
-        predicate = self._step().text
-        self._at += 1
+        """Parse a predicate with its arguments."""
+        predicate = self._advance().text
+        self._position += 1
         arguments = [self._term(sums)]
-        while self._take(","):
+        while self._accept(","):
             arguments.append(self._term(sums))
-        self._need(")", "',' or ")
+        self._require(")", "',' or ")
         return Atom(predicate, tuple(arguments))
 
     def ground_atom(self) -> Atom:
-        """An atom in which every name is a constant."""
+        """Parse an atom in which every name is a constant."""
         predicate = self._name("a predicate")
-        self._need("(")
+        self._require("(")
         arguments = []
         while True:
-            if self.here.kind not in ("name", "number", "string"):
-                self.expected("a constant")
-            arguments.append(Constant(self._step().text))
-            if not self._take(","):
+            if self.current.kind not in ("name", "number", "string"):
+                self.fail_expected("a constant")
+            arguments.append(Constant(self._advance().text))
+            if not self._accept(","):
                 break
-        self._need(")", "',' or ")
-        if self.here.kind != END:
-            self.expected("the end")
+        self._require(")", "',' or ")
+        if self.current.kind != END:
+            self.fail_expected("the end")
         return Atom(predicate, tuple(arguments))
 
     def _term(self, sums: bool) -> Term:
-        if self.here.kind == "name":
-            return Variable(self._step().text)
-        if self.here.kind == "string":
-            return Constant(self._step().text)
+        """Parse a variable, a constant or, with `sums`, a sum variable."""
+        if self.current.kind == "name":
+            return Variable(self._advance().text)
+        if self.current.kind == "string":
+            return Constant(self._advance().text)
         if not self._is("+"):
-            self.expected("a variable or a quoted constant")
+            self.fail_expected("a variable or a quoted constant")
         if not sums:
-            self._source.fail(
-                self.here.start, "a sum '+X' stands in arithmetic rules only, those with '<=', '=', '>='."
-            )
-        self._at += 1
+            self._source.fail(self.current.start, "a sum '+X' needs an arithmetic rule, with '<=', '=' or '>='.")
+        self._position += 1
         return SumVariable(self._name("a variable after '+'"))

@@ -1,4 +1,4 @@
-"""Rules of PSL's language as objects: a recursive-descent parser that reports position and expected tokens."""
+"""Parser for the rule language of PSL; errors report the position and the expected tokens."""
 
 from __future__ import annotations
 
@@ -23,61 +23,64 @@ from intarsia.softlogic.language.syntax import (
 
 
 def check_logical(rule: LogicalRule, place: str) -> None:
-    """Raise if a variable stands in no atom that is joined, or if the rule has no atom at all.
+    """Raise if a variable does not occur in a joined atom, or if the rule has no atom.
 
-    Joined are the atoms that are negated in the clause: positive ones of the body, negated ones of the head.
+    Joined atoms are those that are negated in the clause: positive atoms of the body and negated atoms of the head.
     """
-    joined = [x.atom for x in rule.literals if x.negated and isinstance(x.atom, Atom)]
+    joined_atoms = [x.atom for x in rule.literals if x.negated and isinstance(x.atom, Atom)]
     if not rule.atoms:
-        raise InvalidInputError(f"{place}: there is no predicate in the rule. Compare atoms, not only terms.")
-    bound = set(_names(joined))
+        raise InvalidInputError(f"{place}: the rule has no predicate. Add an atom such as P(X).")
+    bound = set(_names(joined_atoms))
     for literal in rule.literals:
         for name in _names([literal.atom]):
             if name not in bound:
                 raise InvalidInputError(
-                    f"{place}: variable {name} is unsafe: it stands in no positive literal of the body (and in no "
-                    f"negated one of the head), so nothing tells which values it takes. Add such a literal; "
-                    f"a positive prior is written as P(X) = 1."
+                    f"{place}: variable {name} is unsafe: it occurs in no positive literal of the body (and in no "
+                    f"negated literal of the head), so its values are undefined. Add such a literal; write a positive "
+                    f"prior as P(X) = 1."
                 )
 
 
 def check_arithmetic(rule: ArithmeticRule, place: str) -> None:
-    """Raise if a variable has no values, or if sums, filters and cardinalities do not fit each other."""
+    """Raise if a variable has no values, or if sums, filters and cardinalities are mismatched."""
     atoms = [atom for _, atom in rule.terms if isinstance(atom, Atom)]
     if not atoms:
-        raise InvalidInputError(f"{place}: there is no predicate in the rule. Compare atoms, not only numbers.")
+        raise InvalidInputError(f"{place}: the rule has no predicate. Add an atom such as P(X).")
     sums = rule.sum_variables
     plain = set(_names(atoms))
     for name in sums:
         if sums.count(name) > 1:
             raise InvalidInputError(
-                f"{place}: the sum +{name} stands twice. A variable is summed over in one atom; use another name."
+                f"{place}: the sum +{name} occurs twice, but a variable can be summed over in one atom only. Use "
+                f"another name."
             )
         if name in plain:
-            raise InvalidInputError(f"{place}: {name} is summed over and is also a variable of its own. Use two names.")
+            raise InvalidInputError(f"{place}: {name} is both a sum variable and an ordinary variable. Use two names.")
     for name in _names([atom for _, atom in rule.terms if isinstance(atom, Comparison)]):
         if name not in plain:
-            raise InvalidInputError(f"{place}: variable {name} is unsafe: it stands in no atom of the rule.")
-    counted = cardinalities(rule.constant).union(*(cardinalities(coefficient) for coefficient, _ in rule.terms))
-    for name, what in [(name, "the cardinality |{}|") for name in sorted(counted)] + [
+            raise InvalidInputError(f"{place}: variable {name} is unsafe: it occurs in no atom. Add an atom with it.")
+    counted_variables = cardinalities(rule.constant).union(
+        *(cardinalities(coefficient) for coefficient, _ in rule.terms)
+    )
+    for name, description in [(name, "the cardinality |{}|") for name in sorted(counted_variables)] + [
         (name, "the filter of {}") for name in rule.filters
     ]:
         if name not in sums:
             raise InvalidInputError(
-                f"{place}: {what.format(name)} needs a sum +{name} in the rule. "
-                f"Sums: {', '.join('+' + known for known in sums) or 'none'}."
+                f"{place}: {description.format(name)} needs a sum +{name} in the rule. "
+                f"Sums: {', '.join('+' + variable for variable in sums) or 'none'}."
             )
     for summed, condition in rule.filters.items():
         for name in _names(literal.atom for literal in condition.literals()):
             if name != summed and name not in plain:
                 raise InvalidInputError(
-                    f"{place}: the filter of {summed} names {name}, which is no variable of the rule. A filter may use "
+                    f"{place}: the filter of {summed} contains {name}, which is not a variable of the rule. Use only "
                     f"{summed} and variables that are not summed over."
                 )
 
 
 def _names(atoms: Iterable[Atom | Comparison]) -> list[str]:
-    """Names of the variables, sums left out."""
+    """Return the names of the variables, without sum variables."""
     return [term.name for atom in atoms for term in atom.arguments if isinstance(term, Variable)]
 
 
@@ -85,26 +88,26 @@ _RELATIONS = ("<=", ">=", "=")
 
 
 def read_rule(text: str, place: str = "rule", dialect: str = "plain") -> Rule:
-    """One rule from its text, in PSL's language.
+    """Parse a rule in PSL's rule language.
 
     Logical: `2.5: Friends(A, B) & Votes(A, P) & (A != B) -> Votes(B, P) ^2`. Arithmetic: `Votes(A, +P) = 1 .`. A
-    number and a colon before a rule are its weight; a hard rule ends with a period. Names without quotes inside
-    parentheses are variables, quoted ones constants.
+    number and a colon before a rule are its weight; a hard rule ends with a period. Arguments without quotes are
+    variables, quoted arguments are constants.
 
     Parameters
     ----------
     text : str
         The rule.
     place : str
-        Its name in messages.
+        Name of the rule in error messages.
     dialect : {"plain", "psl"}
-        How arithmetic is read: with the usual order of operations, or as PSL does; see `Program`.
+        How arithmetic is parsed: with the usual order of operations, or as in PSL; see `Program`.
 
     Raises
     ------
     InvalidInputError
-        The text is no rule: the message has line, column and what was expected. Or nothing says which values one of
-        its variables takes.
+        The rule is malformed (the message has line, column and the expected tokens), or one of its variables is
+        unsafe: nothing determines its values.
 
     Examples
     --------
@@ -116,36 +119,36 @@ def read_rule(text: str, place: str = "rule", dialect: str = "plain") -> Rule:
         ...
     intarsia.exceptions.InvalidInputError: rule, line 1, column 12: expected ',' or ')', got 'B'.
 
-    PSL takes the sum of all numbers before an atom as its coefficient:
+    In PSL's dialect the coefficient of an atom is the sum of all numbers before it:
 
     >>> [str(read_rule("1 + 2 * P(X) <= 3 .", dialect=name).terms[0][0]) for name in ("plain", "psl")]
     ['2', '3']
     """
     reader = _Reader(_checked(text, place), place, check_choice(dialect, DIALECTS, "dialect"))
     rule = reader.rule()
-    if reader.here.kind != END:
-        reader.expected("the end of the rule, an operator before this, or '^2'" if rule.weight else "the end")
+    if reader.current.kind != END:
+        reader.fail_expected("the end of the rule, an operator before this, or '^2'" if rule.weight else "the end")
     return rule
 
 
 def read_rules(text: str, place: str = "rules", dialect: str = "plain") -> list[Rule]:
-    """Read all rules of a text, one after the other; a rule may span lines.
+    """Parse all rules of a text; a rule may span several lines.
 
-    `//` and `#` begin comments up to the end of the line, and `/* */` enclose them.
+    `//` and `#` begin a comment up to the end of the line; `/* */` enclose a comment.
 
     Parameters
     ----------
     text : str
         The rules.
     place : str
-        Their name in messages, such as the name of a file.
+        Name of the text in error messages, such as the name of a file.
     dialect : {"plain", "psl"}
-        See `read_rule`.
+        How arithmetic is parsed; see `read_rule`.
 
     Examples
     --------
     >>> rules = read_rules('''
-    ... 1: !Knows(A, B) ^2        // nobody knows anybody, at first
+    ... 1: !Knows(A, B) ^2        // by default nobody knows anybody
     ... Knows(A, B) = Knows(B, A) .
     ... ''')
     >>> [rule.text for rule in rules]
@@ -153,18 +156,18 @@ def read_rules(text: str, place: str = "rules", dialect: str = "plain") -> list[
     """
     reader = _Reader(_checked(text, place), place, check_choice(dialect, DIALECTS, "dialect"))
     rules = []
-    while reader.here.kind != END:
+    while reader.current.kind != END:
         rules.append(reader.next_rule())
     return rules
 
 
 def read_ground_atom(text: str) -> Atom:
-    """One atom without variables; constants may be quoted or not.
+    """Parse an atom without variables; constants may be quoted or not.
 
     Raises
     ------
     InvalidInputError
-        The text is no atom.
+        The text is not an atom.
 
     Examples
     --------
@@ -175,24 +178,25 @@ def read_ground_atom(text: str) -> Atom:
 
 
 def _checked(text: str, place: str) -> str:
+    """Return the text, or raise if it is not a string."""
     if not isinstance(text, str):
-        raise InvalidInputError(f"{place} must be a text, got {type(text).__name__}.")
+        raise InvalidInputError(f"{place} must be a string, got {type(text).__name__}.")
     return text
 
 
 class _Reader(PslArithmeticReader):
-    """Whole rules, logical and arithmetic."""
+    """Parser for complete rules, logical and arithmetic."""
 
     def next_rule(self) -> Rule:
-        """One rule of several: lines belong to it as long as that leaves something that can begin another rule."""
-        begin = self._at
+        """Parse the next rule; it takes as many lines as possible, if the rest can begin another rule."""
+        begin = self._position
         try:
             rule = self.rule()
             if self._begins_rule():
                 return rule
         except InvalidInputError:
             pass
-        self._at = begin
+        self._position = begin
         self._joins_lines = False
         try:
             return self.rule()
@@ -200,79 +204,84 @@ class _Reader(PslArithmeticReader):
             self._joins_lines = True
 
     def _begins_rule(self) -> bool:
+        """Return whether the current token can begin a rule."""
         if self._is("|"):
-            return self._ahead().kind == "name" and self._ahead(2).text == "|"
-        return self.here.kind in (END, "number", "name", "string", "function") or self._is("!", "(", "-")
+            return self._peek().kind == "name" and self._peek(2).text == "|"
+        return self.current.kind in (END, "number", "name", "string", "function") or self._is("!", "(", "-")
 
     def rule(self) -> Rule:
-        begin = self.here
+        """Parse a rule with its weight and endings, and check it."""
+        begin = self.current
         self._depth = 0
         weight = self._weight()
         arithmetic = self._is_arithmetic()
         if arithmetic:
-            left = self._linear()
+            linear = self._linear()
             if not self._is(*_RELATIONS):
-                self.expected("'<=', '>=', '=' or an operator")
-            relation = self._step().text
-            left = left.minus(self._linear())
+                self.fail_expected("'<=', '>=', '=' or an operator")
+            relation = self._advance().text
+            linear = linear.minus(self._linear())
         else:
             clause = self._clause()
         squared, hard, filters = self._endings(weight, arithmetic)
-        text = self._source.text[begin.start : self._source.tokens[self._at - 1].end]
+        text = self._source.text[begin.start : self._source.tokens[self._position - 1].end]
         place = f"{self._source.place} {text!r:.200}"
         if not hard and weight is None:
             self._source.fail(
-                self.here.start,
-                f"expected '.' after a hard rule, or a weight and ':' before a soft one, got {self.here.shown}.",
+                self.current.start,
+                f"expected '.' after a hard rule, or a weight and ':' before a soft rule, got {self.current.shown}.",
             )
         if arithmetic:
-            made = ArithmeticRule(tuple(left.terms), left.constant, relation, filters, weight, squared, text)
-            check_arithmetic(made, place)
-            return made
-        # A literal that stands in a clause twice counts once.
+            arithmetic_rule = ArithmeticRule(
+                tuple(linear.terms), linear.constant, relation, filters, weight, squared, text
+            )
+            check_arithmetic(arithmetic_rule, place)
+            return arithmetic_rule
+        # A literal that occurs twice in a clause counts once.
         rule = LogicalRule(tuple(dict.fromkeys(clause)), weight, squared, text)
         check_logical(rule, place)
         return rule
 
     def _weight(self) -> float | None:
+        """Parse the weight of a rule; return None if there is none."""
         if self._begins_negative_weight():
             self._source.fail(
-                self.here.start,
-                "a weight must be at least 0: with a negative one the objective would not be convex, and inference "
-                "could not guarantee to find its minimum. Give the negated rule a positive weight: !P(X) instead of "
-                "P(X) = 1, or A(X) -> !B(X) instead of A(X) -> B(X).",
+                self.current.start,
+                "a weight must be at least 0: with a negative weight the objective would not be convex, and inference "
+                "could not guarantee the minimum. Give the negated rule a positive weight: !P(X) instead of P(X) = 1, "
+                "or A(X) -> !B(X) instead of A(X) -> B(X).",
             )
-        if self.here.kind == "number" and self._ahead().text == ":":
-            weight = float(self._step().text)
-            self._at += 1
+        if self.current.kind == "number" and self._peek().text == ":":
+            weight = float(self._advance().text)
+            self._position += 1
             if weight == float("inf"):
                 self._source.fail(
-                    self._source.tokens[self._at - 2].start,
+                    self._source.tokens[self._position - 2].start,
                     "a weight must be finite. End the rule with '.' to make it hard.",
                 )
             return weight
         return None
 
     def _is_arithmetic(self) -> bool:
-        """Whether `<=`, `>=` or `=` follows outside parentheses before the rule ends."""
-        after_atom: list[bool] = []  # of each parenthesis that is open, whether a predicate stands before it
+        """Return whether `<=`, `>=` or `=` follows outside parentheses before the rule ends."""
+        after_atom: list[bool] = []  # for each open parenthesis, whether a predicate precedes it
         tokens = self._source.tokens
-        for k in range(self._at, len(tokens) - 1):
-            token, ahead = tokens[k], tokens[k + 1]
-            if token.kind == "power" or (token.kind == "number" and ahead.text == ":" and not after_atom):
+        for k in range(self._position, len(tokens) - 1):
+            token, following = tokens[k], tokens[k + 1]
+            if token.kind == "power" or (token.kind == "number" and following.text == ":" and not after_atom):
                 return False
             if token.kind != "sign":
                 continue
             if token.text in "([{":
-                after_atom.append(token.text == "(" and k > self._at and tokens[k - 1].kind == "name")
+                after_atom.append(token.text == "(" and k > self._position and tokens[k - 1].kind == "name")
             elif token.text in ")]}":
-                # After an atom nothing but a sign goes on with an arithmetic rule; a name begins the next rule.
-                if after_atom and after_atom.pop() and not after_atom and ahead.kind == "name":
+                # An arithmetic rule continues after an atom only with a sign; a name begins the next rule.
+                if after_atom and after_atom.pop() and not after_atom and following.kind == "name":
                     return False
             elif not after_atom:
-                if token.text == "=" and "=" in (ahead.text, tokens[k - 1].text):
+                if token.text == "=" and "=" in (following.text, tokens[k - 1].text):
                     continue
-                if token.text == "!" and ahead.text == "=":
+                if token.text == "!" and following.text == "=":
                     continue
                 if token.text in _RELATIONS and tokens[k - 1].text != "!":
                     return True
@@ -281,30 +290,32 @@ class _Reader(PslArithmeticReader):
         return False
 
     def _endings(self, weight: float | None, arithmetic: bool) -> tuple[bool, bool, dict[str, Condition]]:
+        """Parse power, period and filters; return whether the rule is squared, whether it is hard, and the filters."""
         power: str | None = None
         hard = False
         filters: dict[str, Condition] = {}
         while True:
-            if self.here.kind == "power":
-                if self.here.text not in ("^1", "^2"):
-                    self.expected("'^1' or '^2'")
+            if self.current.kind == "power":
+                if self.current.text not in ("^1", "^2"):
+                    self.fail_expected("'^1' or '^2'")
                 if weight is None:
                     self._source.fail(
-                        self.here.start, "a hard rule has no power. Give a weight, or leave the power out."
+                        self.current.start, "a hard rule cannot have a power. Add a weight, or remove the power."
                     )
                 if power is not None:
                     self._source.fail(
-                        self.here.start, f"a second power, {self.here.shown} after {power!r}. Write one of them."
+                        self.current.start,
+                        f"the rule has a second power, {self.current.shown} after {power!r}. Remove one.",
                     )
-                power = self._step().text
+                power = self._advance().text
             elif self._is("."):
                 if weight is not None:
                     self._source.fail(
-                        self.here.start, "a rule with a weight is not hard. Leave out the weight, or the '.'."
+                        self.current.start, "a rule cannot have both a weight and a '.'. Remove one of them."
                     )
                 if hard:
-                    self._source.fail(self.here.start, "a second '.' after a hard rule. Write one.")
-                self._at += 1
+                    self._source.fail(self.current.start, "the rule ends with a second '.'. Remove it.")
+                self._position += 1
                 hard = True
             elif self._is("{") and arithmetic:
                 self._filter(filters)
@@ -314,31 +325,34 @@ class _Reader(PslArithmeticReader):
     # ---------------------------------------------------------------- filters
 
     def _filter(self, filters: dict[str, Condition]) -> None:
-        self._at += 1
-        begin = self.here
+        """Parse a filter and add it to the filters."""
+        self._position += 1
+        begin = self.current
         name = self._name("a sum variable after '{'")
         if name in filters:
-            self._source.fail(begin.start, f"a second filter for {name}. Join both with '&'.")
-        self._need(":")
+            self._source.fail(begin.start, f"the rule has a second filter for {name}. Join both with '&'.")
+        self._require(":")
         filters[name] = self._condition("|")
-        self._need("}", "'&', '|' or ")
+        self._require("}", "'&', '|' or ")
 
     def _condition(self, operator: str) -> Condition:
-        parts = [self._condition_part(operator)]
-        while self._take(operator):
-            self._take(operator)
-            parts.append(self._condition_part(operator))
-        only = parts[0]
-        return only if len(parts) == 1 and isinstance(only, Condition) else Condition(operator, tuple(parts))
+        """Parse operands joined by an operator."""
+        parts = [self._operand_of(operator)]
+        while self._accept(operator):
+            self._accept(operator)
+            parts.append(self._operand_of(operator))
+        first = parts[0]
+        return first if len(parts) == 1 and isinstance(first, Condition) else Condition(operator, tuple(parts))
 
-    def _condition_part(self, operator: str) -> Literal | Condition:
+    def _operand_of(self, operator: str) -> Literal | Condition:
+        """Parse an operand of `|` or `&`."""
         if operator == "|":
             return self._condition("&")
         if self._is("("):
-            self._deeper()
-            self._at += 1
+            self._nest()
+            self._position += 1
             inside = self._condition("|")
-            self._need(")", "'&', '|' or ")
+            self._require(")", "'&', '|' or ")
             self._depth -= 1
             return inside if len(inside.parts) > 1 else inside.parts[0]
         return self._literal()

@@ -1,19 +1,19 @@
-"""The parts of a rule, as the reader makes them and grounding takes them."""
+"""Syntax tree of rules: terms, atoms, literals, coefficients, filters and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# How a program reads rules: with the usual order of operations, or exactly as PSL does.
+# Dialects of the rule language: with the usual order of operations, or exactly as in PSL.
 DIALECTS = ("plain", "psl")
-# The backslash comes first: those that the other escapes add must not be doubled.
+# The backslash comes first, because the backslashes of the other escapes must not be doubled.
 _ESCAPES = (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A name that stands for any constant.
+    """A variable of a rule, which stands for any constant.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class SumVariable:
-    """A name over whose constants an atom of an arithmetic rule is summed.
+    """A sum variable: an atom of an arithmetic rule is summed over its constants.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class SumVariable:
 
 @dataclass(frozen=True)
 class Constant:
-    r"""A quoted name of one thing.
+    r"""A constant: the quoted name of an object.
 
     Examples
     --------
@@ -67,7 +67,7 @@ Term = Variable | SumVariable | Constant
 
 @dataclass(frozen=True)
 class Atom:
-    """A predicate with its arguments.
+    """An atom: a predicate with its arguments.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Atom:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two terms that must be the same (`==`), differ (`!=`), or stand in their order (`%`).
+    """A comparison: two terms that must be equal (`==`), differ (`!=`), or be in ascending order (`%`).
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def arguments(self) -> tuple[Term, ...]:
-        """Both terms."""
+        """Both terms of the comparison."""
         return (self.left, self.right)
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Literal:
-    """An atom or a comparison, perhaps negated.
+    """A literal: an atom or a comparison, possibly negated.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Number:
-    """A coefficient that is written out.
+    """A coefficient that is a number.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Cardinality:
-    """How many atoms the sum over a variable has.
+    """A coefficient that is the number of atoms in the sum over a variable.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Cardinality:
 
 @dataclass(frozen=True)
 class Operation:
-    """Two coefficients made one: `+`, `-`, `*`, `/`, `@Min` or `@Max`.
+    """An operation on two coefficients: `+`, `-`, `*`, `/`, `@Min` or `@Max`.
 
     Examples
     --------
@@ -181,7 +181,7 @@ Coefficient = Number | Cardinality | Operation
 
 
 def cardinalities(coefficient: Coefficient) -> set[str]:
-    """Names of the sum variables that a coefficient counts.
+    """Return the names of the sum variables whose cardinality occurs in a coefficient.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def cardinalities(coefficient: Coefficient) -> set[str]:
 
 @dataclass(frozen=True)
 class Condition:
-    """Literals, or conditions, of which all (`&`) or any (`|`) must hold.
+    """A filter condition: operands of which all (`&`) or any (`|`) must hold.
 
     Examples
     --------
@@ -213,9 +213,9 @@ class Condition:
     parts: tuple[Literal | Condition, ...]
 
     def literals(self) -> Iterator[Literal]:
-        """Every literal, from left to right."""
-        for part in self.parts:
-            yield from part.literals() if isinstance(part, Condition) else (part,)
+        """Yield every literal, from left to right."""
+        for operand in self.parts:
+            yield from operand.literals() if isinstance(operand, Condition) else (operand,)
 
     def __str__(self) -> str:
         return f"({f' {self.operator} '.join(map(str, self.parts))})"
@@ -226,21 +226,21 @@ class Condition:
 
 @dataclass(frozen=True)
 class LogicalRule:
-    """A clause: at least one of its literals should hold, in Łukasiewicz' logic.
+    """A logical rule: a clause of which at least one literal should hold, in Łukasiewicz logic.
 
-    `A & B -> C` is the clause `!A | !B | C`. Its distance from being satisfied, for atoms with truth values, is
-    `max(0, 1 - sum of the literals' truth)`.
+    `A & B -> C` is the clause `!A | !B | C`. Its distance to satisfaction, for atoms with values in [0, 1], is
+    `max(0, 1 - sum of the values of its literals)`.
 
     Attributes
     ----------
     literals : tuple of Literal
-        The clause; each literal stands in it once.
+        Literals of the clause, without duplicates.
     weight : float or None
-        None for a hard rule.
+        Weight of the rule; None for a hard rule.
     squared : bool
         Whether the distance is squared.
     text : str
-        The rule as it was written.
+        Text of the rule.
 
     Examples
     --------
@@ -257,25 +257,25 @@ class LogicalRule:
 
     @property
     def atoms(self) -> list[Atom]:
-        """Every atom, from left to right."""
+        """Atoms of the rule, from left to right."""
         return [literal.atom for literal in self.literals if isinstance(literal.atom, Atom)]
 
 
 @dataclass(frozen=True)
 class ArithmeticRule:
-    """A linear inequality or equality over atoms: the sum of terms and a constant, compared with 0.
+    """An arithmetic rule: a linear inequality or equality over atoms, compared with 0.
 
     Attributes
     ----------
     terms : tuple of (Coefficient, Atom or Comparison)
-        All on the left side. A comparison selects groundings: where it does not hold there is none, and where it holds
-        it adds nothing, whatever its coefficient.
+        Terms of the left side. A comparison only selects groundings: it must hold, and it adds nothing to the sum,
+        whatever its coefficient.
     constant : Coefficient
-        On the left side as well.
+        Constant of the left side.
     relation : {"<=", ">=", "="}
-        How the left side compares with 0.
+        Comparison of the left side with 0.
     filters : dict
-        Sum variable -> condition that its constants must meet.
+        Sum variable -> condition that its constants must satisfy.
     weight, squared, text
         As for `LogicalRule`.
 
@@ -297,7 +297,7 @@ class ArithmeticRule:
 
     @property
     def atoms(self) -> list[Atom]:
-        """Every atom that is summed, from left to right, then those of the filters."""
+        """Atoms of the terms, from left to right, then those of the filters."""
         return [atom for _, atom in self.terms if isinstance(atom, Atom)] + [
             literal.atom
             for condition in self.filters.values()

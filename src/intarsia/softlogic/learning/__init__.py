@@ -1,1 +1,1 @@
-"""Learners of rule weights."""
+"""Weight learning: learners that fit the weights of rules to labels."""

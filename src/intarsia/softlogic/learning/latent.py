@@ -1,4 +1,4 @@
-"""Learners of models with latent variables: primal subgradients, point EM, and the latent structured SVM."""
+"""Weight learners for models with latent variables: primal subgradients, point EM and latent structured SVM."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from intarsia.softlogic.learning.surrogates import SURROGATES, EntropySurrogate,
 
 
 class LatentLearner(SubgradientLearner):
-    """Base of the learners of latent variables, whose surrogate of the entropy is a setting.
+    """Base class of the learners for latent variables, which have a surrogate of the entropy.
 
     Parameters
     ----------
     surrogate : str, EntropySurrogate or None
-        What keeps the weights from falling to 0: "entropy_pair", "quadratic_prior", "label_loss", or an object.
+        Surrogate of the entropy, which prevents the trivial solution of weights 0: "entropy_pair", "quadratic_prior",
+        "label_loss", "by_role", or an object.
     symmetry_breaking : float
-        Share by which each weight is changed at random before learning, where there are latent variables: such as could
-        change places stay alike otherwise.
+        Fraction by which each initial weight is changed at random if there are latent variables. Without it,
+        interchangeable latent variables would stay equal.
     random_state : int, None or numpy.random.Generator
-        Seed of these changes.
+        Seed or generator of the random changes.
     l2, optimizer, inference, evaluate, time_limit, verbose
         As for every `SubgradientLearner`.
     """
@@ -52,26 +53,32 @@ class LatentLearner(SubgradientLearner):
         self.random_state = random_state
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise if a setting is invalid."""
         super().check_settings()
         check_number(self.symmetry_breaking, f"{type(self).__name__}: symmetry_breaking", low=0.0, high=1.0)
 
     def _entropy(self) -> EntropySurrogate | None:
+        """Return the surrogate of the entropy."""
         return None if self.surrogate is None else SURROGATES.resolve(self.surrogate)
 
-    def _shaken(self, weights: FloatArray, learned: NDArray[np.bool_]) -> FloatArray:
-        return break_symmetry(weights, learned, float(self.symmetry_breaking), as_generator(self.random_state))
+    def _perturbed(self, weights: FloatArray, trainable: NDArray[np.bool_]) -> FloatArray:
+        """Return randomly changed initial weights."""
+        return break_symmetry(weights, trainable, float(self.symmetry_breaking), as_generator(self.random_state))
 
 
 class PrimalSubgradient(LatentLearner):
-    r"""Exact subgradients :math:`\lambda w + \phi(\hat y, z') - \phi(y, z)`, z' and (y, z) inferred to convergence.
+    r"""Weight learning with exact subgradients :math:`\lambda w + \phi(\hat y, z') - \phi(y, z)`.
 
-    The traditional way, `PairedDual` with N without bound: sure and slow. Choose it to check the others, or where
-    inference is cheap beside everything else. Inference starts from the answer at the weights before.
+    Both inference problems, for z' and for (y, z), run to convergence at every update, warm-started from the previous
+    weights. This is the traditional method, the limit of `PairedDual` for unlimited N: reliable and slow. Use it to
+    check other learners, or if inference is cheap.
 
     Parameters
     ----------
-    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is
+        used for predictions only, so pass the solver for learning here.
+    surrogate, l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     References
@@ -80,8 +87,8 @@ class PrimalSubgradient(LatentLearner):
 
     Examples
     --------
-    The label keeps the rule max(0, 1 - y)^2, so that its weight rises from 1. At w the free y is
-    (w + 1) / (w + 2), and the objective's slope 0.05 w - 1 / (w + 2)^2 is 0 at w = 1.57.
+    The label satisfies the rule max(0, 1 - y)^2, so its weight increases from 1. At weight w the inferred y is
+    (w + 1) / (w + 2), and the derivative 0.05 w - 1 / (w + 2)^2 of the objective is 0 at w = 1.57.
 
     >>> from intarsia.softlogic.learning.surrogates import EntropyPair
     >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
@@ -95,19 +102,19 @@ class PrimalSubgradient(LatentLearner):
     """
 
     name: ClassVar[str] = "primal_subgradient"
-    summary: ClassVar[str] = "latent variables, exact subgradients: two full inferences for each update"
+    summary: ClassVar[str] = "latent variables, exact subgradients: two converged inferences per update"
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
         return free.problem.gradient(weights, clamped.solve(weights), free.solve(weights), float(self.l2))
 
 
 class AlternatingLearner(LatentLearner):
-    """Base of the learners that estimate the latent variables once for `n_inner_iter` updates of the weights."""
+    """Base class of learners that infer the latent variables once for every `n_inner_iter` weight updates."""
 
     n_inner_iter: int
 
     def check_settings(self) -> None:
-        """Raise for settings that are invalid."""
+        """Raise if a setting is invalid."""
         super().check_settings()
         check_number(self.n_inner_iter, f"{type(self).__name__}: n_inner_iter", low=1, integer=True)
 
@@ -118,17 +125,21 @@ class AlternatingLearner(LatentLearner):
 
 
 class PointEM(AlternatingLearner):
-    r"""Latent variables fixed at their best, then several steps of the weights as if they were observed; and again.
+    r"""Weight learning by expectation maximization with point estimates of the latent variables (hard EM).
 
-    Expectation maximisation in which a point stands for the distribution (Bach2015, section 2.3): with z' fixed, the
-    objective is convex in w, and falls with the true one (concave-convex procedure). Both inferences run to
-    convergence, warm from the last answer.
+    Latent variables are fixed at their most probable values, then several updates of the weights treat them as
+    observed (Bach2015, section 2.3). With z' fixed, the objective is convex in w and an upper bound on the true
+    objective (concave-convex procedure). Both inference problems run to convergence, warm-started from the previous
+    solution. Use it if inferring the latent variables is expensive.
 
     Parameters
     ----------
     n_inner_iter : int
-        Updates of the weights for each estimate of the latent variables.
-    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+        Number of weight updates for each inference of the latent variables.
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is
+        used for predictions only, so pass the solver for learning here.
+    surrogate, l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     References
@@ -137,7 +148,7 @@ class PointEM(AlternatingLearner):
 
     Examples
     --------
-    Nothing is latent here, so that it does as `PrimalSubgradient` does.
+    Without latent variables the result is that of `PrimalSubgradient`.
 
     >>> from intarsia.softlogic.learning.surrogates import EntropyPair
     >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
@@ -150,7 +161,7 @@ class PointEM(AlternatingLearner):
     """
 
     name: ClassVar[str] = "em"
-    summary: ClassVar[str] = "latent variables, estimated to convergence between several updates"
+    summary: ClassVar[str] = "latent variables, inferred to convergence once for several updates"
 
     def __init__(
         self,
@@ -175,28 +186,31 @@ class PointEM(AlternatingLearner):
 
 
 class LatentSVM(AlternatingLearner):
-    r"""Labels must beat all other states by their loss: :math:`h = \Delta(\hat y, y)` in the free problem only.
+    r"""Latent structured SVM: labels must win by a margin, :math:`h = \Delta(\hat y, y)` in the free problem.
 
     .. math:: \min_w \tfrac{\lambda}{2} |w|^2 + \min_{z'} w \cdot \phi(\hat y, z')
               - \min_{y, z} [w \cdot \phi(y, z) - c \sum_i |y_i - \hat y_i|]
 
-    Solved as its authors do: the latent variables at their best for the labels, then several subgradient steps with
-    loss-augmented inference. Choose it where labels are 0 and 1 and only the decision matters. `PairedDual` with
-    `surrogate="label_loss"` minimises the same objective in fewer iterations.
+    It is solved as in Yu2009: latent variables are inferred for the labels, then several subgradient steps use
+    loss-augmented inference. Use it for labels 0 and 1 if only the decision matters. `PairedDual` with
+    `surrogate="label_loss"` minimizes the same objective in fewer iterations.
 
     Parameters
     ----------
     loss_weight : float
-        c > 0: by how much a wrong label must lose.
+        Weight c > 0 of the loss, the margin by which the labels must win.
     n_inner_iter : int
-        Updates of the weights for each estimate of the latent variables.
-    l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
+        Number of weight updates for each inference of the latent variables.
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM()`. `SoftLogic(inference=...)` is
+        used for predictions only, so pass the solver for learning here.
+    l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
         As for every `LatentLearner`.
 
     Raises
     ------
     InvalidInputError
-        If a label is neither 0 nor 1: minus the loss would not be convex.
+        A label is neither 0 nor 1, so that minus the loss is not convex.
 
     References
     ----------
@@ -204,8 +218,8 @@ class LatentSVM(AlternatingLearner):
 
     Examples
     --------
-    Label 1 and the rule max(0, 1 - y): any weight above c = 1 keeps y at 1 although the loss pulls it to 0. Steps of
-    0.4 lead from 0.1 to 1.3, and no further.
+    With label 1 and the rule max(0, 1 - y), every weight above c = 1 keeps y at 1 although the loss pulls it to 0.
+    Steps of 0.4 from 0.1 stop at 1.3.
 
     >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
@@ -240,4 +254,5 @@ class LatentSVM(AlternatingLearner):
         self.n_inner_iter = n_inner_iter
 
     def _entropy(self) -> EntropySurrogate | None:
+        """Return the loss of the labels as surrogate."""
         return LabelLoss(weight=self.loss_weight)

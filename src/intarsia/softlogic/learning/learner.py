@@ -1,4 +1,4 @@
-"""What every learner of hinge-loss models is: settings, and one function from a model with labels to weights."""
+"""Base class of weight learners for hinge-loss Markov random fields, and their result."""
 
 from __future__ import annotations
 
@@ -26,35 +26,34 @@ Score = Callable[[FloatArray], float]
 
 @dataclass(frozen=True, eq=False)
 class LearnedWeights(ShownResult):
-    """What a learner found, and how it got there.
+    """Result of weight learning: the weights, the status and the history.
 
     Attributes
     ----------
     weights : float array (n_groups,)
-        One weight for each group of the model.
+        Weight of each group of the model.
     status : Status
         CONVERGED, MAX_ITER, TIME_LIMIT or INTERRUPTED.
     n_iter : int
-        Updates of the weights.
+        Number of updates of the weights.
     n_admm_iter : int
-        ADMM iterations on both problems together; 0 where there is no inference.
+        Number of ADMM iterations on both inference problems together; 0 for learners without inference.
     latent : float array (n_latent,)
-        Last values of the latent variables, in their order in the model.
+        Last values of the latent variables, in the order of the model.
     history : dict of arrays
-        A row for the start and for each update that was kept: "weights" (rows, n_groups), "updates" and
-        "admm_iterations" made so far, "seconds"; with `evaluate=True` also "objective" and "score", computed afterwards
-        at these weights.
+        A row for the start and for each recorded update: "weights" (rows, n_groups), "updates" and "admm_iterations"
+        so far, "seconds"; with `evaluate=True` also "objective" and "score", computed after learning at these weights.
 
     Examples
     --------
-    A rule that its label breaks is not wanted: a rule for y = 1, where y is 0, ends with the weight 0.
+    The label violates the rule: a rule for y = 1 with label y = 0 gets weight 0.
 
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
     >>> from intarsia.softlogic.learning.paired_dual import PairedDual
     >>> from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradient
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 2)
-    >>> found = PairedDual(optimizer=ProjectedSubgradient(average=False)).fit(rule, [0.0])
-    >>> found.weights.tolist(), found.history["weights"][0].tolist(), found.latent.size
+    >>> result = PairedDual(optimizer=ProjectedSubgradient(average=False)).fit(rule, [0.0])
+    >>> result.weights.tolist(), result.history["weights"][0].tolist(), result.latent.size
     ([0.0], [1.0], 0)
     """
 
@@ -67,14 +66,14 @@ class LearnedWeights(ShownResult):
 
 
 class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the learners of weights, the values of `SoftLogic(learner=...)`."""
+    """Base class of weight learners, the values of `SoftLogic(learner=...)`."""
 
     name: ClassVar[str]
     """Name in the registry."""
     summary: ClassVar[str]
-    """When to choose it, in one line."""
+    """When to choose the learner, in one line."""
     takes_latent: ClassVar[bool] = True
-    """Whether variables may be without a label."""
+    """Whether variables may be latent, that is, without a label."""
 
     def fit(
         self,
@@ -82,7 +81,7 @@ class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         labels: ArrayLike,
         *,
         start: ArrayLike | None = None,
-        learned: ArrayLike | None = None,
+        trainable: ArrayLike | None = None,
         score: Score | None = None,
         title: str = "",
     ) -> LearnedWeights:
@@ -91,29 +90,39 @@ class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         model : HingeLossMRF
-            Terms that share a weight have one group.
+            The model; the terms of a group share a weight.
         labels : float array (n_variables,)
-            Values in [0, 1]; NaN at latent variables.
+            Labels in [0, 1]; NaN for latent variables.
         start : float array (n_groups,), optional
-            Where to begin; by default the model's own weights.
-        learned : bool array (n_groups,), optional
-            Which weights to learn, all by default; the others stay.
+            Initial weights; by default the weights of the model.
+        trainable : bool array (n_groups,), optional
+            Which weights to learn, by default all; the other weights stay constant.
         score : function, optional
-            From weights to a figure such as accuracy on other data, for the history.
+            Function from weights to a score, such as the accuracy on other data, for the history.
         title : str
-            What progress is shown under.
+            Title of the progress display.
+
+        Returns
+        -------
+        LearnedWeights
+            The weights, the status and the history.
+
+        Raises
+        ------
+        InvalidInputError
+            A setting is invalid, no variable has a label, or a label is missing and the learner needs all of them.
         """
-        here = type(self).__name__
+        learner_name = type(self).__name__
         self.check_settings()
         problem = PairedProblem.of(model, labels, self._entropy())
         self._check_labels(problem.labels)
-        with errors_in(here):
-            weights, moves = start_weights(model, start), learned_mask(model, learned)
-        return self._learn(model, problem, weights, moves, score, title or here)
+        with errors_in(learner_name):
+            weights, mask = start_weights(model, start), trainable_mask(model, trainable)
+        return self._learn(model, problem, weights, mask, score, title or learner_name)
 
     @abstractmethod
     def check_settings(self) -> None:
-        """Raise for settings that are invalid."""
+        """Raise if a setting is invalid."""
 
     @abstractmethod
     def _learn(
@@ -121,31 +130,32 @@ class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
         model: HingeLossMRF,
         problem: PairedProblem,
         weights: FloatArray,
-        moves: NDArray[np.bool_],
+        trainable: NDArray[np.bool_],
         score: Score | None,
         title: str,
     ) -> LearnedWeights:
-        """Learn from checked data: `weights` to begin at, of which those in `moves` are learned."""
+        """Learn from checked data, starting at `weights`; only the weights in the mask `trainable` change."""
 
     def _entropy(self) -> EntropySurrogate | None:
-        """Surrogate of the entropy; none by default."""
+        """Return the surrogate of the entropy; None by default."""
         return None
 
     def _check_labels(self, labels: FloatArray) -> None:
+        """Raise if no variable has a label, or if one is missing and the learner needs all labels."""
         if labels.size and np.isnan(labels).all():
             raise InvalidInputError(
-                f"{type(self).__name__}: no variable has a label, so there is nothing to learn from. Give some."
+                f"{type(self).__name__}: no variable has a label to learn from. Pass at least one label."
             )
         if not self.takes_latent and np.isnan(labels).any():
             i = int(np.argmax(np.isnan(labels)))
             raise InvalidInputError(
-                f"{type(self).__name__}: variable {i} has no label, and this learner takes none that are latent. Label "
-                f"all of them, or use learner='paired_dual'."
+                f"{type(self).__name__}: variable {i} has no label, but this learner needs all labels. "
+                f"Label all variables, or use learner='paired_dual'."
             )
 
 
 def start_weights(model: HingeLossMRF, start: ArrayLike | None) -> FloatArray:
-    """The weights to begin at: those given, or the model's (of each group's first term; 1 where it has no term).
+    """Return checked initial weights; by default those of the model (1 for a group without terms).
 
     Examples
     --------
@@ -157,36 +167,36 @@ def start_weights(model: HingeLossMRF, start: ArrayLike | None) -> FloatArray:
     if start is None:
         weights = np.ones(model.n_groups)
         group = np.arange(model.n_terms) if model.term_group is None else model.term_group
-        found, first = np.unique(group, return_index=True)
-        weights[found] = model.weight[first]
+        groups, first = np.unique(group, return_index=True)
+        weights[groups] = model.weight[first]
         return weights
     weights = as_float_array(start, "start").copy()
     if weights.shape != (model.n_groups,):
         raise InvalidInputError(
-            f"start has shape {weights.shape}, but there are {model.n_groups} groups. Give one weight for each."
+            f"start has shape {weights.shape}, but there are {model.n_groups} groups. Pass one weight per group."
         )
     good = np.isfinite(weights) & (weights >= 0.0)
     if not good.all():
         k = int(np.argmax(~good))
-        raise InvalidInputError(f"start[{k}] is {weights[k]}. Weights are finite and at least 0.")
+        raise InvalidInputError(f"start[{k}] is {weights[k]}. Weights must be finite and at least 0.")
     return weights
 
 
-def learned_mask(model: HingeLossMRF, learned: ArrayLike | None) -> NDArray[np.bool_]:
-    """Which weights move: all, or those given.
+def trainable_mask(model: HingeLossMRF, trainable: ArrayLike | None) -> NDArray[np.bool_]:
+    """Return a checked mask of the weights to learn; by default all.
 
     Examples
     --------
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
-    >>> learned_mask(HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1), None)
+    >>> trainable_mask(HingeLossMRF(1, LinearRows([0, 1], [0], [1.0], [0.0]), 1.0, 1), None)
     array([ True])
     """
-    if learned is None:
+    if trainable is None:
         return np.ones(model.n_groups, dtype=bool)
-    mask = np.asarray(learned)
+    mask = np.asarray(trainable)
     if mask.dtype != bool or mask.shape != (model.n_groups,):
         raise InvalidInputError(
-            f"learned must be a vector of {model.n_groups} times True or False, one for each group, got "
-            f"{mask.dtype} of shape {mask.shape}."
+            f"trainable must be a boolean array of shape ({model.n_groups},), one entry per group, got {mask.dtype} of "
+            f"shape {mask.shape}."
         )
     return mask

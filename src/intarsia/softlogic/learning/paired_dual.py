@@ -1,4 +1,4 @@
-"""Paired-dual learning: weights move while both inferences are still under way."""
+"""Paired-dual learning: update the weights while both inference problems are still running."""
 
 from __future__ import annotations
 
@@ -13,42 +13,47 @@ from intarsia.softlogic.learning.projected_subgradient import ProjectedSubgradie
 from intarsia.softlogic.learning.side_run import SideRun
 from intarsia.softlogic.learning.surrogates import EntropySurrogate
 
-_PLACES = ("copies", "consensus")
+_GRADIENT_POINTS = ("copies", "consensus")
 
 
 class PairedDual(LatentLearner):
-    r"""N iterations of ADMM on each of the two problems, then a step of the weights (Bach2015, Algorithm 1).
+    r"""Paired-dual learning of weights with latent variables (Bach2015, Algorithm 1).
 
     .. math:: \min_w \tfrac{\lambda}{2} |w|^2 + [\min_{z'} w \cdot \phi(\hat y, z') - h(\hat y, z')]
               - [\min_{y, z} w \cdot \phi(y, z) - h(y, z)]
 
-    Both minima stand as augmented Lagrangians, whose derivative by a weight is the value of its terms at their own
-    copies of the variables, converged or not: the weights and both inferences move to a saddle point together. An
-    update costs 2 N iterations of ADMM instead of hundreds. Choose it first wherever there are latent variables;
-    there is no proof that it converges, so compare a few updates of `PrimalSubgradient` where doubt remains.
+    An update of the weights follows N iterations of ADMM on each of the two inference problems. Both minima are
+    replaced by augmented Lagrangians, whose derivative with respect to a weight is the value of its terms at their
+    local copies of the variables, converged or not: weights and both inferences approach a saddle point together. An
+    update costs 2 N iterations of ADMM instead of hundreds. Use it first if there are latent variables. Convergence
+    is not proved; if in doubt, compare with a few updates of `PrimalSubgradient`.
 
     Parameters
     ----------
     n_inner_iter : int
-        N: iterations of ADMM on each problem between updates; fewer where an inference has converged.
+        Number N of ADMM iterations on each problem between updates; fewer if the problem has converged.
     warm_up : int
-        K: rounds of N iterations before the first update.
+        Number K of rounds of N iterations before the first update.
     gradient_at : {"copies", "consensus"}
-        Where terms are evaluated. "consensus" is the naive interleaving of section 3.3, which follows no objective: for
-        comparison.
-    surrogate, l2, optimizer, inference, symmetry_breaking, random_state, evaluate, time_limit, verbose
-        As for every `LatentLearner`; `inference` is ADMM without over-relaxation by default. Where weights swing, give
-        a smaller `optimizer__step_size` or a larger `step_size` of ADMM, which ties the copies to the consensus.
+        Where terms are evaluated. "consensus" is the naive interleaving of section 3.3, which minimizes no objective;
+        it is meant for comparison.
+    surrogate, l2, optimizer, symmetry_breaking, random_state, evaluate, time_limit, verbose
+        As for every `LatentLearner`. If weights oscillate, set a smaller `optimizer__step_size`, or a larger
+        `step_size` of ADMM, which keeps the copies closer to the consensus.
+    inference : str, ConsensusADMM or None
+        Solver of both inference problems. None, the default, means `ConsensusADMM(over_relaxation=1.0)`:
+        over-relaxation would make the weights oscillate. `SoftLogic(inference=...)` is used for predictions only, so
+        pass the solver for learning here.
 
     Warns
     -----
     ConvergenceWarning
-        If the latent variables did not move, or are all alike.
+        The latent variables did not change, or are all equal.
 
     Notes
     -----
-    The paper's Eq. 3 to 5 have the two brackets with the opposite sign, which would lower the likelihood of the labels;
-    here a rule that the labels keep gains weight.
+    Eq. 3 to 5 of the paper have the two brackets with the opposite sign, which would decrease the likelihood of the
+    labels; here a rule that the labels satisfy gains weight.
 
     References
     ----------
@@ -56,8 +61,8 @@ class PairedDual(LatentLearner):
 
     Examples
     --------
-    The label keeps the rule, so that its weight rises from 1 to where 0.05 w = 1 / (w + 2)^2
-    (`PrimalSubgradient` has the same example).
+    The label satisfies the rule, so its weight increases from 1 until 0.05 w = 1 / (w + 2)^2 (`PrimalSubgradient` has
+    the same example).
 
     >>> from intarsia.softlogic.learning.surrogates import EntropyPair
     >>> from intarsia.softlogic.hinge.mrf import HingeLossMRF
@@ -70,7 +75,7 @@ class PairedDual(LatentLearner):
     """
 
     name: ClassVar[str] = "paired_dual"
-    summary: ClassVar[str] = "latent variables; no inference is waited for"
+    summary: ClassVar[str] = "latent variables; updates do not wait for inference to converge"
 
     def __init__(
         self,
@@ -98,19 +103,22 @@ class PairedDual(LatentLearner):
         self.gradient_at = gradient_at
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise if a setting is invalid."""
         super().check_settings()
         check_number(self.n_inner_iter, "PairedDual: n_inner_iter", low=1, integer=True)
         check_number(self.warm_up, "PairedDual: warm_up", low=0, integer=True)
-        check_choice(self.gradient_at, _PLACES, "PairedDual: gradient_at")
+        check_choice(self.gradient_at, _GRADIENT_POINTS, "PairedDual: gradient_at")
 
     def _default_inference(self) -> ConsensusADMM:
-        # Algorithm 1 is plain ADMM. Over-relaxed copies run ahead of the weights, which then swing.
+        """Return plain ADMM, as in Algorithm 1."""
+        # Over-relaxed copies would run ahead of the weights, which would then oscillate.
         return ConsensusADMM(over_relaxation=1.0)
 
     def _gradient(self, free: SideRun, clamped: SideRun, weights: FloatArray, turn: int) -> FloatArray | None:
         copies = self.gradient_at == "copies"
-        of_free, of_clamped = (side.advance(weights, int(self.n_inner_iter), copies) for side in (free, clamped))
+        free_features, clamped_features = (
+            side.advance(weights, int(self.n_inner_iter), copies) for side in (free, clamped)
+        )
         if turn < int(self.warm_up):
             return None
-        return free.problem.gradient(weights, of_clamped, of_free, float(self.l2))
+        return free.problem.gradient(weights, clamped_features, free_features, float(self.l2))

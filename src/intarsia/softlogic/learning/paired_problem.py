@@ -1,4 +1,4 @@
-"""The two inference problems between which weights are learned: labels free, and labels clamped."""
+"""The two inference problems of weight learning: labels free, and labels clamped."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from intarsia.softlogic.learning.surrogates import EntropySurrogate, SurrogateTe
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Side:
-    r"""One of the two problems: :math:`\min w \cdot \phi - h`, over the variables that are free in it.
+    r"""One of the two inference problems: :math:`\min w \cdot \phi - h` over its free variables.
 
     Attributes
     ----------
     model : HingeLossMRF
-        Terms in which a variable is free; groups 0 .. n_weights - 1 carry the learned weights, those after them the
-        surrogate's.
+        Terms with free variables; groups 0 .. n_weights - 1 have the learned weights, later groups those of the
+        surrogate.
     fixed : float array (n_weights,)
         Features of the terms without free variables.
     constant : float
-        What else the surrogate adds to the minimum.
+        Constant that the surrogate adds to the minimum.
     """
 
     model: HingeLossMRF
@@ -36,37 +36,37 @@ class Side:
     constant: float
 
     def minimum(self, weights: FloatArray, objective: float) -> float:
-        """The value of the whole problem, from that of the model with these weights."""
+        """Return the minimum of the problem, from the objective of its model with these weights."""
         return objective + float(weights @ self.fixed) + self.constant
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairedProblem:
-    r"""A model with labels and latent variables, as the two problems whose difference is learned from.
+    r"""Learning problem of a model with labels and latent variables, as a difference of two inference problems.
 
     .. math:: J(w) = \tfrac{\lambda}{2} |w|^2 + [\min_{z'} w \cdot \phi(\hat y, z') - h(\hat y, z')]
                      - [\min_{y, z} w \cdot \phi(y, z) - h(y, z)]
 
-    Bach2015, Eq. 4, with the sign for which lower is more likely: the bracket of the labels must come down to that of
-    all states. Its subgradient is :math:`\lambda w + \phi(\hat y, z') - \phi(y, z)`. With a surrogate that stands in
-    both problems J is never negative.
+    This is Eq. 4 of Bach2015 with the sign for which lower values are more likely: the first bracket, with the labels,
+    must approach the second, over all states. Its subgradient is :math:`\lambda w + \phi(\hat y, z') - \phi(y, z)`. If
+    both problems contain the surrogate, J is never negative.
 
     Attributes
     ----------
     free, clamped : Side
-        Labels and latent variables free; latent variables only, the labels put in.
+        Problem over labelled and latent variables; problem over latent variables, with the labels substituted.
     labels : float array (n_variables,)
-        The labels; NaN at latent variables.
+        Labels; NaN for latent variables.
     latent : int array (n_latent,)
-        The latent variables, in the order of the clamped model.
+        Latent variables, in the order of the clamped model.
     counts : float array (n_weights,)
-        Terms that share each weight; 1 where there are none.
+        Number of terms that share each weight, at least 1.
     surrogate : float array
-        Weights of the surrogate's parts.
+        Weights of the groups of the surrogate.
 
     Examples
     --------
-    The rule for y = 1 has the feature 1 where the label is 0, and 0 where y is free to be 1:
+    The rule for y = 1 has feature 1 for the label 0, and feature 0 if y is free to be 1:
 
     >>> rule = HingeLossMRF(1, LinearRows([0, 1], [0], [-1.0], [1.0]), 1.0, 1)             # max(0, 1 - y)
     >>> problem = PairedProblem.of(rule, [0.0])
@@ -86,25 +86,25 @@ class PairedProblem:
 
     @classmethod
     def of(cls, model: HingeLossMRF, labels: ArrayLike, surrogate: EntropySurrogate | None = None) -> PairedProblem:
-        """Put the labels in, and the surrogate's terms beside the model's.
+        """Create the problem from a model, labels and a surrogate.
 
         Parameters
         ----------
         model : HingeLossMRF
-            Its weights do not matter; its groups share weights.
+            The model; its weights are ignored, the terms of a group share a weight.
         labels : float array (n_variables,)
-            A value in [0, 1] for every labelled variable, NaN for every latent one.
+            A value in [0, 1] for each labelled variable, NaN for each latent variable.
         surrogate : EntropySurrogate, optional
-            None is h = 0, for which the weights 0 are always best.
+            Surrogate h of the entropy. None means h = 0, for which weights 0 are always optimal.
 
         Raises
         ------
         InvalidInputError
-            If a label is outside [0, 1], or the labels alone break a constraint, which is named.
+            A label is outside [0, 1], or the labels alone violate a constraint; the message names it.
 
         Examples
         --------
-        The rule z -> y with label 1: nothing of it is left to be broken.
+        With label y = 1 the rule z -> y is always satisfied:
 
         >>> rule = HingeLossMRF(2, LinearRows([0, 2], [0, 1], [1.0, -1.0], [0.0]), 1.0, 2)      # max(0, z - y)^2
         >>> problem = PairedProblem.of(rule, [np.nan, 1.0])
@@ -115,26 +115,26 @@ class PairedProblem:
         extras = [] if surrogate is None else surrogate.terms(values)
         base, n_weights = _groups(model), model.n_groups
         counts = np.bincount(base, minlength=n_weights).astype(np.float64)
-        whole = _joined(model, base, extras)
-        free = Side(whole, np.zeros(n_weights), sum(extra.constant for extra in extras))
-        # A part that stands in one problem only keeps its group in the other, without terms.
-        kept = [extra if extra.in_both else _emptied(extra) for extra in extras]
-        given = condition(_joined(model, base, kept), values)
+        extended = _with_surrogate(model, base, extras)
+        free = Side(extended, np.zeros(n_weights), sum(extra.constant for extra in extras))
+        # Surrogate terms of the free problem only keep their group in the clamped problem, without terms.
+        clamped_extras = [extra if extra.in_both else _without_rows(extra) for extra in extras]
+        conditioned = condition(_with_surrogate(model, base, clamped_extras), values)
         weights = np.array([extra.weight for extra in extras])
-        settled = float(weights @ given.fixed[n_weights:]) + sum(extra.constant for extra in kept)
-        clamped = Side(given.model, given.fixed[:n_weights], settled)
+        constant = float(weights @ conditioned.fixed[n_weights:]) + sum(extra.constant for extra in clamped_extras)
+        clamped = Side(conditioned.model, conditioned.fixed[:n_weights], constant)
         return cls(
             free,
             clamped,
             read_only(frozen(values)),
-            given.free,
+            conditioned.free,
             read_only(frozen(np.maximum(counts, 1.0))),
             read_only(frozen(weights)),
         )
 
     @property
     def n_weights(self) -> int:
-        """How many weights there are to learn."""
+        """Number of weights to learn."""
         return int(self.counts.size)
 
     @property
@@ -143,29 +143,29 @@ class PairedProblem:
         return ~np.isnan(self.labels)
 
     def weighted(self, side: Side, weights: FloatArray) -> HingeLossMRF:
-        """The model of a side with these weights, and the surrogate's."""
+        """Return the model of a side with these weights and those of the surrogate."""
         return side.model.with_weights(np.concatenate([weights, self.surrogate]))
 
     def features(self, side: Side, values: FloatArray) -> FloatArray:
-        """Features by weight, from the value of every term's linear function (at whatever copies of the variables)."""
+        """Return the feature of each weight, from the value of the linear function of each term."""
         summed = np.zeros(side.model.n_groups)
         sum_hinges(read_only(values), side.model.power, side.model.term_group, summed)
         return np.asarray(summed[: self.n_weights] + side.fixed)
 
     def gradient(self, weights: FloatArray, clamped: FloatArray, free: FloatArray, l2: float) -> FloatArray:
-        """Subgradient of J from the features of both sides (Bach2015, Algorithm 1, with the sign turned)."""
+        """Return the subgradient of J from the features of both sides (Bach2015, Algorithm 1, with opposite sign)."""
         return np.asarray(l2 * weights + clamped - free)
 
     def value(self, weights: FloatArray, clamped: float, free: float, l2: float) -> float:
-        """J from the minima of both sides' models."""
+        """Return J from the minima of the models of both sides."""
         difference = self.clamped.minimum(weights, clamped) - self.free.minimum(weights, free)
         return 0.5 * l2 * float(weights @ weights) + difference
 
     def complete(self, latent: FloatArray) -> FloatArray:
-        """All variables: labels, and these values of the latent ones."""
-        whole = self.labels.copy()
-        whole[self.latent] = latent
-        return whole
+        """Return the values of all variables: the labels, and these values of the latent variables."""
+        values = self.labels.copy()
+        values[self.latent] = latent
+        return values
 
     def __repr__(self) -> str:
         return (
@@ -175,29 +175,31 @@ class PairedProblem:
 
 
 def _groups(model: HingeLossMRF) -> Index32:
+    """Return the group of each term."""
     if model.term_group is None:
         return np.arange(model.n_terms, dtype=np.int32)
     return model.term_group
 
 
-def _emptied(extra: SurrogateTerms) -> SurrogateTerms:
+def _without_rows(extra: SurrogateTerms) -> SurrogateTerms:
+    """Return surrogate terms without rows."""
     return SurrogateTerms(LinearRows.empty(), np.zeros(0, dtype=np.int8), extra.weight)
 
 
-def _joined(model: HingeLossMRF, group: Index32, extras: Sequence[SurrogateTerms]) -> HingeLossMRF:
-    """The model with the surrogate's terms, a group for each part."""
+def _with_surrogate(model: HingeLossMRF, group: Index32, extras: Sequence[SurrogateTerms]) -> HingeLossMRF:
+    """Return the model with the terms of the surrogate added, in groups of their own and with weights 0."""
     terms, power = model.terms, model.power
     if extras:
         power = np.concatenate([power, *(extra.power for extra in extras)])
         sizes = [extra.rows.n_rows for extra in extras]
         group = np.concatenate([group, np.repeat(model.n_groups + np.arange(len(extras)), sizes).astype(np.int32)])
-        rows = (terms, *(extra.rows for extra in extras))
-        starts = np.cumsum([0] + [one.n_entries for one in rows[:-1]])
+        row_sets = (terms, *(extra.rows for extra in extras))
+        starts = np.cumsum([0] + [row_set.n_entries for row_set in row_sets[:-1]])
         terms = LinearRows(
-            np.concatenate([[0], *(one.ptr[1:] + start for one, start in zip(rows, starts, strict=True))]),
-            np.concatenate([one.idx for one in rows]),
-            np.concatenate([one.coef for one in rows]),
-            np.concatenate([one.const for one in rows]),
+            np.concatenate([[0], *(row_set.ptr[1:] + start for row_set, start in zip(row_sets, starts, strict=True))]),
+            np.concatenate([row_set.idx for row_set in row_sets]),
+            np.concatenate([row_set.coef for row_set in row_sets]),
+            np.concatenate([row_set.const for row_set in row_sets]),
         )
     names = [model.name_of_group(k) for k in range(model.n_groups)] + ["surrogate"] * len(extras)
     return HingeLossMRF(

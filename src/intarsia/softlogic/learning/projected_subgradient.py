@@ -1,4 +1,4 @@
-"""Steps of the weights along a subgradient, which all learners of hinge-loss models share."""
+"""Projected subgradient method for the weights, used by all learners with inference."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from intarsia._core.validation import FloatArray, check_number
 
 
 class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
-    r"""Steps :math:`w_q \leftarrow \max(0, w_q - \eta\, g_q / n_q)` for weights that :math:`n_q` terms share.
+    r"""Projected subgradient method: :math:`w_q \leftarrow \max(0, w_q - \eta\, g_q / n_q)`.
 
-    What all methods of Bach2015 use, so that they differ in their subgradients only. The division by n makes one step
-    size fit rules of many and of few groundings (Lowd2007). AdaGrad helps where there are thousands of weights; where
-    there are few, plain steps, the paper's, were seen to leave the latent variables more freedom.
+    All methods of Bach2015 use it and differ only in their subgradients. The number :math:`n_q` of terms that share a
+    weight makes the same learning rate suitable for rules with many and with few groundings (Lowd2007). AdaGrad helps
+    with thousands of weights; with few weights, the plain steps of the paper restrict the latent variables less.
 
     Parameters
     ----------
     step_size : float
-        :math:`\eta > 0`.
+        Learning rate :math:`\eta > 0`.
     adagrad : bool
-        Whether :math:`g_q / n_q` is divided by the root of the sum of its squares so far (Duchi2011).
+        Whether to divide :math:`g_q / n_q` by the root of the sum of its squares so far (Duchi2011).
     average : bool
-        Whether the result is the mean of the weights after each update, or the last.
+        Whether the result is the mean of the weights over all updates, or the last weights.
     max_iter : int
-        Most updates of the weights.
+        Maximum number of updates of the weights.
     max_admm_iter : int, optional
-        No update begins after that many ADMM iterations, of both problems together.
+        Limit on the number of ADMM iterations on both problems together; no update begins after it.
     tol : float
-        The search ends (CONVERGED) after ten updates in a row that change no weight by more than this, relative to the
-        largest weight where that exceeds 1.
+        Learning has converged after ten consecutive updates that change no weight by more than this, relative to the
+        largest weight if it exceeds 1.
     record_every : int
-        Updates between rows of the history.
+        Number of updates between rows of the history.
 
     Examples
     --------
-    >>> both = np.array([True, True])
-    >>> steps = ProjectedSubgradient(step_size=0.5, adagrad=False).begin(np.ones(2), np.array([1.0, 4.0]), both)
+    >>> trainable = np.array([True, True])
+    >>> steps = ProjectedSubgradient(step_size=0.5).begin(np.ones(2), np.array([1.0, 4.0]), trainable)
     >>> steps.move(np.array([4.0, 4.0]))
     array([0. , 0.5])
     """
@@ -62,33 +62,33 @@ class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
         self.tol = tol
         self.record_every = record_every
 
-    def begin(self, start: FloatArray, counts: FloatArray, learned: NDArray[np.bool_]) -> WeightSteps:
-        """The steps of one search, from these weights."""
+    def begin(self, start: FloatArray, counts: FloatArray, trainable: NDArray[np.bool_]) -> WeightSteps:
+        """Start the steps from these weights; only the weights in the mask `trainable` change."""
         self.check_settings()
-        return WeightSteps(start, counts, np.where(learned, float(self.step_size), 0.0), bool(self.adagrad))
+        return WeightSteps(start, counts, np.where(trainable, float(self.step_size), 0.0), bool(self.adagrad))
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
-        here = type(self).__name__
-        check_number(self.step_size, f"{here}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
-        check_number(self.max_iter, f"{here}: max_iter", low=1, integer=True)
-        check_number(self.tol, f"{here}: tol", low=0.0)
-        check_number(self.record_every, f"{here}: record_every", low=1, integer=True)
+        """Raise if a setting is invalid."""
+        class_name = type(self).__name__
+        check_number(self.step_size, f"{class_name}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
+        check_number(self.max_iter, f"{class_name}: max_iter", low=1, integer=True)
+        check_number(self.tol, f"{class_name}: tol", low=0.0)
+        check_number(self.record_every, f"{class_name}: record_every", low=1, integer=True)
         if self.max_admm_iter is not None:
-            check_number(self.max_admm_iter, f"{here}: max_admm_iter", low=1, integer=True)
+            check_number(self.max_admm_iter, f"{class_name}: max_admm_iter", low=1, integer=True)
 
 
 class WeightSteps:
-    """Where a search is, and the mean of where it was.
+    """State of the projected subgradient method: current weights and their mean.
 
     Attributes
     ----------
     weights : float array (n_weights,)
-        At present.
+        Current weights.
     n_steps : int
-        Steps made.
+        Number of steps.
     last_change : float
-        Largest change of a weight by the last step, relative to the largest weight where that exceeds 1.
+        Largest change of a weight in the last step, relative to the largest weight if it exceeds 1.
     """
 
     def __init__(self, start: FloatArray, counts: FloatArray, rate: FloatArray, adagrad: bool) -> None:
@@ -101,22 +101,22 @@ class WeightSteps:
         self._total = np.zeros_like(start)
 
     def move(self, gradient: FloatArray) -> FloatArray:
-        """One step against the gradient; weights never fall below 0."""
+        """Make a step against the gradient and return the new weights, which are at least 0."""
         scaled = gradient / self._counts
         if self._squares is not None:
             self._squares += scaled * scaled
             scaled = scaled / np.sqrt(np.maximum(self._squares, np.finfo(float).tiny))
-        moved = np.maximum(self.weights - self._rate * scaled, 0.0)
-        scale = max(1.0, float(moved.max(initial=0.0)))
-        self.last_change = float(np.abs(moved - self.weights).max(initial=0.0)) / scale
-        self.weights = moved
-        self._total += moved
+        new_weights = np.maximum(self.weights - self._rate * scaled, 0.0)
+        scale = max(1.0, float(new_weights.max(initial=0.0)))
+        self.last_change = float(np.abs(new_weights - self.weights).max(initial=0.0)) / scale
+        self.weights = new_weights
+        self._total += new_weights
         self.n_steps += 1
-        return moved
+        return new_weights
 
     @property
     def mean(self) -> FloatArray:
-        """Mean of the weights after each step; the start, if there was none."""
+        """Mean of the weights over all steps; the initial weights if there was no step."""
         return self._total / self.n_steps if self.n_steps else self.weights.copy()
 
 

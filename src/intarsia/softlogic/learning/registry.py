@@ -1,4 +1,4 @@
-"""Names of the learners of weights."""
+"""Registry of weight learners for hinge-loss Markov random fields."""
 
 from __future__ import annotations
 

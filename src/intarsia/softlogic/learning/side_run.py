@@ -1,4 +1,4 @@
-"""ADMM on one of the two problems of learning, warm-started from weights to weights."""
+"""ADMM on one of the two inference problems of learning, warm-started when the weights change."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from intarsia.softlogic.learning.paired_problem import PairedProblem, Side
 
 
 class GroupSteps:
-    """As `ConsensusADMM.advance` and `local_values`, for one iteration after another with new weights each time.
+    """ADMM iterations with new weights at each call; a fast version of `ConsensusADMM.advance` and `local_values`.
 
-    Nothing is brought into the order of the model on the way, so that weights and features cost less than the
-    iteration between them.
+    Arrays stay in the order of the plan, so setting weights and computing features costs less than an iteration.
 
     Parameters
     ----------
     model : HingeLossMRF
-        Its terms have groups.
+        The model, whose terms have groups.
     plan : AdmmPlan
-        Of that model.
+        Plan of the model.
     alpha : float
-        Over-relaxation.
+        Over-relaxation parameter.
 
     Examples
     --------
-    x and 1 - x pull with the same weight; each moves its own copy by a quarter.
+    The hinges x and 1 - x have the same weight; each moves its local copy by a quarter.
 
     >>> from intarsia.softlogic.admm.consensus import ConsensusADMM
     >>> from intarsia.softlogic.hinge.linear_rows import LinearRows
@@ -57,7 +56,7 @@ class GroupSteps:
         curve, top = np.empty(plan.kind.size), np.empty(plan.kind.size)
         self._rows = plan.ptr, plan.idx, plan.coef, plan.const, curve, top, plan.kind
         self._work = np.empty(plan.variables.size)
-        # Terms without variables are in no block; their value never changes.
+        # Terms without variables belong to no block; their value is constant.
         empty = np.diff(model.terms.ptr) == 0
         self._constant = np.zeros(model.n_groups)
         sum_hinges(
@@ -65,17 +64,17 @@ class GroupSteps:
         )
 
     def advance(self, state: AdmmState, weights: FloatArray, n_iter: int, tol: float) -> int:
-        """Make so many iterations in place, fewer where both residuals fall to `tol`; returns how many."""
+        """Run `n_iter` iterations in place, fewer if both residuals fall to `tol`; return the number of iterations."""
         plan = self._plan
         weigh_rows(self._group, plan.kind, weights, self._rows[4], self._rows[5])
-        made, _ = advance_plainly(
+        n_done, _ = advance_plainly(
             n_iter, tol, self._alpha, plan.blocks, self._rows, plan.degree, state.arrays, self._work, state.step
         )
-        state.n_iter += int(made)
-        return int(made)
+        state.n_iter += int(n_done)
+        return int(n_done)
 
     def features(self, state: AdmmState) -> FloatArray:
-        """Sum of the hinges of each group at their own copies, after the last `advance`."""
+        """Return the sum of the hinges of each group at their local copies, after the last `advance`."""
         summed = self._constant.copy()
         sum_local_hinges(
             self._plan.blocks, self._rows, state.y, state.ahead, state.change, state.step, self._alpha, self._group,
@@ -85,40 +84,40 @@ class GroupSteps:
 
 
 class SideRun:
-    """The state of inference on one side, which outlives changes of the weights; counts its iterations.
+    """Inference on one side of the learning problem, which continues when the weights change.
 
     Attributes
     ----------
     features : float array (n_weights,)
-        Of the last `advance` or `solve`.
+        Features after the last `advance` or `solve`.
     objective : float
-        Minimum of the side's model at the last `solve`.
+        Minimum of the model at the last `solve`.
     n_iter : int
-        ADMM iterations made, as passes over the whole model.
+        Number of ADMM iterations, counted as passes over the whole model.
     n_solved, n_stopped : int
-        Calls of `solve`, and those that stopped before convergence.
+        Number of calls of `solve`, and of those that stopped before convergence.
     """
 
     def __init__(self, problem: PairedProblem, side: Side, method: ConsensusADMM) -> None:
         self.problem, self.side, self.method = problem, side, method
         self.features, self.objective, self.n_iter = side.fixed, 0.0, 0
         self.n_solved = self.n_stopped = 0
-        self._found: FloatArray | None = None
+        self._point: FloatArray | None = None
         self._state: AdmmState | None = None
         self._steps: GroupSteps | None = None
-        # Labels alone decide a side without terms: nothing to infer.
-        self._settled = side.model.n_terms == 0 and side.model.n_constraints == 0
+        # Without terms and constraints there is nothing to infer.
+        self._is_constant = side.model.n_terms == 0 and side.model.n_constraints == 0
 
     @property
     def point(self) -> FloatArray:
-        """Values of the side's variables after the last `advance` or `solve`."""
-        if self._found is None:
-            self._found = np.full(self.side.model.n_variables, MIDDLE) if self._state is None else self._state.consensus
-        return self._found
+        """Values of the variables after the last `advance` or `solve`."""
+        if self._point is None:
+            self._point = np.full(self.side.model.n_variables, MIDDLE) if self._state is None else self._state.consensus
+        return self._point
 
     def advance(self, weights: FloatArray, n_iter: int, at_copies: bool = True) -> FloatArray:
-        """Make so many iterations, fewer where it converges; features at the terms' own copies, or at the consensus."""
-        if self._settled:
+        """Run `n_iter` iterations, fewer on convergence; return the features at local copies or at the consensus."""
+        if self._is_constant:
             return self.features
         if self._state is None:
             self._state = self.method.start(self.problem.weighted(self.side, weights))
@@ -126,7 +125,7 @@ class SideRun:
             self._steps = GroupSteps(self.side.model, self._state.plan, float(self.method.over_relaxation))
         by_group = np.concatenate([weights, self.problem.surrogate])
         self.n_iter += self._steps.advance(self._state, by_group, n_iter, float(self.method.tol))
-        self._found = None
+        self._point = None
         if at_copies:
             self.features = self._steps.features(self._state)[: weights.size] + self.side.fixed
         else:
@@ -134,23 +133,23 @@ class SideRun:
         return self.features
 
     def solve(self, weights: FloatArray) -> FloatArray:
-        """Go on to convergence; features at the solution."""
-        if self._settled:
+        """Run inference to convergence and return the features at the solution."""
+        if self._is_constant:
             return self.features
         model = self.problem.weighted(self.side, weights)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = self.method.solve(model, warm_start=self._state)
-        if found.status is Status.INFEASIBLE:
-            which = "labels clamped" if self.side is self.problem.clamped else "labels free"
+            result = self.method.solve(model, warm_start=self._state)
+        if result.status is Status.INFEASIBLE:
+            side_name = "labels clamped" if self.side is self.problem.clamped else "labels free"
             raise InvalidInputError(
-                f"Learning: the problem with {which} has no solution. {found.note} Correct the labels, or give one of "
-                f"the rules a weight instead of making it hard."
+                f"Learning: the inference problem with {side_name} is infeasible. {result.note} Correct the labels, or "
+                f"give one of the rules a weight instead of making it hard."
             )
         self.n_solved += 1
-        self.n_stopped += not found.converged
-        self._state = found.state
-        self.n_iter += int(np.ceil(found.n_passes))  # blocks that were done earlier cost nothing more
-        self._found, self.objective = found.x, found.objective
-        self.features = self.problem.features(self.side, model.terms.values(found.x))
+        self.n_stopped += not result.converged
+        self._state = result.state
+        self.n_iter += int(np.ceil(result.n_passes))  # blocks that converged early cost nothing more
+        self._point, self.objective = result.x, result.objective
+        self.features = self.problem.features(self.side, model.terms.values(result.x))
         return self.features

@@ -1,4 +1,4 @@
-"""Surrogates of the entropy of a point: hinges with fixed weights that keep learning from the trivial weights 0."""
+"""Surrogates of the entropy: hinges with fixed weights that prevent the trivial solution of weights 0."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
 
 @dataclass(frozen=True, eq=False)
 class SurrogateTerms:
-    """Minus the surrogate, in hinges: `weight * sum of max(0, rows)^power + constant`.
+    """Terms of a negative surrogate: `weight * sum of max(0, rows)^power + constant`.
 
     Attributes
     ----------
     rows : LinearRows
-        One variable each.
+        Linear functions of one variable each.
     power : int8 array (n_rows,)
-        1 or 2.
+        Power of each hinge, 1 or 2.
     weight : float
-        Of all of them; never learned.
+        Common weight of the terms, which is not learned.
     constant : float
-        Added to the minimum.
+        Constant added to the minimum.
     in_both : bool
-        Whether they stand in both problems, or only in the one whose labels are free.
+        Whether the terms are in both inference problems, or only in the one with free labels.
     """
 
     rows: LinearRows
@@ -42,37 +42,38 @@ class SurrogateTerms:
 
 
 class EntropySurrogate(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the surrogates h of Bach2015, section 3.1: settings objects, the values of `surrogate=`."""
+    """Base class of surrogates h of the entropy (Bach2015, section 3.1), the values of `surrogate=`."""
 
     name: ClassVar[str]
     """Name in the registry."""
     summary: ClassVar[str]
-    """What it does, in one line."""
+    """Effect of the surrogate, in one line."""
 
     @abstractmethod
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
-        """The terms of -h over these variables, all by default; `labels` has NaN at latent ones."""
+        """Return the terms of -h for these variables, by default all; `labels` is NaN for latent variables."""
 
     def _over(self, labels: FloatArray, over: Index32 | None) -> Index32:
+        """Return the variables of the surrogate, by default all."""
         return (np.arange(labels.size) if over is None else over).astype(np.int32)
 
     def _check_weight(self, weight: float) -> float:
+        """Return the weight; raise if it is not positive and finite."""
         check_number(weight, f"{type(self).__name__}: weight", low=0.0, open_low=True, high=np.inf, open_high=True)
         return float(weight)
 
 
 class EntropyPair(EntropySurrogate):
-    r"""Two squared hinges around each variable, whose minimum is at 1/2: :math:`-h = c \sum_i y_i^2 + (1 - y_i)^2`.
+    r"""Pair of squared hinges per variable, with minimum at 1/2: :math:`-h = c \sum_i y_i^2 + (1 - y_i)^2`.
 
-    The pair of Bach2015, section 3.1: predictions stay undecided unless the weights are strong enough to pull them to
-    one side, as the entropy would ask. Choose it where 0 and 1 are equally good in advance, such as for membership of
-    one of two groups.
+    Like an entropy, it keeps predictions undecided unless the weights are large enough to pull them to one side
+    (Bach2015, section 3.1). Use it if 0 and 1 are equally likely a priori, such as for membership in one of two groups.
 
     Parameters
     ----------
     weight : float
-        c > 0. The learned weights grow with it; where it is not small beside the weights that learning starts from,
-        latent variables may stay in the middle and the weights fall to 0.
+        Weight c > 0 of the surrogate. The learned weights grow with it. If it is not small relative to the initial
+        weights, latent variables may stay in the middle and the weights may decrease to 0.
 
     Examples
     --------
@@ -81,30 +82,32 @@ class EntropyPair(EntropySurrogate):
     """
 
     name: ClassVar[str] = "entropy_pair"
-    summary: ClassVar[str] = "pulls every variable to 1/2; for two-sided variables"
+    summary: ClassVar[str] = "pulls every variable to 1/2; for variables without a preferred value"
 
     def __init__(self, *, weight: float = 0.1) -> None:
         self.weight = weight
 
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
-        """Y and 1 - y for every variable, squared."""
-        chosen = self._over(labels, over)
-        n = chosen.size
-        rows = LinearRows(np.arange(2 * n + 1), np.repeat(chosen, 2), np.tile([1.0, -1.0], n), np.tile([0.0, 1.0], n))
+        """Return the squared hinges y and 1 - y for every variable."""
+        variables = self._over(labels, over)
+        n = variables.size
+        rows = LinearRows(
+            np.arange(2 * n + 1), np.repeat(variables, 2), np.tile([1.0, -1.0], n), np.tile([0.0, 1.0], n)
+        )
         return [SurrogateTerms(rows, np.full(2 * n, 2, dtype=np.int8), self._check_weight(self.weight))]
 
 
 class QuadraticPrior(EntropySurrogate):
-    r"""A squared pull of every variable to 0: :math:`-h = c \sum_i y_i^2`.
+    r"""Squared hinge per variable, with minimum at 0: :math:`-h = c \sum_i y_i^2`.
 
-    Choose it where 0 is what a variable is without evidence, such as links of a sparse network or intensities that
-    other terms explain.
+    Use it if variables are 0 without evidence, such as links of a sparse network or intensities that other terms
+    explain.
 
     Parameters
     ----------
     weight : float
-        c > 0. The learned weights grow with it; where it is not small beside the weights that learning starts from,
-        latent variables may stay in the middle and the weights fall to 0.
+        Weight c > 0 of the surrogate. The learned weights grow with it. If it is not small relative to the initial
+        weights, latent variables may stay in the middle and the weights may decrease to 0.
 
     Examples
     --------
@@ -119,32 +122,32 @@ class QuadraticPrior(EntropySurrogate):
         self.weight = weight
 
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
-        """Y for every variable, squared."""
-        chosen = self._over(labels, over)
-        n = chosen.size
-        rows = LinearRows(np.arange(n + 1), chosen, np.ones(n), np.zeros(n))
+        """Return the squared hinge y for every variable."""
+        variables = self._over(labels, over)
+        n = variables.size
+        rows = LinearRows(np.arange(n + 1), variables, np.ones(n), np.zeros(n))
         return [SurrogateTerms(rows, np.full(n, 2, dtype=np.int8), self._check_weight(self.weight))]
 
 
 class LabelLoss(EntropySurrogate):
-    r"""The loss of the latent structured SVM: :math:`h = c \sum_i |y_i - \hat y_i|` while the labels are free.
+    r"""Loss of the latent structured SVM: :math:`h = c \sum_i |y_i - \hat y_i|` in the free problem.
 
-    Minus the loss is convex only where every label is 0 or 1, and is then linear: -y where the label is 0 and y - 1
-    where it is 1. It stands in the free problem only (Yu2009).
+    Use it to learn with a margin. The negative loss is convex only if every label is 0 or 1; it is then linear: -y for
+    label 0 and y - 1 for label 1. It is part of the free problem only (Yu2009).
 
     Parameters
     ----------
     weight : float
-        c > 0: by how much wrong labels must lose.
+        Weight c > 0 of the loss, the margin by which the labels must win.
 
     Raises
     ------
     InvalidInputError
-        If a label is neither 0 nor 1.
+        A label is neither 0 nor 1.
 
     Examples
     --------
-    With label 1 at y = 0.25, minus the loss is -0.75: the hinge y, and the constant -1.
+    For label 1 and y = 0.25 the negative loss is -0.75: the hinge y plus the constant -1.
 
     >>> (terms,) = LabelLoss().terms(np.array([1.0]))
     >>> float(terms.rows.values([0.25])[0]) + terms.constant
@@ -152,44 +155,44 @@ class LabelLoss(EntropySurrogate):
     """
 
     name: ClassVar[str] = "label_loss"
-    summary: ClassVar[str] = "the loss of the latent SVM; for labels 0 and 1"
+    summary: ClassVar[str] = "loss of the latent structured SVM; for labels 0 and 1"
 
     def __init__(self, *, weight: float = 1.0) -> None:
         self.weight = weight
 
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
-        """1 - y where the label is 0, y where it is 1, and the constant -1 for each."""
-        chosen = self._over(labels, over)
-        known = chosen[np.isfinite(labels[chosen])]
-        values = labels[known]
-        between = (values != 0.0) & (values != 1.0)
-        if between.any():
-            i = int(known[np.argmax(between)])
+        """Return the hinges 1 - y for label 0 and y for label 1, with the constant -1 for each."""
+        variables = self._over(labels, over)
+        labelled = variables[np.isfinite(labels[variables])]
+        values = labels[labelled]
+        is_fractional = (values != 0.0) & (values != 1.0)
+        if is_fractional.any():
+            i = int(labelled[np.argmax(is_fractional)])
             raise InvalidInputError(
-                f"LabelLoss: label {labels[i]} of variable {i} is neither 0 nor 1, and minus its loss is not convex. "
-                f"Round the labels, or use surrogate='entropy_pair'."
+                f"LabelLoss: labels must be 0 or 1, because otherwise the negative loss is not convex; got {labels[i]} "
+                f"for variable {i}. Round the labels, or use surrogate='entropy_pair'."
             )
         weight = self._check_weight(self.weight)
         rows = LinearRows(
-            np.arange(known.size + 1),
-            known,
+            np.arange(labelled.size + 1),
+            labelled,
             np.where(values == 1.0, 1.0, -1.0),
             np.where(values == 1.0, 0.0, 1.0),
         )
-        power = np.ones(known.size, dtype=np.int8)
-        return [SurrogateTerms(rows, power, weight, -weight * known.size, in_both=False)]
+        power = np.ones(labelled.size, dtype=np.int8)
+        return [SurrogateTerms(rows, power, weight, -weight * labelled.size, in_both=False)]
 
 
 class SurrogateByRole(EntropySurrogate):
-    """One surrogate for latent variables, another for labelled ones.
+    """Combination of a surrogate for latent variables and another for labelled variables.
 
-    Choose it where the two differ in what they are without evidence: groups to which a person belongs by halves, and
-    links that are rare.
+    Use it if the two kinds of variables have different default values, such as group memberships (1/2) and rare links
+    (0).
 
     Parameters
     ----------
     latent, labelled : EntropySurrogate or None
-        By default the pair for latent variables and the prior for labelled ones.
+        Surrogates of latent and of labelled variables; by default `EntropyPair()` and `QuadraticPrior()`.
 
     Examples
     --------
@@ -198,9 +201,9 @@ class SurrogateByRole(EntropySurrogate):
     """
 
     name: ClassVar[str] = "by_role"
-    summary: ClassVar[str] = "a pair for latent variables, a prior for labelled ones, or any other two"
+    summary: ClassVar[str] = "different surrogates for latent and for labelled variables"
 
-    _parts: ClassVar[Parts]  # filled in below, where the registry is
+    _parts: ClassVar[Parts]  # set below, after the registry
 
     def __init__(
         self,
@@ -212,12 +215,12 @@ class SurrogateByRole(EntropySurrogate):
         self.labelled = labelled
 
     def terms(self, labels: FloatArray, over: Index32 | None = None) -> list[SurrogateTerms]:
-        """Those of the one over the latent variables, then those of the other."""
-        chosen = self._over(labels, over)
-        hidden = np.isnan(labels[chosen])
+        """Return the terms for latent variables, then those for labelled variables."""
+        variables = self._over(labels, over)
+        is_latent = np.isnan(labels[variables])
         latent = EntropyPair() if self.latent is None else self.latent
         labelled = QuadraticPrior() if self.labelled is None else self.labelled
-        return [*latent.terms(labels, chosen[hidden]), *labelled.terms(labels, chosen[~hidden])]
+        return [*latent.terms(labels, variables[is_latent]), *labelled.terms(labels, variables[~is_latent])]
 
 
 SURROGATES: Registry[EntropySurrogate] = Registry(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array
 
+from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import IntarsiaError
-from intarsia.inference.method import Clock
 
 # Costs are scaled to this size: HiGHS compares reduced costs with absolute tolerances of 1e-7.
 _LARGEST_COST = 1e3

@@ -1,0 +1,29 @@
+"""Wall-clock time of a run, with an optional limit."""
+
+from __future__ import annotations
+
+import time
+
+
+class Clock:
+    """Wall time since the start of a run, with an optional limit in seconds.
+
+    Examples
+    --------
+    >>> Clock().expired, Clock(limit=0.0).expired
+    (False, True)
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self.start = time.perf_counter()
+        self.limit = limit
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start of the run."""
+        return time.perf_counter() - self.start
+
+    @property
+    def expired(self) -> bool:
+        """Whether the limit is reached."""
+        return self.limit is not None and self.seconds >= self.limit
