@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
 from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import STRONGEST
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning.minimum import LARGEST_WEIGHT, SummedObjective
 
 R = TypeVar("R")
@@ -198,3 +200,41 @@ def _add_up(
         value, by_psi[a - first : b - first] = risk.add_up(weights, strengths, slope, a, b, gradient)
         total += value
     return total, by_psi, gradient
+
+
+class ProjectionReport(NamedTuple):
+    """Number of examples, how many of them did not converge, and the largest residual of these."""
+
+    n: int
+    n_failed: int
+    residual: float
+
+
+def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, method: Any, setting: str) -> None:
+    """Warn once for all examples; `setting` is the name under which the estimator takes the method.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from intarsia import BetheRDA
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     reports = [ProjectionReport(3, 0, 0.0), ProjectionReport(4, 2, 0.02)]
+    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "projection")
+    >>> str(caught[0].message).partition(":")[0]
+    'inference under the energies did not converge for 2 of 7 sequences'
+    """
+    listed = list(reports)
+    n_failed = sum(report.n_failed for report in listed)
+    if n_failed == 0:
+        return
+    residual = max(report.residual for report in listed)
+    name = type(method).__name__
+    other = "" if name == "BetheMirrorDescent" else f", or use {setting}='bethe_mirror_descent'"
+    warn_caller(
+        f"inference under the energies did not converge for {n_failed} of "
+        f"{sum(report.n for report in listed)} {noun}: residual up to {residual:.2e} against tol={method.tol:g} after "
+        f"{method.max_iter} iterations. Raise max_iter or tol, such as {setting}={name}(max_iter="
+        f"{10 * int(method.max_iter)}){other}.",
+        ConvergenceWarning,
+    )

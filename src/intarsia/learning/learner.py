@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from intarsia._core.error_context import errors_in
-from intarsia._core.validation import FloatArray, as_seed
+from intarsia._core.validation import FloatArray, as_float_array, as_seed
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod, InferenceResult, Status, infer
@@ -74,6 +74,31 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             seed = as_seed(state)
         seeded: Self = clone(self).set_params(random_state=seed)
         return seeded
+
+    def _check_same_weights(self, examples: Sequence[Example]) -> None:
+        """Raise if there are no examples, or if they differ in their number of weights."""
+        name = type(self).__name__
+        if len(examples) == 0:
+            raise InvalidInputError(f"{name}: no examples. Pass at least one labelled graph.")
+        counts = [example.scores.n_weights for example in examples]
+        odd = next((i for i, count in enumerate(counts) if count != counts[0]), None)
+        if odd is not None:
+            raise InvalidInputError(
+                f"{name}: example {odd} needs {counts[odd]} weights, but example 0 needs {counts[0]}. Pass examples "
+                f"with the same states and the same number of features."
+            )
+
+    def _start_weights(self, start: FloatArray | None, n_weights: int) -> FloatArray:
+        """Return a copy of the weights to start from, 0 for None; raise if their number is wrong."""
+        if start is None:
+            return np.zeros(n_weights)
+        weights = as_float_array(start, f"{type(self).__name__}: start")
+        if weights.shape != (n_weights,) or not np.isfinite(weights).all():
+            raise InvalidInputError(
+                f"{type(self).__name__}: start has shape {weights.shape}, but {n_weights} finite weights are needed. "
+                f"Pass an array of shape ({n_weights},), or None to start at 0."
+            )
+        return weights.copy()
 
     def step(
         self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._core.error_context import errors_in, warn_caller
-from intarsia._core.validation import FloatArray, as_float_array, as_generator, as_seed, check_choice, check_number
+from intarsia._core.validation import FloatArray, as_generator, as_seed, check_choice, check_number
 from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
@@ -153,15 +153,7 @@ class MarginLearner(Learner):
                 f"{here} learns from best labellings, but {type(method).__name__} finds none. These do: "
                 f"{', '.join(able)}."
             )
-        if len(examples) == 0:
-            raise InvalidInputError(f"{here}: no examples. Give at least one labelled graph.")
-        counts = [one.scores.n_weights for one in examples]
-        odd = next((i for i, count in enumerate(counts) if count != counts[0]), None)
-        if odd is not None:
-            raise InvalidInputError(
-                f"{here}: example {odd} needs {counts[odd]} weights, but example 0 needs {counts[0]}. Give all "
-                f"examples the same states and the same number of features."
-            )
+        self._check_same_weights(examples)
         if not any(one.mass > 0.0 for one in examples):
             raise InvalidInputError(f"{here}: no example has a label and a weight above 0. Label some variables.")
         if not self.handles_hidden:
@@ -184,16 +176,7 @@ class MarginLearner(Learner):
         ready = [MarginExample(one, i) for i, one in enumerate(examples) if one.mass > 0.0]
         for one in ready:
             one.check_truth()
-        n_weights = examples[0].scores.n_weights
-        if start is None:
-            return ready, method, np.zeros(n_weights)
-        weights = as_float_array(start, f"{type(self).__name__}: start")
-        if weights.shape != (n_weights,) or not np.isfinite(weights).all():
-            raise InvalidInputError(
-                f"{type(self).__name__}: start has shape {weights.shape}, but {n_weights} finite weights are needed. "
-                f"Give as many, or None to begin at 0."
-            )
-        return ready, method, weights.copy()
+        return ready, method, self._start_weights(start, examples[0].scores.n_weights)
 
     def _order(self, n: int, epoch: int) -> list[int]:
         """Order of the examples in one pass."""

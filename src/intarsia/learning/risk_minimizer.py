@@ -20,19 +20,11 @@ from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import METHODS
 from intarsia.learning.examples import Example, data_sums
-from intarsia.learning.fit_checks import (
-    check_fits,
-    check_labelled,
-    check_start,
-    check_validation,
-    hold_out,
-    warn_if_above_one,
-)
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.registry import OPTIMIZERS, SCHEDULES
-from intarsia.learning.risk import Risk
+from intarsia.learning.risk import Risk, check_fits, check_labelled, check_validation, hold_out, warn_if_above_one
 from intarsia.learning.staged_fit import EarlyStopping, Incremental, StagedFit
 from intarsia.losses import LOSSES, DirectLoss, Loss
 from intarsia.losses.loss import check_pair
@@ -142,6 +134,7 @@ class RiskMinimizer(NamedParts, Learner):
         check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
+        self._check_same_weights(examples)
         check_labelled(examples)
         loss, method = LOSSES.resolve(self.loss), METHODS.resolve(inference, {})
         for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
@@ -206,7 +199,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.check_examples(examples, inference)
         train, held_out = self._hold_out(examples, validation)
         risk = self.risk(train, inference) if len(train) < len(examples) else self._risk(train, inference)
-        weights = check_start(start, risk.n_weights)
+        weights = self._start_weights(start, risk.n_weights)
         optimizer = OPTIMIZERS.resolve(self.optimizer)
         stopping = None
         if held_out:
@@ -284,7 +277,7 @@ class RiskMinimizer(NamedParts, Learner):
             return seeded.step(examples, inference, weights, state)
         risk = self.risk(examples, inference)
         return OPTIMIZERS.resolve(self.optimizer).epoch(
-            risk, check_start(weights, risk.n_weights), state or {}, as_seed(self.random_state)
+            risk, self._start_weights(weights, risk.n_weights), state or {}, as_seed(self.random_state)
         )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
-from intarsia._core.validation import FloatArray, as_float_array, as_generator, check_choice, check_number
+from intarsia._core.validation import FloatArray, as_generator, check_choice, check_number
 from intarsia._kernels import partition as kernels
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import InferenceMethod, Status
@@ -223,12 +223,7 @@ class SampleRank(Learner):
                 f"SampleRank: world {odd} has {worlds[odd].n_weights} features, but world 0 has {n_weights}. Give all "
                 f"worlds the same features."
             )
-        weights = np.zeros(n_weights) if start is None else as_float_array(start, "SampleRank: start").copy()
-        if weights.shape != (n_weights,) or not np.isfinite(weights).all():
-            raise InvalidInputError(
-                f"SampleRank: start has shape {weights.shape}, but {n_weights} finite weights are needed. Give as "
-                f"many, or None to begin at 0."
-            )
+        weights = self._start_weights(start, n_weights)
         margin = (0.0 if self.update == "perceptron" else 1.0) if self.margin is None else float(self.margin)
         return RankingState(
             weights,
