@@ -117,7 +117,7 @@ def test_bad_settings_are_told():
     ]:
         with pytest.raises(InvalidInputError, match=setting):
             optimizer.minimize(bowl, np.zeros(2))
-    with pytest.raises(NotSupportedError, match="These learn step by step: SGD, Adam"):
+    with pytest.raises(NotSupportedError, match="To learn incrementally, use one of: SGD, Adam"):
         RiskMinimizer(optimizer=LBFGS()).step(noisy_grids(), "tree_reweighted", np.zeros(8))
     with pytest.raises(InvalidInputError, match=r"start has shape \(3,\), but 8 finite weights"):
         RiskMinimizer(optimizer="sgd").step(noisy_grids(), "tree_reweighted", np.zeros(3))
