@@ -80,5 +80,5 @@ def test_bad_questions():
         diagnose(ChainCRF(), [[["a"]]], [["x"]])
     with pytest.raises(InvalidInputError, match="n_passes"):
         diagnose_examples(diamond_examples(), n_passes=0)
-    with pytest.raises(NotSupportedError, match="Gibbs finds none"):
+    with pytest.raises(NotSupportedError, match="Gibbs does not compute"):
         diagnose_examples(diamond_examples(), inference="gibbs")

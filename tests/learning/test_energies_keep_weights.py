@@ -63,7 +63,7 @@ def test_learning_together_keeps_the_best_point_and_warns():
     X, y = name_data(40)
     plain = ChainCRF(l2=0.2).fit(X, y)
     crf = ChainCRF(l2=0.2, energies=[at_most_one("TITLE")], energy_learner=FAR)
-    with pytest.warns(ConvergenceWarning, match=r"ended with a risk of .* above .* The best point is kept"):
+    with pytest.warns(ConvergenceWarning, match=r"ended with a risk of .* above .* The best point is the result"):
         crf.fit(X, y, freeze_weights=False)
     assert crf.energy_history_["risk"].max() > 2.0 * plain.risk_  # the steps did lead away
     # Compared by the objective that is learned: risk and ridge.

@@ -150,7 +150,7 @@ def test_contrastive_divergence_ends_where_its_gradient_does():
 
 def test_a_loss_without_values_to_compare_is_refused():
     examples = noisy_grids(2)
-    with pytest.raises(NotSupportedError, match=r"LBFGS compares values.*ContrastiveDivergence.*fit: SGD, Adam\."):
+    with pytest.raises(NotSupportedError, match=r"LBFGS compares values.*ContrastiveDivergence.*one of: SGD, Adam\."):
         RiskMinimizer(loss="contrastive_divergence").risk(examples, "tree_reweighted")
     learner = RiskMinimizer(loss="contrastive_divergence", optimizer="adam", validation_fraction=0.5)
     with pytest.raises(NotSupportedError, match="early stopping compares values"):

@@ -143,7 +143,7 @@ def test_class_weights_are_costs():
 
 def test_bad_settings_and_data_are_told():
     data = random_triangles()
-    with pytest.raises(NotSupportedError, match=r"Gibbs finds none. These do: .*lp_relaxation"):
+    with pytest.raises(NotSupportedError, match=r"Gibbs does not compute. Use one of: .*lp_relaxation"):
         PLAIN.minimize(data, "gibbs")
     with pytest.raises(InvalidInputError, match="max_iter"):
         StructuredPerceptron(max_iter=-1).minimize(data, "icm")
@@ -171,7 +171,7 @@ def test_impossible_labels_are_told():
 
 def test_inference_that_does_not_converge_is_told_once():
     data = noisy_grids(2)
-    with pytest.warns(ConvergenceWarning, match="did not converge for 2 answers") as told:
+    with pytest.warns(ConvergenceWarning, match="did not converge for 2 predictions") as told:
         StructuredPerceptron(max_iter=2).minimize(data, TreeReweighted(max_iter=0))
     assert len(told) == 1
 

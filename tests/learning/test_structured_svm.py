@@ -110,7 +110,7 @@ def test_fixed_scores_count_like_a_cost():
 
 
 def test_few_answers_are_kept_and_the_dual_stays_one(monkeypatch):
-    monkeypatch.setattr("intarsia.learning.structured_svm._MOST_KEPT", 2)
+    monkeypatch.setattr("intarsia.learning.structured_svm._MAX_STORED", 2)
     data = random_triangles(n=6, noise=0.3, n_states=3)
     best = enumerated_minimum(data, 1.8)
     found = StructuredSVM(l2=1.8, tol=1e-2).minimize(data, "brute_force")
@@ -123,15 +123,15 @@ def test_estimator():
     X = [labels[..., None] - 0.5 for labels in y]
     crf = GridCRF(learner="structured_svm", inference="lp_relaxation", class_weight="balanced").fit(X, y)
     assert crf.score(X, y) == 1.0
-    with pytest.raises(NotSupportedError, match="begins at 0"):
+    with pytest.raises(NotSupportedError, match="starts at 0"):
         crf.set_params(warm_start=True).fit(X, y)
 
 
 def test_refusals():
-    with pytest.raises(NotSupportedError, match=r"example 0 has no single label at variable 2.*structured_perceptron"):
+    with pytest.raises(NotSupportedError, match=r"variable 2 of example 0 has a hidden label.*structured_perceptron"):
         StructuredSVM().minimize(triangle_examples(), "lp_relaxation")
     data = random_triangles(2)
-    with pytest.raises(NotSupportedError, match="does not stop early"):
+    with pytest.raises(NotSupportedError, match="does not support early stopping"):
         StructuredSVM().minimize(data, "icm", validation=data)
     with pytest.raises(InvalidInputError, match="l2"):
         StructuredSVM(l2=0.0).minimize(data, "icm")
