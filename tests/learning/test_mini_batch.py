@@ -153,5 +153,5 @@ def test_a_loss_without_values_to_compare_is_refused():
     with pytest.raises(NotSupportedError, match=r"LBFGS compares values.*ContrastiveDivergence.*one of: SGD, Adam\."):
         RiskMinimizer(loss="contrastive_divergence").risk(examples, "tree_reweighted")
     learner = RiskMinimizer(loss="contrastive_divergence", optimizer="adam", validation_fraction=0.5)
-    with pytest.raises(NotSupportedError, match="early stopping compares values"):
+    with pytest.raises(NotSupportedError, match="early stopping needs a loss whose lower values are better"):
         learner.minimize(examples, "tree_reweighted")

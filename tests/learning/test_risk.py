@@ -138,7 +138,7 @@ def test_bad_input_is_told():
     corner = np.full(examples[2].scores.graph.n_variables, -1)
     corner[0] = 1
     lonely.append(example(examples[2].scores, corner))
-    with pytest.raises(InvalidInputError, match="CliqueLogistic reads labels of factors"):
+    with pytest.raises(InvalidInputError, match="CliqueLogistic needs a factor whose variables are all labelled"):
         RiskMinimizer().minimize(lonely, "tree_reweighted")
     assert RiskMinimizer(loss="univariate_logistic").minimize(lonely, "tree_reweighted").n_iter > 0
     with pytest.raises(InvalidInputError, match="LBFGS: max_iter"):

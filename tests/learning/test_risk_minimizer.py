@@ -136,7 +136,7 @@ def test_a_share_is_held_out():
     np.testing.assert_array_equal(found.point, again.point)
     at_zero = quick(l2=0.0).risk(examples, "tree_reweighted")(np.zeros(8))[0]
     assert found.history["validation_risk"][0] == pytest.approx(at_zero)  # uniform marginals, whatever is held out
-    with pytest.raises(InvalidInputError, match="of a single example"):
+    with pytest.raises(InvalidInputError, match="needs at least two examples, got 1"):
         quick(validation_fraction=0.5).minimize(examples[:1], "tree_reweighted")
     blank = example(examples[0].scores, np.full(12, -1))
     with pytest.raises(InvalidInputError, match="labels of the 1 validation examples are hidden"):
