@@ -62,7 +62,7 @@ def test_seeds():
 def test_hidden_labels_are_refused_with_those_who_take_them():
     graph = chain_graph(3, 2)
     labels = training_labels(graph, [0, -1, 1])
-    message = r"needs every label, but that of variable 1 is hidden or a set\. These handle .*likelihood, surrogate_em"
+    message = r"variable 1 has a hidden label or a label set\. Use one of: .*likelihood, surrogate_em"
     with pytest.raises(NotSupportedError, match=message):
         ContrastiveDivergence().value_and_gradient_theta(graph, graph.zeros(), labels)
 

@@ -20,8 +20,7 @@ from intarsia import BeliefPropagation, MeanField, TreeReweighted, chain_graph, 
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import Status
 from intarsia.inference.method import Answer
-from intarsia.losses import Likelihood, SurrogateEM, training_labels
-from intarsia.losses import clamping as kept
+from intarsia.losses import Likelihood, SurrogateEM, clamping, training_labels
 from intarsia.losses.clamping import _REDUCTIONS
 
 SURROGATES = {
@@ -136,7 +135,7 @@ def test_reduced_graph_is_kept_while_the_labels_live():
     first = loss.value_and_gradient_theta(graph, theta, labels)[0]
     assert labels in _REDUCTIONS
     assert loss.value_and_gradient_theta(graph, theta, labels)[0] == first
-    twin = grid_graph(3, 3, 2)  # equal, but another graph: the labels fit, what is kept does not
+    twin = grid_graph(3, 3, 2)  # an equal graph, but another object: the labels match, the cache entry does not
     assert loss.value_and_gradient_theta(twin, theta, labels)[0] == pytest.approx(first)
     before = len(_REDUCTIONS), _REDUCTIONS.n_bytes
     assert before[1] > 0
@@ -147,7 +146,7 @@ def test_reduced_graph_is_kept_while_the_labels_live():
 
 
 def test_nothing_is_kept_beyond_the_limit(monkeypatch):
-    monkeypatch.setattr(kept, "MAX_BYTES", 0)
+    monkeypatch.setattr(clamping, "MAX_BYTES", 0)
     graph, theta = learning_model("grid")
     labels = some_labels("grid", "mixed")
     loss = Likelihood(inference="junction_tree")
@@ -189,7 +188,7 @@ def test_methods_without_log_z_are_refused():
     labels = training_labels(graph, [0, 1])
     for loss in (Likelihood(inference="gibbs"), SurrogateEM(clamped="icm"), SurrogateEM(free=None)):
         with pytest.raises(
-            NotSupportedError, match=r"needs log Z and its marginals, which (Gibbs|ICM) does not give.*tree"
+            NotSupportedError, match=r"needs log Z and its marginals, which (Gibbs|ICM) does not compute.*tree"
         ):
             loss.value_and_gradient_theta(graph, graph.zeros(), labels, inference="gibbs")
 
