@@ -70,7 +70,7 @@ def test_weights_are_taken_as_declared(name):
     graph, labels = learning_model("grid")[0], some_labels("grid", "observed")
     heavy = training_labels(graph, labels, np.full(9, 2.0))
     if not LOSSES.get(name).takes_weights:
-        with pytest.raises(NotSupportedError, match="no weights of variables. Use one of: univariate_logistic"):
+        with pytest.raises(NotSupportedError, match=r"no weights of variables. Use one of: univariate_logistic"):
             evaluate(name, "grid", heavy)
         return
     value, gradient = evaluate(name, "grid", labels)

@@ -36,7 +36,7 @@ METHODS = {
 def replays(monkeypatch):
     """Count replayed segments."""
     seen = []
-    whole = SegmentedStack.parts_back
+    whole = SegmentedStack.segments_reversed
 
     def counted(self, replay):
         def count(j, part):
@@ -45,7 +45,7 @@ def replays(monkeypatch):
 
         return whole(self, count)
 
-    monkeypatch.setattr(SegmentedStack, "parts_back", counted)
+    monkeypatch.setattr(SegmentedStack, "segments_reversed", counted)
     return seen
 
 

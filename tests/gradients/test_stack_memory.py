@@ -11,8 +11,8 @@ from intarsia.gradients.message_stack import kept_stacks, new_stack
 def nothing_left_behind():
     yield
     gc.collect()
-    assert stack_memory._spare == []
-    assert stack_memory._users == 0
+    assert stack_memory._free_buffers == []
+    assert stack_memory._n_contexts == 0
 
 
 def test_stacks_in_use_never_share_memory():
@@ -34,8 +34,8 @@ def test_memory_serves_again_only_within_the_block():
             second = new_stack((2, 2))
             assert second.ctypes.data == where
             del second
-        assert len(stack_memory._spare) == 1  # the inner block does not end the outer one
-    assert stack_memory._spare == []
+        assert len(stack_memory._free_buffers) == 1  # the inner block does not end the outer one
+    assert stack_memory._free_buffers == []
 
 
 def test_a_stack_that_outlives_the_block_is_not_kept():

@@ -170,14 +170,14 @@ def test_marginals_are_those_that_were_judged(name, method):
 
 def test_marginals_refuse_what_they_cannot_give():
     graph, theta = ZOO["grid"]()
-    with pytest.raises(NotSupportedError, match=r"cannot differentiate JunctionTree\. Differentiable: MeanField"):
+    with pytest.raises(NotSupportedError, match=r"cannot differentiate JunctionTree\. Use one of: MeanField"):
         TruncatedGradient().marginals(graph, theta, "junction_tree")
     with pytest.raises(InvalidInputError, match="n_iter"):
         TruncatedGradient(n_iter=-1).marginals(graph, theta, "mean_field")
     emptied = grid_graph(1, 2, 2)  # each state of one is forbidden beside every state of the other
     for model in (ZOO["infeasible_variable"](), (emptied, emptied.pack(tables=np.full((1, 2, 2), -np.inf)))):
         for method in ("belief_propagation", "tree_reweighted"):
-            with pytest.raises(InvalidInputError, match=r"theta allows no labelling\. Allow some"):
+            with pytest.raises(InvalidInputError, match=r"theta allows no labelling\. Set some"):
                 TruncatedGradient(n_iter=3).marginals(*model, method)
     assert TruncatedGradient().marginals(*ZOO["no_variables"](), "mean_field").shape == (0,)
 
@@ -272,7 +272,7 @@ def test_refusals():
     graph, theta = lowered("grid")
     loss = RandomQuadratic(graph, False)
     rule = TruncatedGradient()
-    with pytest.raises(NotSupportedError, match=r"cannot differentiate Gibbs\. Differentiable: MeanField, Belief"):
+    with pytest.raises(NotSupportedError, match=r"cannot differentiate Gibbs\. Use one of: MeanField, Belief"):
         rule.value_and_gradient(graph, theta, None, loss, Gibbs())
     with pytest.raises(NotSupportedError, match="needs log_partition"):
         rule.value_and_gradient(graph, theta, None, NeedsLogZ(), "tree_reweighted")
