@@ -95,7 +95,7 @@ def test_through_every_rule_and_inference(rule_name, method, loss_name):
         loss = loss_for(loss_name, graph, inference)
         labels = labels_for(loss, name, form, k)
         if not rule.fits_loss(loss):
-            with pytest.raises(NotSupportedError, match=f"{type(loss).__name__} .*Use one of") as refusal:
+            with pytest.raises(NotSupportedError, match=f"{type(loss).__name__}, which needs .*Use one of") as refusal:
                 rule.value_and_gradient(graph, theta, labels, loss, inference)
             assert all(other in str(refusal.value) for other in MARGINAL)
             return

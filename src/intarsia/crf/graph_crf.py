@@ -310,7 +310,7 @@ class GraphCRF(CRF):
         classes = self._class_table()
         tilted: Any = fitted.tilted(maps, [names_of(scores, classes) for scores in maps])
         found = super()._parallel(project_scores, tilted)
-        warn_unless_all_converged([report for _, report in found], "graphs", fitted.method, "projection")
+        warn_unless_all_converged([report for _, report in found], "graphs", fitted.method)
         return super()._parallel(one, [scores for scores, _ in found], seeds)
 
     _parts: ClassVar[Parts] = {

@@ -42,7 +42,7 @@ class FeatureBounds:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """Features of each entry of the statistics in learning form: a row for each, a column for each weight."""
-        scores, form = self.one.given.scores, self.one.given.form
+        scores, form = self.one.source.scores, self.one.source.form
         n_rows, n_weights = form.graph.n_theta, scores.n_weights
         if float(n_rows) * n_weights > _MOST_ENTRIES:
             raise TooLargeError(
@@ -72,7 +72,7 @@ class FeatureBounds:
         over these of the longest way from a right state to another one. The same sum for each weight on its own, where
         ways in different directions do not add up, is another bound; the smaller one counts.
         """
-        graph, sum_of_lengths = self.one.given.form.graph, 0.0
+        graph, sum_of_lengths = self.one.source.form.graph, 0.0
         by_weight = np.zeros(self.matrix.shape[1])
         small = True
         for start, end, right in self._blocks():
@@ -91,7 +91,7 @@ class FeatureBounds:
 
     def _blocks(self) -> list[tuple[int, int, NDArray[np.bool_]]]:
         """Where the rows of each variable and factor are, and which of its states agree with the labels."""
-        graph, labels = self.one.given.form.graph, self.one.given.labels
+        graph, labels = self.one.source.form.graph, self.one.source.labels
         ptr = graph.variable_ptr
         allowed = [labels.allowed[ptr[v] : ptr[v + 1]] for v in range(graph.n_variables)]
         found = [(int(ptr[v]), int(ptr[v + 1]), allowed[v]) for v in range(graph.n_variables)]

@@ -217,7 +217,7 @@ class MarginSearch:
         self, truths: list[Features], margin: float, met: Met, oracle: Oracle, *, by_distance: bool = False
     ) -> Found:
         """Shortest weights that keep the constraints met, and new ones until the oracle finds none violated."""
-        weights = np.zeros(self.ready[0].given.scores.n_weights)
+        weights = np.zeros(self.ready[0].source.scores.n_weights)
         for _ in range(_MOST_ROUNDS):
             self.n_rounds += 1
             n_new = 0
@@ -282,7 +282,7 @@ def has_fixed_scores(one: MarginExample) -> bool:
     ... ]
     [False, True, False]
     """
-    theta = one.theta(np.zeros(one.given.scores.n_weights))
+    theta = one.theta(np.zeros(one.source.scores.n_weights))
     return bool(theta[np.isfinite(theta)].any())
 
 
@@ -324,10 +324,10 @@ def completions(one: MarginExample, most: int) -> list[Features]:
     >>> len(completions(MarginExample(triangle_examples()[0]), 10))     # the free node changes no feature
     1
     """
-    graph = one.given.scores.graph
+    graph = one.source.scores.graph
     ptr = graph.variable_ptr
     states = [np.flatnonzero(one.allowed[ptr[v] : ptr[v + 1]]).tolist() for v in range(graph.n_variables)]
-    fixed = one.theta(np.zeros(one.given.scores.n_weights))
+    fixed = one.theta(np.zeros(one.source.scores.n_weights))
     found: dict[bytes, Features] = {}
     # Many completions may share features; those looked at are limited as well, well above `most`.
     for n_seen, labels in enumerate(itertools.product(*states)):

@@ -137,7 +137,7 @@ def pac_bayes_bound(
     if len(ready) < 2:
         raise InvalidInputError("a single example bounds nothing. Give at least two.")
     radius = max(FeatureBounds(one).longest for one in ready)
-    n_indicators = max(LocalPolytope(one.given.form.graph, one.given.form.graph.zeros()).n_columns for one in ready)
+    n_indicators = max(LocalPolytope(one.source.form.graph, one.source.form.graph.zeros()).n_columns for one in ready)
     best: PacBayesBound | None = None
     for scale in scales:
         check_number(scale, "scales", low=0.0, open_low=True)
@@ -170,7 +170,7 @@ def _check(ready: list[MarginExample]) -> None:
             raise NotSupportedError(
                 f"example {one.number} has hidden labels, of which no loss is known. Give examples with all labels."
             )
-        if one.theta(np.zeros(one.given.scores.n_weights)).any():
+        if one.theta(np.zeros(one.source.scores.n_weights)).any():
             raise NotSupportedError(
                 f"example {one.number} has fixed scores, but the theorem is for scores that are all "
                 f"linear in the weights. Give them a feature with a weight of its own."
@@ -187,7 +187,7 @@ def _complexity(strength: float, n_indicators: int, n_examples: int, delta: floa
 
 def _largest_loss(one: MarginExample, weights: FloatArray, *, relaxed: bool) -> float:
     """Largest share of wrong labels among what is confusable with the prediction (Kulesza2007 Eq. 8)."""
-    form, labels = one.given.form, one.given.labels
+    form, labels = one.source.form, one.source.labels
     polytope = LocalPolytope(form.graph, form.lower(one.theta(weights)))
     predicted = solve_program(Program(polytope.cost, polytope.matrix, polytope.lower, polytope.upper), Clock()).x
     if predicted is None:

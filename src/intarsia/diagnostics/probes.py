@@ -76,7 +76,7 @@ class Probe:
             else:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    mu = self.learner.marginals(one.given.scores.graph, theta, self.method)
+                    mu = self.learner.marginals(one.source.scores.graph, theta, self.method)
                 wrong += _wrong_by_marginals(one, mu)
             total += one.n_labelled
         return float(wrong / max(1.0, total))
@@ -143,7 +143,7 @@ class Probe:
         """How far the inference's labellings are from the best ones, or from bounds on them."""
         gaps, fractional, proven = [], 0, 0
         for one in self.ready:
-            theta, graph = one.theta(weights), one.given.scores.graph
+            theta, graph = one.theta(weights), one.source.scores.graph
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 best = infer(graph, theta, "integer_program", task="map", time_limit=self.time_limit)
@@ -175,7 +175,7 @@ class Probe:
         """How far the marginals are from exact ones, where these can be had."""
         errors = []
         for one in self.ready:
-            theta, graph = one.theta(weights), one.given.scores.graph
+            theta, graph = one.theta(weights), one.source.scores.graph
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -214,7 +214,7 @@ class Probe:
 
 def _wrong_by_marginals(one: MarginExample, mu: FloatArray) -> float:
     """Number of labelled variables whose most probable state their label does not allow."""
-    graph, wrong = one.given.scores.graph, 0
+    graph, wrong = one.source.scores.graph, 0
     for v in range(graph.n_variables):
         block = slice(int(graph.variable_ptr[v]), int(graph.variable_ptr[v + 1]))
         wrong += not one.allowed[block][int(np.argmax(mu[block]))]

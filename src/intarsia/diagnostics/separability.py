@@ -205,7 +205,7 @@ def _decide(ready: list[MarginExample], relaxed: bool, max_completions: int) -> 
     n_ways = float(np.prod([float(len(found)) for found in choices]))
     if n_ways == 0.0:
         raise InvalidInputError("separability: the model forbids every labelling that agrees with an example's labels.")
-    tight = all(one.given.form.graph.is_forest for one in ready)  # vertices of a forest's polytope are labellings
+    tight = all(one.source.form.graph.is_forest for one in ready)  # vertices of a forest's polytope are labellings
     search = MarginSearch(ready, relaxed and not tight)
     best = last = chosen = None
     for truths in itertools.islice(itertools.product(*choices), max_completions):
@@ -247,6 +247,6 @@ def _vertices_are_far(ready: list[MarginExample]) -> bool:
     Integral ones have. With binary variables and pairs the others are half-integral, and their fractional variables
     contain a cycle, for the vertices of a forest are integral: three or more variables, half of each wrong.
     """
-    graphs = [one.given.form.graph for one in ready]
+    graphs = [one.source.form.graph for one in ready]
     binary = all(graph.max_scope <= 2 and int(graph.n_states.max(initial=2)) == 2 for graph in graphs)
     return binary and all(one.complete for one in ready)

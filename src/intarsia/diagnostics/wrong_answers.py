@@ -49,11 +49,11 @@ def features_of(one: MarginExample, mu: FloatArray) -> Features:
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
     >>> one = MarginExample(triangle_examples()[0])
-    >>> found = features_of(one, one.given.scores.graph.statistics([1, 0, 0]))
+    >>> found = features_of(one, one.source.scores.graph.statistics([1, 0, 0]))
     >>> found.of_weights.tolist(), found.wrong
     ([4.0, 0.0, 0.0], 0.0)
     """
-    fixed = one.theta(np.zeros(one.given.scores.n_weights))
+    fixed = one.theta(np.zeros(one.source.scores.n_weights))
     used = mu != 0.0
     return Features(one.pull_back(mu), float(mu[used] @ fixed[used]), one.wrong_mass(mu), mu)
 
@@ -71,12 +71,12 @@ def best_wrong_answer(one: MarginExample, weights: FloatArray, *, relaxed: bool)
     >>> [float(best_wrong_answer(one, np.ones(3), relaxed=relaxed).of_weights.sum()) for relaxed in (False, True)]
     [3.0, 5.0]
     """
-    form = one.given.form
+    form = one.source.form
     theta = form.lower(one.theta(weights))
     polytope = LocalPolytope(form.graph, theta)
     split = int(form.graph.variable_ptr[-1])
-    hidden = np.repeat(one.given.labels.hidden, form.graph.n_states)
-    right = (one.given.labels.allowed & ~hidden)[theta[:split] > -np.inf]
+    hidden = np.repeat(one.source.labels.hidden, form.graph.n_states)
+    right = (one.source.labels.allowed & ~hidden)[theta[:split] > -np.inf]
     row = np.zeros(polytope.matrix.shape[1])
     row[polytope.variable_columns] = right
     matrix = sparse.csc_array(sparse.vstack([polytope.matrix, sparse.csr_array(row[None, :])]))
@@ -94,7 +94,7 @@ def best_wrong_answer(one: MarginExample, weights: FloatArray, *, relaxed: bool)
     full = polytope.full(solution.x)
     if relaxed:
         return features_of(one, form.raise_mu(polytope.statistics(full)))
-    graph, kept = one.given.scores.graph, form.reduction.kept
+    graph, kept = one.source.scores.graph, form.reduction.kept
     labelling = np.zeros(graph.n_variables, dtype=np.int64)
     ptr = form.graph.variable_ptr
     labelling[kept] = [int(np.argmax(full[ptr[v] : ptr[v + 1]])) for v in range(form.graph.n_variables)]
@@ -110,7 +110,7 @@ def most_violating(one: MarginExample, weights: FloatArray, scale: float = 1.0) 
     >>> most_violating(MarginExample(triangle_examples()[0]), np.ones(3)).mu[:6].tolist()
     [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
-    cost = np.zeros(one.given.scores.graph.n_theta)
+    cost = np.zeros(one.source.scores.graph.n_theta)
     cost[: one.allowed.size] = np.where(one.allowed, 0.0, scale)
     mu, _ = one.answer(one.theta(weights) + cost, LPRelaxation())
     return features_of(one, mu)
@@ -122,7 +122,7 @@ def best_wrong_vertex(one: MarginExample, weights: FloatArray, margin: float) ->
     Among those that give some variable no right label at all it is the best: one program for each variable forbids the
     right ones. Vertices that are everywhere right in part are met only if adding wrong labels to the score leads there.
     """
-    graph = one.given.scores.graph
+    graph = one.source.scores.graph
     theta, ptr = one.theta(weights), graph.variable_ptr
     found = [most_violating(one, weights, scale * margin) for scale in _SCALES]
     n_right = np.add.reduceat(one.allowed, ptr[:-1])

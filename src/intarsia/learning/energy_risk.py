@@ -220,8 +220,8 @@ class ProjectionReport(NamedTuple):
     residual: float
 
 
-def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, method: Any, setting: str) -> None:
-    """Warn once for all examples; `setting` is the name of the estimator setting that holds the method.
+def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, method: Any) -> None:
+    """Warn once for all examples whose inference under energies did not converge.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, me
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     reports = [ProjectionReport(3, 0, 0.0), ProjectionReport(4, 2, 0.02)]
-    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40), "projection")
+    ...     warn_unless_all_converged(reports, "sequences", BetheRDA(max_iter=40))
     >>> str(caught[0].message).partition(":")[0]
     'inference under the energies did not converge for 2 of 7 sequences'
     """
@@ -240,11 +240,11 @@ def warn_unless_all_converged(reports: Iterable[ProjectionReport], noun: str, me
         return
     residual = max(report.residual for report in all_reports)
     name = type(method).__name__
-    alternative = "" if name == "BetheMirrorDescent" else f", or use {setting}='bethe_mirror_descent'"
+    alternative = "" if name == "BetheMirrorDescent" else ", or use projection='bethe_mirror_descent'"
     warn_caller(
         f"inference under the energies did not converge for {n_failed} of "
         f"{sum(report.n for report in all_reports)} {noun}: residual up to {residual:.2e} against "
         f"tol={method.tol:g} after {method.max_iter} iterations. Raise max_iter or tol, such as "
-        f"{setting}={name}(max_iter={10 * int(method.max_iter)}){alternative}.",
+        f"projection={name}(max_iter={10 * int(method.max_iter)}){alternative}.",
         ConvergenceWarning,
     )

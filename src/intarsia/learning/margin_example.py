@@ -25,7 +25,7 @@ class MarginExample:
 
     Attributes
     ----------
-    given : Example
+    source : Example
         The labelled graph.
     number : int
         Index among the examples, for messages.
@@ -40,41 +40,41 @@ class MarginExample:
     [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
     """
 
-    given: Example
+    source: Example
     number: int = 0
 
     @property
     def weight(self) -> float:
         """Weight of the example."""
-        return self.given.weight
+        return self.source.weight
 
     @property
     def n_labelled(self) -> int:
         """Number of variables whose label is not hidden."""
-        return self.given.n_labelled
+        return self.source.n_labelled
 
     @property
     def complete(self) -> bool:
         """Whether every variable has exactly one label."""
-        return self.given.labels.complete
+        return self.source.labels.complete
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """Mask of the states that agree with the labels, flat over the variables."""
-        graph, variables = self.given.scores.graph, self.given.form.reduction.kept
+        graph, variables = self.source.scores.graph, self.source.form.reduction.kept
         free = np.zeros(graph.n_variables, dtype=bool)
         free[variables] = True
         allowed = np.ones(int(graph.variable_ptr[-1]), dtype=bool)
-        allowed[np.repeat(free, graph.n_states)] = self.given.labels.allowed
+        allowed[np.repeat(free, graph.n_states)] = self.source.labels.allowed
         return allowed
 
     @cached_property
     def cost(self) -> FloatArray:
         """Cost of each entry of the statistics: the weight of the variable at states that its label excludes."""
-        graph, labels = self.given.scores.graph, self.given.labels
+        graph, labels = self.source.scores.graph, self.source.labels
         weights = np.ones(graph.n_variables)
         if labels.weights is not None:
-            weights[self.given.form.reduction.kept] = labels.weights
+            weights[self.source.form.reduction.kept] = labels.weights
         cost = graph.zeros()
         cost[: self.allowed.size] = np.where(self.allowed, 0.0, np.repeat(weights, graph.n_states))
         return cost
@@ -82,18 +82,18 @@ class MarginExample:
     @cached_property
     def labels(self) -> IntArray:
         """Label of each variable; only meaningful for variables with exactly one label."""
-        graph = self.given.scores.graph
+        graph = self.source.scores.graph
         starts = graph.variable_ptr[:-1]
         positions = np.flatnonzero(self.allowed)
         return np.asarray(positions[np.searchsorted(positions, starts)] - starts)
 
     @cached_property
     def _truth(self) -> FloatArray:
-        return self.given.scores.graph.statistics(self.labels)
+        return self.source.scores.graph.statistics(self.labels)
 
     def check_truth(self) -> None:
         """Raise if the model forbids the labels."""
-        fixed = self.theta(np.zeros(self.given.scores.n_weights))
+        fixed = self.theta(np.zeros(self.source.scores.n_weights))
         if self.complete and (fixed[self._truth != 0.0] == -np.inf).any():
             raise InvalidInputError(
                 f"example {self.number}: its labels have a score of -inf for all weights. Correct the labels, or "
@@ -102,7 +102,7 @@ class MarginExample:
 
     def theta(self, weights: FloatArray) -> FloatArray:
         """Return the scores under these weights."""
-        return self.given.scores.theta(weights)
+        return self.source.scores.theta(weights)
 
     def truth(self, theta: FloatArray, method: InferenceMethod) -> FloatArray:
         """Return the statistics of the truth; with hidden labels, of the best labelling that agrees with the rest."""
@@ -123,11 +123,11 @@ class MarginExample:
 
     def pull_back(self, difference: FloatArray) -> FloatArray:
         """Return the features of a difference of statistics."""
-        return self.given.scores.pull_back(difference)
+        return self.source.scores.pull_back(difference)
 
     def _infer(self, theta: FloatArray, method: InferenceMethod) -> InferenceResult:
         # Without a warning: learners count the runs that did not converge.
-        return whole_answer(run_inference(self.given.scores.graph, theta, method, task="map"))
+        return whole_answer(run_inference(self.source.scores.graph, theta, method, task="map"))
 
     def _statistics(self, result: InferenceResult, condition: str) -> FloatArray:
         if result.mu is None:

@@ -35,7 +35,7 @@ class RankingState:
     ----------
     weights : float array
         Current weights.
-    learned : float array (2, n_weights)
+    update_sums : float array (2, n_weights)
         Sums of squared changes (AdaGrad), and of steps times the number of proposals before each (averaging).
     counters : int array
         Numbers of proposals, valid proposals, accepted ones, pairs of unequal F, pairs ranked wrongly, and updates.
@@ -46,7 +46,7 @@ class RankingState:
     """
 
     weights: FloatArray
-    learned: FloatArray
+    update_sums: FloatArray
     counters: IntArray
     rule: int
     walk: int
@@ -122,7 +122,7 @@ class RankingWorld(ABC):
                 counters[ERRORS] += margin <= 0.0
                 if margin <= 0.0 or margin < state.required:
                     change = self.feature_change(move)
-                    arguments = (state.weights, state.learned, change, sign, margin)
+                    arguments = (state.weights, state.update_sums, change, sign, margin)
                     counters[UPDATES] += mend(*arguments, state.rule, state.rate, state.required, n_before)
                     score_gain = self.score_change(move, state.weights)
             if state.walk == BY_MODEL:

@@ -251,4 +251,4 @@ class SampleRank(Learner):
         n_proposed = int(state.counters[kernels.PROPOSED])
         if not self.average or n_proposed == 0:
             return state.weights
-        return np.asarray(state.weights - state.learned[1] / n_proposed)
+        return np.asarray(state.weights - state.update_sums[1] / n_proposed)

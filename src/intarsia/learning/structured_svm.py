@@ -317,7 +317,7 @@ class StructuredSVM(MarginLearner):
                 "StructuredSVM does not support early stopping: its objective has one minimum. Drop the validation "
                 "examples here, and use them to compare fits with several values of l2."
             )
-        mass = sum(example.given.mass for example in ready)
+        mass = sum(example.source.mass for example in ready)
         shares = np.array([example.weight / mass for example in ready])
         solver = _SOLVERS[self.solver](shares, first.size, float(self.l2) / mass)
         record, evaluation, status = Record(first, self.path), Evaluation(ready, shares), Status.MAX_ITER

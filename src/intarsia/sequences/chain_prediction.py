@@ -123,7 +123,7 @@ def _gather(calls: list[Any], n_jobs: int | None, tilt: Tilt | None) -> list[Any
     found = run_by_workers(calls, n_jobs)
     if tilt is not None:
         reports = [report for _, reports in found for report in reports]
-        warn_unless_all_converged(reports, "sequences", tilt.method, "projection")
+        warn_unless_all_converged(reports, "sequences", tilt.method)
     return [answers for answers, _ in found]
 
 
