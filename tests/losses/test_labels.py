@@ -41,7 +41,7 @@ def test_all_hidden_and_no_variables():
     assert empty.y.size == 0
 
 
-def test_labels_are_read_only_and_apart_from_what_was_given():
+def test_labels_are_read_only_copies():
     given = np.ones(6, dtype=bool)
     labels = training_labels(RAGGED, given)
     given[0] = False
@@ -52,7 +52,7 @@ def test_labels_are_read_only_and_apart_from_what_was_given():
     assert repr(labels) == "TrainingLabels(3 variables: 1 observed, 2 hidden, 0 with a set)"
 
 
-def test_unsigned_labels_are_taken():
+def test_unsigned_labels_are_accepted():
     assert training_labels(chain_graph(2, 2), np.array([0, 1], dtype=np.uint8)).y.tolist() == [0, 1]
 
 
@@ -79,7 +79,7 @@ def test_invalid_labels_are_refused(y, message):
         training_labels(RAGGED, y)
 
 
-def test_equal_state_counts_may_come_as_a_matrix():
+def test_equal_state_counts_accept_a_matrix():
     with pytest.raises(InvalidInputError, match=r"needs shape \(4, 2\) or \(8,\); got \(2, 4\).*y\.astype\(int\)"):
         training_labels(grid_graph(2, 2, 2), np.ones((2, 4), dtype=bool))
 
