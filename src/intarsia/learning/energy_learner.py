@@ -173,7 +173,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
         Whether to compare means of the points of all rounds, with more weight on later ones, instead of the points
         themselves.
     l2 : float
-        L2 regularization: penalty `l2 / 2 |w|^2`, beside the summed loss, on the parameters of all features of psi(x)
+        L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
         except the constant.
 
     References
@@ -266,7 +266,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     average : bool
         Whether to compare means of the points, with more weight on later ones, instead of the points themselves.
     l2 : float
-        L2 regularization: penalty `l2 / 2 |w|^2`, beside the summed loss, on the parameters of all features of psi(x)
+        L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
         except the constant.
     random_state : int, Generator or None
         Seed of the batches.

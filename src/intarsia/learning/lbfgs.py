@@ -182,9 +182,9 @@ class LBFGS(Optimizer):
         search.predict(direction, float(self.tol))
         return wolfe_step(search, direction, 1.0)
 
-    def settled(self, search: Search) -> bool:
+    def confirms_convergence(self, search: Search) -> bool:
         """Return whether the estimated curvature predicts no further decrease."""
-        return search.settled(float(self.tol))
+        return search.is_near_minimum(float(self.tol))
 
     def _remember(self, search: Search, trial: Trial) -> None:
         remember_pair(search.memory, (trial.point, search.point), (trial.gradient, search.gradient), int(self.memory))

@@ -25,7 +25,7 @@ _PATHS = ("none", "passes", "steps")
 _ROUNDING = 1e-9
 
 
-class Visit:
+class Comparison:
     """Prediction for one example, and its comparison with the truth.
 
     Attributes
@@ -72,15 +72,15 @@ class Record:
         self.mistakes = self.misled = self.unconverged = 0
         self.wrong, self.margins = 0.0, [0.0]
 
-    def see(self, visit: Visit) -> None:
+    def count(self, comparison: Comparison) -> None:
         """Count one prediction."""
         self.n_answers += 1
-        self.unconverged += not visit.converged
-        self.wrong += visit.wrong
-        if visit.mistake:
+        self.unconverged += not comparison.converged
+        self.wrong += comparison.wrong
+        if comparison.mistake:
             self.mistakes += 1
-            self.margins.append(visit.margin)
-            self.misled += visit.misled
+            self.margins.append(comparison.margin)
+            self.misled += comparison.misled
 
     def step(self, weights: FloatArray) -> None:
         """Store the weights after a step if the path consists of steps."""
@@ -234,6 +234,6 @@ def _sum_hinge(block: _Block, weights: FloatArray, method: InferenceMethod) -> f
     """Return the weighted sum of the hinge losses of a block of examples."""
     total = 0.0
     for example, weight in zip(*block, strict=True):
-        visit = Visit(example, weights, method, 1.0)
-        total += float(weight) * max(0.0, visit.cost - visit.margin)
+        comparison = Comparison(example, weights, method, 1.0)
+        total += float(weight) * max(0.0, comparison.cost - comparison.margin)
     return total

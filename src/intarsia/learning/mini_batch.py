@@ -27,9 +27,9 @@ class MiniBatch(Optimizer):
     Batches are shuffled for every pass, with a seed from `random_state` and the number of the pass. At the end of a
     pass the whole risk is computed, so that a pass costs two evaluations of all data; the point with the lowest risk is
     the result, never one worse than the start. After a pass that ends above the start, or at a value that is not
-    finite, the search returns to the best point and continues with half the step size. Within a pass it likewise
-    returns to the last batch with a finite value. Values that do not belong to the gradient (contrastive divergence)
-    are not compared: the last point is the result.
+    finite, the search returns to the best point and continues with half the step size. Within a pass, the last step is
+    halved until the value of the next batch is finite. Values that do not belong to the gradient (contrastive
+    divergence) are not compared: the last point is the result.
 
     With sparse features of sequences, a step changes only the weights of features that occur in its batch, so that the
     time of a pass is proportional to the data, however many weights there are. The regularization of the steps that a

@@ -117,7 +117,7 @@ LARGEST_WEIGHT = 1e100
 # Decreases are relative to the value, or to this fraction of the first value if the value is close to 0.
 LEAST_VALUE = 1e-6
 # Consecutive iterations in which the predicted decrease must be small: a single prediction can be misleading.
-SETTLED = 3
+N_SMALL_PREDICTIONS = 3
 
 _COUNTERS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
 _POINT_FIELDS = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
@@ -192,14 +192,14 @@ class Search:
         n_small = int(self.memory.get("settled", np.array(0))) + 1 if predicted <= tol else 0
         self.memory |= {"predicted": np.array(predicted), "settled": np.array(n_small)}
 
-    def settled(self, tol: float) -> bool:
+    def is_near_minimum(self, tol: float) -> bool:
         """Return whether the value is close to its minimum, as far as the estimated curvature shows.
 
         This holds if the predicted decrease was small in the last iterations. A search that starts at the minimum has
         no curvature estimate yet; then the objective's convexity constant, or at the start its approximate inverse
         Hessian, bounds the distance. A tolerance of 1 or more accepts any distance.
         """
-        if tol >= 1.0 or self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= SETTLED:
+        if tol >= 1.0 or self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= N_SMALL_PREDICTIONS:
             return True
         if not isinstance(self.objective, SummedObjective) or self.point is not self.best_point:
             return False

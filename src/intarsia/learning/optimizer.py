@@ -120,12 +120,12 @@ class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
             status = Status.INTERRUPTED
         return search.minimum(status)
 
-    def settled(self, search: Search) -> bool:
+    def confirms_convergence(self, search: Search) -> bool:
         """Return whether criteria other than the gradient agree that the search has converged; True by default."""
         return True
 
     def _status(self, search: Search) -> Status | None:
-        if search.best_norm <= self.tol and (search.stalled or self.settled(search)):
+        if search.best_norm <= self.tol and (search.stalled or self.confirms_convergence(search)):
             return Status.CONVERGED
         if search.stalled:
             return Status.STALLED

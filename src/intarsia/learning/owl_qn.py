@@ -87,10 +87,12 @@ class OWLQN(Optimizer):
         search.stalled = n_idle >= MAX_IDLE
         search.accept(point, value, gradient)
 
-    def settled(self, search: Search) -> bool:
+    def confirms_convergence(self, search: Search) -> bool:
         """Return whether the curvature predicts no further decrease and the last iterations brought none."""
         earlier_value = search.rows[max(0, len(search.rows) - 1 - WINDOW)][0]
-        return search.settled(float(self.tol)) and earlier_value - search.value <= float(self.tol) * search.scale
+        return (
+            search.is_near_minimum(float(self.tol)) and earlier_value - search.value <= float(self.tol) * search.scale
+        )
 
     def _slope(self, search: Search) -> FloatArray:
         """Return the gradient of the smooth part at the current point."""

@@ -52,8 +52,8 @@ class RiskMinimizer(NamedParts, Learner):
     optimizer : str or Optimizer
         Optimizer that searches for the minimum.
     l2 : float
-        L2 regularization: penalty of `l2 / 2` times the squared norm of the weights, beside the loss summed over
-        labelled variables. With `partial_fit`, beside the sum over the examples of each call.
+        L2 regularization: penalty of `l2 / 2` times the squared norm of the weights, added to the loss summed over
+        labelled variables. With `partial_fit`, added to the sum over the examples of each call.
     precondition : bool
         Whether to precondition the line search by second moments of the features (`FeatureCurvature`). The minimum is
         the same and is reached in several times fewer iterations if features have different scales or are correlated.

@@ -12,7 +12,7 @@ from intarsia._core.validation import FloatArray, check_number
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.examples import Example
 from intarsia.learning.margin_example import MarginExample
-from intarsia.learning.margin_learner import Evaluation, MarginLearner, Record, Visit
+from intarsia.learning.margin_learner import Comparison, Evaluation, MarginLearner, Record
 from intarsia.learning.minimum import Minimum
 
 
@@ -196,10 +196,10 @@ class StructuredPerceptron(MarginLearner):
         order = self._order(len(ready), epoch) if self.shuffle else range(len(ready))
         for k, i in enumerate(order):
             example = ready[i]
-            visit = Visit(example, weights, method, float(self.margin))
-            record.see(visit)
-            if visit.mistake:
-                change = example.weight * visit.difference
+            comparison = Comparison(example, weights, method, float(self.margin))
+            record.count(comparison)
+            if comparison.mistake:
+                change = example.weight * comparison.difference
                 weights += change
                 total += (n_before + k) * change
                 record.step(weights)

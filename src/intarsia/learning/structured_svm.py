@@ -22,7 +22,7 @@ from intarsia.exceptions import ConvergenceWarning, NotSupportedError, TooLargeE
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.examples import Example
 from intarsia.learning.margin_example import MarginExample
-from intarsia.learning.margin_learner import Evaluation, MarginLearner, Record, Visit
+from intarsia.learning.margin_learner import Comparison, Evaluation, MarginLearner, Record
 from intarsia.learning.minimum import Minimum
 
 MAX_BYTES = 2**31
@@ -207,7 +207,7 @@ class StructuredSVM(MarginLearner):
     Parameters
     ----------
     l2 : float
-        L2 regularization, above 0: penalty of `l2 / 2` times the squared norm of the weights, beside the summed hinge
+        L2 regularization, above 0: penalty of `l2 / 2` times the squared norm of the weights, added to the summed hinge
         losses. It is 1 / C of the usual support vector machine.
     solver : {"frank_wolfe", "subgradient"}
         Block-coordinate Frank-Wolfe has no step size, and stores a weight vector for each of several predictions of
@@ -360,12 +360,12 @@ class StructuredSVM(MarginLearner):
         """Make one pass and return the gap after it: estimated, or exact if it seems small and at the end."""
         hinge, ridge = 0.0, solver.ridge
         for i in self._order(len(ready), len(record.rows)):
-            visit = Visit(ready[i], solver.weights, method, 1.0)
-            record.see(visit)
-            hinge += solver.shares[i] * max(0.0, visit.cost - visit.margin)
+            comparison = Comparison(ready[i], solver.weights, method, 1.0)
+            record.count(comparison)
+            hinge += solver.shares[i] * max(0.0, comparison.cost - comparison.margin)
             # Fixed scores, which no weight multiplies, count like a cost.
-            fixed = visit.margin - float(solver.weights @ visit.difference)
-            solver.update(i, visit.difference, visit.cost - fixed)
+            fixed = comparison.margin - float(solver.weights @ comparison.difference)
+            solver.update(i, comparison.difference, comparison.cost - fixed)
             record.step(solver.weights)
         solver.polish()
         risk = hinge + 0.5 * ridge * float(solver.weights @ solver.weights)
