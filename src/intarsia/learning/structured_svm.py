@@ -114,15 +114,15 @@ class BlockFrankWolfe(SvmSolver):
                 break
 
     def _violations(self, i: int) -> FloatArray:
-        """Return the violation of each stored prediction of an example."""
+        """Return the violation, cost minus w . psi, of each stored prediction of an example."""
         return np.asarray(self.costs[i] - self.planes[i] @ self.weights)
 
     def _violation(self, i: int, difference: FloatArray, cost: float) -> float:
-        """Return the violation of a prediction."""
+        """Return the violation, cost minus w . psi, of a prediction."""
         return cost - float(difference @ self.weights)
 
     def _move(self, i: int) -> None:
-        """Make the best step that moves probability from the stored prediction with the lowest value to the highest."""
+        """Make the best step that moves probability from the stored prediction of lowest violation to the highest."""
         violations, scale, probabilities = self._violations(i), float(self.shares[i]), self.probabilities[i]
         high, low = int(np.argmax(violations)), int(np.argmin(np.where(probabilities > 0.0, violations, np.inf)))
         slope = scale * float(violations[high] - violations[low])
