@@ -293,7 +293,7 @@ def test_settings(fitted_graph):
         ({"inference": "junction_tree"}, "GraphCRF.fit: TruncatedGradient cannot differentiate JunctionTree."),
         (
             {"learner": RiskMinimizer(loss="likelihood"), "class_weight": "balanced"},
-            "GraphCRF.fit: Likelihood is not a sum over variables, so it takes no weights",
+            "GraphCRF.fit: Likelihood is not a sum over variables, so it supports no weights",
         ),
     ],
 )
