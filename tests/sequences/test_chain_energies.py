@@ -292,7 +292,7 @@ BAD = {
         {},
         "LBFGS needs all examples at once",
     ),
-    "nothing to fix": ({}, {"freeze_weights": True}, "freeze_weights and development are for energies"),
+    "nothing to fix": ({}, {"freeze_weights": True}, "freeze_weights and development are only used with energies"),
     "development": (
         {"energies": [exactly_one_b()]},
         {"development": ([], []), "freeze_weights": False},

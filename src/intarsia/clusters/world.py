@@ -247,7 +247,7 @@ class ClusterWorld(RankingWorld):
         if isinstance(self.metric, PartitionMetric) or not isinstance(self.proposer, SplitMerge):
             super().walk(state, n_steps, rng)
             return
-        rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.learned)
+        rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.update_sums)
         settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
             chunk = min(n_steps, _LARGEST_CHUNK)

@@ -35,8 +35,8 @@ from intarsia.learning.energy_learner import (
     EnergyLearner,
     check_strengths_alone,
 )
+from intarsia.learning.energy_risk import warn_unless_all_converged
 from intarsia.learning.learner import Learner
-from intarsia.learning.projection_report import warn_unless_all_converged
 from intarsia.models.labelling import Layout
 from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 

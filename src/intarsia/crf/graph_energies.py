@@ -21,7 +21,7 @@ from intarsia.graph import FactorGraph
 from intarsia.inference.infer import run_inference
 from intarsia.inference.projection.bethe_projection import BetheProjection
 from intarsia.inference.result import InferenceResult
-from intarsia.learning.projection_report import ProjectionReport
+from intarsia.learning.energy_risk import ProjectionReport
 from intarsia.models.template_scores import Templates, TemplateScores
 
 

@@ -218,7 +218,7 @@ class MarginSearch:
         self, truths: list[Features], margin: float, answers: Answers, oracle: Oracle, *, by_distance: bool = False
     ) -> MarginResult:
         """Solve for the shortest weights and add violated constraints until the oracle returns none."""
-        weights = np.zeros(self.margin_examples[0].given.scores.n_weights)
+        weights = np.zeros(self.margin_examples[0].source.scores.n_weights)
         for _ in range(_MAX_ROUNDS):
             self.n_rounds += 1
             n_new = 0
@@ -292,7 +292,7 @@ def has_fixed_scores(item: MarginExample) -> bool:
     ... ]
     [False, True, False]
     """
-    theta = item.theta(np.zeros(item.given.scores.n_weights))
+    theta = item.theta(np.zeros(item.source.scores.n_weights))
     return bool(theta[np.isfinite(theta)].any())
 
 
@@ -338,10 +338,10 @@ def completions(item: MarginExample, limit: int) -> list[Features]:
     >>> len(completions(MarginExample(triangle_examples()[0]), 10))     # the hidden node changes no feature
     1
     """
-    graph = item.given.scores.graph
+    graph = item.source.scores.graph
     ptr = graph.variable_ptr
     states = [np.flatnonzero(item.allowed[ptr[v] : ptr[v + 1]]).tolist() for v in range(graph.n_variables)]
-    fixed = item.theta(np.zeros(item.given.scores.n_weights))
+    fixed = item.theta(np.zeros(item.source.scores.n_weights))
     by_features: dict[bytes, Features] = {}
     # Many completions may have equal features, so the number of labellings that are tried is limited as well.
     for n_seen, labels in enumerate(itertools.product(*states)):

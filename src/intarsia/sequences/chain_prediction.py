@@ -20,7 +20,7 @@ from intarsia.inference.chains.chain_inference import (
     sample_paths,
     viterbi,
 )
-from intarsia.learning.projection_report import ProjectionReport, warn_unless_all_converged
+from intarsia.learning.energy_risk import ProjectionReport, warn_unless_all_converged
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainScores, cut_in_chunks
 from intarsia.sequences.tag_schemes import Constraints

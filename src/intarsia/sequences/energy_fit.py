@@ -21,8 +21,7 @@ from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.inference.registry import METHODS
 from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
-from intarsia.learning.energy_risk import EnergyRisk, Ranges
-from intarsia.learning.projection_report import ProjectionReport
+from intarsia.learning.energy_risk import EnergyRisk, ProjectionReport, Ranges
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.sequences.chain_prediction import Tilt
 from intarsia.sequences.chain_risk import MOST_GROUPS
