@@ -27,7 +27,7 @@ from intarsia.energies import (
     before,
     segment_preferences,
 )
-from intarsia.energies.binding.bound_energy import ScalarTerms
+from intarsia.energies.binding.scalar_terms import ScalarTerms
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph, grid_graph
 
@@ -272,14 +272,14 @@ def test_poisson_is_the_negative_log_likelihood_up_to_a_constant():
     [
         (lambda g: MeasuredEnergy(Count("B-z"), Hinge()).bind(g, BIO), r"label='B-z' is not known.*'B-x'"),
         (lambda g: MeasuredEnergy(Count(7), Hinge()).bind(g), r"label='7' is not known"),
-        (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g, ["a"]), r"names holds 1 labels.*3 states"),
+        (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g, ["a"]), r"names has 1 labels.*3 states"),
         (lambda g: MeasuredEnergy(Count(0), Hinge(), psi=-1.0).bind(g), r"psi must be a number in \[0"),
         (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g).with_psi([-0.5]), r"psi\[0\] is -0.5"),
         (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g).with_psi([1.0, 2.0]), r"there are 1 preferences"),
         (lambda g: MeasuredEnergy(Count(0), Hinge(side="left")).bind(g), r"side='left' is not known"),
         (lambda g: -1.0 * balanced(0, 1), r"factor must be a number in \[0"),
         (lambda g: PoissonCounts([[-1, 0, 0]] * 3).bind(g), r"variable 0, state 0 is -1.0.*at least 0"),
-        (lambda g: PoissonCounts([1, 2]).bind(g), r"counts holds 2 numbers.*9 states"),
+        (lambda g: PoissonCounts([1, 2]).bind(g), r"counts has 2 numbers.*9 states"),
         (lambda g: before("a", "b").bind(chain_graph(3, 2, shared=True), ["a", "b"]), r"share a table"),
         (lambda g: MeasuredEnergy(Transitions(0, 1), Hinge()).bind(chain_graph(3, 2, kind="potts")), r"kind='table'"),
         (lambda g: DistanceToSet([]).bind(g), r"list of outputs is empty"),
@@ -325,5 +325,5 @@ def test_an_energy_that_reads_more_than_counts_says_so():
     bound = ENERGIES["function"].bind(chain()[0], BIO)
     assert not bound.counts_labels
     for call in (bound.read_counts, bound.count_scores):
-        with pytest.raises(NotSupportedError, match="reads more than how many variables"):
+        with pytest.raises(NotSupportedError, match="reads more than the number of variables"):
             call(np.ones((1, 3)))

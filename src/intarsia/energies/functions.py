@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from intarsia._core.validation import check_choice, check_number
-from intarsia.energies.binding.scalar_functions import Penalties, PoissonDeviances, ScalarFunctions
+from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, ScalarFunctions
 
 _SLOPES = {"above": (0.0, 1.0), "below": (-1.0, 0.0)}
 

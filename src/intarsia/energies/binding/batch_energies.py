@@ -10,12 +10,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
-from intarsia.energies.binding.bound_sum import join_energies
-from intarsia.energies.binding.scalar_functions import Penalties
-from intarsia.energies.energy import Energy, EnergySum
+from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.binding.label_index import ChainShape, MarginalLayout
+from intarsia.energies.binding.scalar_terms import Penalties, ScalarTerms
+from intarsia.energies.energy import Energy, EnergySum, join_energies
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph import FactorGraph, chain_graph, from_edges
+from intarsia.graph import FactorGraph
 
 # Tilts stay far below the largest score there may be.
 STRONGEST = 1e9
@@ -63,8 +63,8 @@ class ChainEnergies:
         self.members = list_energies(energies)
         self.names, self.length = list(names), max(int(length), 2)
         self._bound: dict[int, BoundEnergy] = {}
-        graph = chain_graph(self.length, len(self.names), shared=True)
-        each = [member.bind(graph, self.names) for member in self.members]
+        shape = ChainShape(self.length, len(self.names), has_table=True)
+        each = [member.bind(shape, self.names) for member in self.members]
         self.sizes = [one.psi.size for one in each]
         joined = join_energies(each)
         self.reads_tables = joined.reads != "variables"
@@ -85,13 +85,10 @@ class ChainEnergies:
     def bound(self, length: int) -> BoundEnergy:
         """The energy of sequences of one length; a member that cannot be of this length counts nothing there."""
         if length not in self._bound:
-            self._bound[length] = bind_members(self.members, self.sizes, self._graph(length), self.names)
+            self._bound[length] = bind_members(
+                self.members, self.sizes, ChainShape(length, self.n_labels, self.reads_tables), self.names
+            )
         return self._bound[length]
-
-    def _graph(self, length: int) -> FactorGraph:
-        if self.reads_tables:
-            return chain_graph(length, self.n_labels, shared=True)
-        return from_edges(self.n_labels, [], n_variables=length)
 
     def on(self, ptr: IntArray) -> BatchEnergy:
         """The energies of a batch of sequences, none shorter than the one before, that begin at `ptr`."""
@@ -126,7 +123,7 @@ def check_strengths(psi: FloatArray, remedy: str) -> FloatArray:
 
 
 def bind_members(
-    members: Sequence[Energy], sizes: Sequence[int], graph: FactorGraph, names: Sequence[Any]
+    members: Sequence[Energy], sizes: Sequence[int], graph: MarginalLayout, names: Sequence[Any]
 ) -> BoundEnergy:
     """The sum of energies on one graph; a member that makes no sense there counts nothing.
 
@@ -298,7 +295,7 @@ class _Group(NamedTuple):
     def join(self, nodes: FloatArray, tables: FloatArray | None) -> FloatArray:
         """Rows as the energy's graph lays them out: a view where only labels are read, or there is no step."""
         own = self.positions(nodes)
-        if tables is None or self.energy.graph.n_theta == own.shape[1]:
+        if tables is None or self.energy.layout.n_theta == own.shape[1]:
             return own
         return np.concatenate([own, tables[self.rows]], axis=1)
 

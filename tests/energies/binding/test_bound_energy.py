@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from intarsia.energies.binding.linear_maps import LinearMaps, subtract_from_all
+from intarsia.energies.binding.bound_energy import LinearMaps
+from intarsia.energies.binding.label_index import subtract_from_all
 from intarsia.graph import chain_graph, from_edges
 
 

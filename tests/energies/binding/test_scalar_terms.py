@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intarsia.energies import Absolute, Hinge, Huber, Poisson, SmoothedHinge, SoftInterval, Squared
-from intarsia.energies.binding.scalar_functions import Penalties, StackedFunctions, stack_functions
+from intarsia.energies.binding.scalar_terms import Penalties, StackedFunctions, stack_functions
 
 FUNCTIONS = {
     "hinge": (Hinge(0.7), lambda z: max(0.0, z - 0.7)),
