@@ -258,7 +258,7 @@ def test_features_of_steps():
     assert [one.tolist() for one in crf.predict(X, edge_features=edges)] == [one.tolist() for one in y]
     assert crf.score(X, y, edge_features=edges) == 1.0
     assert crf.predict([X[0][:1]])[0].tolist() == [0]  # no step, no features needed
-    with pytest.raises(InvalidInputError, match="has 2 features of steps, but none were given"):
+    with pytest.raises(InvalidInputError, match="was fitted with 2 edge features, got none"):
         crf.predict(X)
     with pytest.raises(InvalidInputError, match=r"edge_features\[0\] has shape \(3, 2\), but X\[0\] has 4 steps"):
         crf.predict(X[:1], edge_features=[edges[0][:3]])
@@ -289,7 +289,7 @@ def test_impossible_tags_are_never_predicted():
 
 def test_labels_against_the_constraints_name_the_sequence():
     X, y = tags()
-    with pytest.raises(InvalidInputError, match=r"ChainCRF.fit: no labelling of X\[1\] is left by y\[1\]"):
+    with pytest.raises(InvalidInputError, match=r"ChainCRF.fit: no labelling of X\[1\] agrees with both y\[1\]"):
         ChainCRF(forbidden=[("O", "B-x")]).fit(X, y)
     crf = ChainCRF(scheme="bio").fit(X, y)
     with pytest.raises(InvalidInputError, match=r"allowed\[1\] leaves X\[1\] no labelling"):
@@ -383,11 +383,11 @@ def test_jobs_change_nothing():
     ("X", "y", "message"),
     [
         ([[["a"]]], [["x", "y"]], r"y\[0\] has shape \(2,\) but X\[0\] has 1 positions"),
-        ([[["a"]]], ["x"], r"y\[0\] is 'x'; expected a label for each of the 1 positions"),
+        ([[["a"]]], ["x"], r"y\[0\] is 'x'; expected one label for each of the 1 positions"),
         ([[["a"]]], [["x"], ["y"]], "X has 1 sequences, but y has 2"),
         ([[["a"], ["b"]]], [["x", "x"]], r"the classes are \['x'\]"),
         ([[["a"], ["b"]]], [[None, None]], "all labels are hidden"),
-        ([[]], [[]], "X has no position at all"),
+        ([[]], [[]], "X has no position"),
         ([[{"a": float("nan")}, {}]], [["x", "y"]], r"X\[0\]\[0\]: feature 'a' is nan"),
         ([np.array([[1.0], [np.nan]])], [["x", "y"]], r"ChainCRF.fit: X\[0\]\[1\] contains nan"),
         ([[["a"], ["b"]]], [[1, -1]], "the labels are -1 and 1, and -1 means hidden"),
@@ -412,7 +412,7 @@ def test_bad_data(X, y, message):
         ({"weights": "some"}, "weights='some' is not known"),
         ({"min_count": 0}, "min_count must be a whole number"),
         ({"class_weight": {"x": 2}}, "class_weight has a weight of 'x'"),
-        ({"forbidden": [("good", "x")]}, "'x' is no label"),
+        ({"forbidden": [("good", "x")]}, "'x' is not a label"),
     ],
 )
 def test_bad_settings(settings, message):
@@ -421,7 +421,7 @@ def test_bad_settings(settings, message):
 
 
 def test_l1_with_mini_batches_is_refused():
-    with pytest.raises(NotSupportedError, match=r"l1=0.5 with Adam.*optimizer='lbfgs'"):
+    with pytest.raises(NotSupportedError, match=r"l1=0.5 cannot be used with Adam.*optimizer='lbfgs'"):
         ChainCRF(learner=MaximumLikelihood(optimizer="adam"), l1=0.5).fit(*weather(3))
 
 
@@ -439,7 +439,7 @@ def test_predict_time_errors():
 
 
 def test_ctrl_c_keeps_the_best_so_far(monkeypatch):
-    from intarsia.sequences.chain_risk import ChainRisk
+    from intarsia.sequences.maximum_likelihood import ChainRisk
 
     X, y = weather()
     real, calls = ChainRisk.__call__, itertools.count()

@@ -178,7 +178,7 @@ def test_parts_are_worked_by_threads_or_elsewhere_with_the_same_result(fixed, mo
     whole, point = make_risk(**settings)
     assert len(whole.parts()) == 1
     monkeypatch.setattr(surrogate_risk, "TILTED_CHUNK", 4)
-    monkeypatch.setattr(surrogate_risk, "MOST_GROUPS", 2)
+    monkeypatch.setattr(surrogate_risk, "MAX_GROUPS", 2)
     cut = make_risk(**settings)[0]
     assert [len(part) for part in cut.parts()] == [2, 1]
     for risk in (cut, cut.with_slopes(point)):

@@ -52,13 +52,13 @@ def test_pairs_and_ends():
 @pytest.mark.parametrize(
     ("classes", "forbidden", "scheme", "message"),
     [
-        (["a", "b"], [("a", "c")], None, r"'c' is no label. The labels are \['a', 'b'\]"),
+        (["a", "b"], [("a", "c")], None, r"'c' is not a label. Use the labels \['a', 'b'\]"),
         (["a", "b"], ["ab"], None, "list of pairs"),
         (["a", "b"], "ab", None, "list of pairs"),
         (["a", "b"], [(None, None)], None, "list of pairs"),
-        (["a", "b"], None, "bio", "scheme='bio', but 'a' is neither O nor B or I"),
-        (["B-x", "E-x"], None, "bio", "'E-x' is neither"),
-        ([0, 1], None, "bioes", "but 0 is neither"),
+        (["a", "b"], None, "bio", "scheme='bio' needs labels that are O, or B or I .* got 'a'"),
+        (["B-x", "E-x"], None, "bio", "got 'E-x'"),
+        ([0, 1], None, "bioes", "got 0"),
         (["B-x", "O"], None, "iob", "scheme='iob' is not known. Known: 'bio', 'bioes'"),
     ],
 )

@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_limits
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._files.checkpoint import Checkpoint
-from intarsia.gradients.message_stack import kept_stacks
 from intarsia.learning.minimum import COLUMNS, Minimum, Objective, Search, SummedObjective, largest
 from intarsia.learning.optimizer import Optimizer
 
@@ -173,7 +172,7 @@ class StagedFit:
         """The result of the last stage, with the history of all of them."""
         # Vectors of weights are too short for the threads of linear algebra, which only get in the way of `n_jobs`, and
         # of each other on a busy machine.
-        with kept_stacks(), threadpool_limits(1, user_api="blas"):
+        with threadpool_limits(1, user_api="blas"):
             return self._run(start)
 
     def _run(self, start: FloatArray) -> Minimum:

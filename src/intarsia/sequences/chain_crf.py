@@ -26,9 +26,15 @@ from intarsia.learning.energy_learner import (
     check_strengths_alone,
 )
 from intarsia.learning.minimum import Minimum
-from intarsia.sequences.chain_data import Prepared, check_start, prepare_fit, prepare_validation
 from intarsia.sequences.chain_file import chain_crf_from_file, chain_crf_to_file
-from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
+from intarsia.sequences.chain_learner import (
+    CHAIN_LEARNERS,
+    ChainLearner,
+    Prepared,
+    check_start,
+    prepare_fit,
+    prepare_validation,
+)
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 

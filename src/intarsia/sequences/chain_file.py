@@ -21,8 +21,8 @@ from intarsia.energies.binding.batch_energies import list_energies
 from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
+from intarsia.sequences.chain_data import Constraints
 from intarsia.sequences.energy_fit import FittedEnergies, bind_energies, resolve_energies
-from intarsia.sequences.tag_schemes import Constraints
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF

@@ -22,8 +22,7 @@ from intarsia.inference.chains.chain_inference import (
 )
 from intarsia.learning.projection_report import ProjectionReport, warn_unless_all_converged
 from intarsia.models.chain_scores import ChainLayout
-from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainScores, cut_in_chunks
-from intarsia.sequences.tag_schemes import Constraints
+from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainScores, Constraints, cut_in_chunks
 
 Work = Callable[[ChainBatch, int], list[Any]]
 """From a batch and the number of its first sequence to an answer for each of its sequences."""

@@ -26,7 +26,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.labelling import observed_states
 from intarsia.models.sequence_features import SequenceVectorizer
-from intarsia.sequences.chain_data import ChainData, ChainScores, make_truth, read_chain_labels, read_known
+from intarsia.sequences.chain_data import ChainData, ChainScores, Constraints, make_truth, read_chain_labels, read_known
 from intarsia.sequences.chain_prediction import (
     Tilt,
     Work,
@@ -39,7 +39,6 @@ from intarsia.sequences.chain_prediction import (
     several_best,
 )
 from intarsia.sequences.energy_fit import FittedEnergies, resolve_energies
-from intarsia.sequences.tag_schemes import Constraints
 
 
 class ChainTagger(ABC):

@@ -25,7 +25,7 @@ from intarsia.learning.energy_risk import EnergyRisk, Ranges
 from intarsia.learning.projection_report import ProjectionReport
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.sequences.chain_prediction import Tilt
-from intarsia.sequences.chain_risk import MOST_GROUPS
+from intarsia.sequences.maximum_likelihood import MAX_GROUPS
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
@@ -104,7 +104,7 @@ class SurrogateRisk(EnergyRisk):
     def parts(self) -> list[Ranges]:
         """Chunks of sequences; each part has a gradient of its own, so there are few."""
         chunks = cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)
-        groups = np.array_split(np.arange(len(chunks)), max(1, min(MOST_GROUPS, len(chunks))))
+        groups = np.array_split(np.arange(len(chunks)), max(1, min(MAX_GROUPS, len(chunks))))
         return [[chunks[i] for i in group] for group in groups]
 
     def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:

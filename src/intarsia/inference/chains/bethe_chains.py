@@ -292,7 +292,7 @@ class _Search:
         if method.uses_lipschitz:
             known = self.whole.energy.lipschitz(psi)
         self.share = method.shares(energies.smooth, bool(np.isfinite(known).all()))
-        self.steepness = first_steepness(known)
+        self.steepness = first_steepness(known) if self.share is None else np.ones(n)
         self.offset = self.whole.energy.floor(psi) if self.by_gap else np.zeros(n)
         self.lower = np.full(n, -np.inf)
         self.steps, self.done = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)

@@ -14,7 +14,7 @@ from tests.oracles.finite_differences import central_differences, relative_error
 
 from intarsia.models.chain_scores import ChainLayout, observed_pairs
 from intarsia.sequences.chain_data import ChainExamples, ChainTruth, cut_in_chunks, make_data
-from intarsia.sequences.chain_risk import ChainRisk
+from intarsia.sequences.maximum_likelihood import ChainRisk
 from intarsia.sequences.tag_schemes import find_constraints
 
 
@@ -100,7 +100,7 @@ def test_chunks_jobs_and_subsets(monkeypatch):
     )
     weights = rng.normal(size=examples.layout.n_weights)
     whole = ChainRisk(examples)(weights)
-    monkeypatch.setattr("intarsia.sequences.chain_risk.cut_in_chunks", lambda ptr: cut_in_chunks(ptr, least=7))
+    monkeypatch.setattr("intarsia.sequences.maximum_likelihood.cut_in_chunks", lambda ptr: cut_in_chunks(ptr, least=7))
     cut = ChainRisk(examples)
     assert len(cut._chunks) > 5
     value, gradient = cut(weights)
