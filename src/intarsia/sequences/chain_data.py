@@ -253,7 +253,7 @@ class ChainScores:
     def batch(
         self, weights: FloatArray, first: int, last: int, constrained: bool = True, table: FloatArray | None = None
     ) -> ChainBatch:
-        """Return the scores of sequences `first` .. `last` - 1; `table` is `features.spread`, to compute it only once."""
+        """Return the scores of sequences `first` .. `last` - 1; `table` is `features.spread`, computed only once."""
         data, views = self.data, self.layout.unpack(weights)
         a, b = int(data.ptr[first]), int(data.ptr[last])
         nodes = self.features.scores(views.states, a, b, table)
