@@ -47,7 +47,7 @@ def test_the_mean_map_is_the_same_for_every_input_and_any_number_of_rows():
 
 
 def test_bad_input():
-    with pytest.raises(InvalidInputError, match="softplus is never 0"):
+    with pytest.raises(InvalidInputError, match=r"softplus.* is never 0"):
         ConstantPsi(positive="softplus").initial([0.0], None)
     with pytest.raises(InvalidInputError, match="positive='square' is not known"):
         ConstantPsi(positive="square").values(np.ones((1, 1)), np.ones(1))
@@ -77,5 +77,5 @@ def test_many_inputs_at_once(psi):
 
 def test_too_many_features_are_told():
     wide = csr_array((1, 10**6))
-    with pytest.raises(InvalidInputError, match=r"MeanMapPsi: a matrix of 1000000 x 1000 numbers.*Use ConstantPsi"):
+    with pytest.raises(InvalidInputError, match=r"MeanMapPsi: .* a matrix of 1000000 x 1000 numbers.*Use ConstantPsi"):
         MeanMapPsi().features_of(wide, np.array([0, 1]))

@@ -292,7 +292,7 @@ def test_labels_against_the_constraints_name_the_sequence():
     with pytest.raises(InvalidInputError, match=r"ChainCRF.fit: no labelling of X\[1\] agrees with both y\[1\]"):
         ChainCRF(forbidden=[("O", "B-x")]).fit(X, y)
     crf = ChainCRF(scheme="bio").fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"allowed\[1\] leaves X\[1\] no labelling"):
+    with pytest.raises(InvalidInputError, match=r"allowed\[1\] excludes every labelling of X\[1\]"):
         crf.predict(X, allowed=[None, ["O", "I-x", None]])
 
 
@@ -325,7 +325,7 @@ def test_partial_fit():
         crf.partial_fit(X[part : part + 10], y[part : part + 10])
     assert crf.n_iter_ == crf.history_["risk"].size == 9
     assert crf.score(X, y) > 0.8
-    with pytest.raises(InvalidInputError, match="the first call must name all classes"):
+    with pytest.raises(InvalidInputError, match="the first call needs all classes"):
         ChainCRF(learner="arow").partial_fit(X, y)
     with pytest.raises(NotSupportedError, match="LBFGS needs all data at once"):
         ChainCRF(classes=["bad", "good"]).partial_fit(X, y)

@@ -315,7 +315,7 @@ def test_bad_input_is_told_before_any_work(case):
 
 def test_no_steps_bit_by_bit():
     X, y = one_title(4)
-    with pytest.raises(NotSupportedError, match="partial_fit: energies are learned from all data"):
+    with pytest.raises(NotSupportedError, match="partial_fit: energies cannot be learned with partial_fit"):
         ChainCRF(energies=[exactly_one_b()], learner="averaged_perceptron").partial_fit(X, y, classes=["B", "O"])
 
 

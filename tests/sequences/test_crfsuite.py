@@ -65,10 +65,10 @@ def test_labels_and_weights():
         ("O\ta:1_0", "finite number"),
         ("O\t:2", "no name before the colon"),
         ("\tf", "expected a label"),
-        ("a:b\tf", "label 'a:b' holds a colon"),
-        ("@other:1", "declaration '@other:1' is not known"),
+        ("a:b\tf", "label 'a:b' contains a colon"),
+        ("@other:1", "declaration '@other:1' is unknown"),
         ("@weight", "expected a finite number"),
-        ("@weight:-1", "a weight is at least 0"),
+        ("@weight:-1", "a weight must be at least 0"),
     ],
 )
 def test_what_is_wrong_by_line(tmp_path, line, message):
@@ -122,10 +122,10 @@ def test_files_and_the_way_to_a_matrix(tmp_path):
 @pytest.mark.parametrize(
     ("X", "y", "weights", "message"),
     [
-        ([[["a"]]], [["A", "B"]], None, r"X\[0\] has 1 tokens and y\[0\] 2 labels"),
-        ([[]], [[]], None, "An empty sequence cannot be written"),
-        ([[["a"]]], [], None, "different lengths: one ends after 0 sequences"),
-        ([[["a"]]], [["A"], ["A"]], None, "different lengths: one ends after 1 sequences"),
+        ([[["a"]]], [["A", "B"]], None, r"X\[0\] has 1 tokens and y\[0\] has 2 labels"),
+        ([[]], [[]], None, "Remove empty sequences"),
+        ([[["a"]]], [], None, "different lengths: the shortest has 0 sequences"),
+        ([[["a"]]], [["A"], ["A"]], None, "different lengths: the shortest has 1 sequences"),
         ([[["a"]]], [["A"]], [], "X, y and weights have different lengths"),
         ([[["a"]]], [["A"]], [-1], r"weights\[0\] is -1"),
         ([[["a\tb"]]], [["A"]], None, r"X\[0\]\[0\]: 'a\\tb' cannot be written"),

@@ -100,7 +100,9 @@ def test_chunks_jobs_and_subsets(monkeypatch):
     )
     weights = rng.normal(size=examples.layout.n_weights)
     whole = ChainRisk(examples)(weights)
-    monkeypatch.setattr("intarsia.sequences.maximum_likelihood.cut_in_chunks", lambda ptr: cut_in_chunks(ptr, least=7))
+    monkeypatch.setattr(
+        "intarsia.sequences.maximum_likelihood.cut_in_chunks", lambda ptr: cut_in_chunks(ptr, min_size=7)
+    )
     cut = ChainRisk(examples)
     assert len(cut._chunks) > 5
     value, gradient = cut(weights)

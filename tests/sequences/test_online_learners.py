@@ -162,9 +162,9 @@ def test_early_stopping_keeps_the_best_pass():
 def test_refusals():
     X, y = sequences(0)
     edges = [np.ones((len(one) - 1, 1)) for one in X]
-    with pytest.raises(NotSupportedError, match="AROW learns no features of steps"):
+    with pytest.raises(NotSupportedError, match="AROW does not support edge_features"):
         ChainCRF(learner="arow").fit(X, y, edge_features=edges)
-    with pytest.raises(NotSupportedError, match=r"l2=1.0, but AROW has no such penalty"):
+    with pytest.raises(NotSupportedError, match=r"l2=1.0 cannot be used with AROW"):
         ChainCRF(learner="arow", l2=1.0).fit(X, y)
     with pytest.raises(InvalidInputError, match="PassiveAggressive: variant='pa3' is not known"):
         ChainCRF(learner=PassiveAggressive(variant="pa3")).fit(X, y)

@@ -129,11 +129,11 @@ class _Agreements(Readings):
         """Return the expected agreements."""
         return np.asarray(mu[..., self.entries].sum(axis=-1))
 
-    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
         """Subtract the weight of each labelling from the scores of its labels."""
-        if into is not theta:
-            into[...] = theta
-        scores, by_row = np.atleast_2d(into), np.atleast_2d(weights)
+        if out is not theta:
+            out[...] = theta
+        scores, by_row = np.atleast_2d(out), np.atleast_2d(weights)
         row, labelling = np.nonzero(by_row)
         np.subtract.at(scores, (row[:, None], self.entries[labelling]), by_row[row, labelling][:, None])
 
@@ -170,12 +170,12 @@ class _LabelCounts(Readings):
         n, k = self.n_variables, self.size
         return np.asarray(mu[..., : n * k].reshape(*mu.shape[:-1], n, k).sum(axis=-2))
 
-    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
         """Subtract the weights of the labels from the scores of every variable."""
         n_nodes = self.n_variables * self.size
-        if n_nodes < theta.shape[-1] and into is not theta:
-            into[..., n_nodes:] = theta[..., n_nodes:]
-        subtract_from_all(weights, theta[..., :n_nodes], into[..., :n_nodes])
+        if n_nodes < theta.shape[-1] and out is not theta:
+            out[..., n_nodes:] = theta[..., n_nodes:]
+        subtract_from_all(weights, theta[..., :n_nodes], out[..., :n_nodes])
 
     def measure_counts(self, counts: FloatArray) -> FloatArray:
         """Return the counts."""

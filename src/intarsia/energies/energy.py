@@ -240,11 +240,11 @@ class _JoinedReadings(Readings):
         """Return the readings of all members."""
         return np.concatenate([member.measure(mu) for member, _ in self.members], axis=-1)
 
-    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
         """Subtract the weighted readings of every member."""
         for member, block in self.members:
-            member.subtract(weights[..., block], theta, into)
-            theta = into
+            member.subtract(weights[..., block], theta, out)
+            theta = out
 
     def spread(self, weights: FloatArray, n: int) -> FloatArray:
         """Return the sum of the slopes in mu of all members."""
@@ -266,7 +266,7 @@ def _slices(sizes: Sequence[int]) -> list[slice]:
 
 
 def join_terms(members: Sequence[ScalarTerms]) -> ScalarTerms:
-    """Combine several sets of scalar terms on the same graph into one."""
+    """Combine several sets of scalar terms on the same graph out one."""
     starts = [block.start for block in _slices([member.psi.size for member in members])]
     return ScalarTerms(
         members[0].layout,
@@ -283,8 +283,8 @@ def join_energies(members: Sequence[BoundEnergy]) -> BoundEnergy:
     flat: list[BoundEnergy] = []
     for member in members:
         flat.extend(member.members if isinstance(member, BoundSum) else [member])
-    joined: list[BoundEnergy] = []
+    merged_members: list[BoundEnergy] = []
     for is_terms, group in itertools.groupby(flat, lambda member: isinstance(member, ScalarTerms)):
         run = list(group)
-        joined += [join_terms(run)] if is_terms and len(run) > 1 else run  # type: ignore[arg-type]
-    return joined[0] if len(joined) == 1 else BoundSum(joined)
+        merged_members += [join_terms(run)] if is_terms and len(run) > 1 else run  # type: ignore[arg-type]
+    return merged_members[0] if len(merged_members) == 1 else BoundSum(merged_members)

@@ -101,7 +101,7 @@ class _BoundFunction(BoundEnergy):
         slope = np.asarray(self.settings.derivative(mu, self.graph), dtype=np.float64)
         if slope.shape != mu.shape:
             raise InvalidInputError(
-                f"FunctionEnergy: derivative returned shape {slope.shape}, but mu has shape {mu.shape}. Return one "
-                f"number for each entry of mu."
+                f"FunctionEnergy: derivative returned shape {slope.shape}, but mu has shape {mu.shape}. Make it "
+                f"return one number for each entry of mu."
             )
         return slope

@@ -35,17 +35,17 @@ class ChainData:
         First position of each sequence, and the number of positions.
     edges : (n_steps, n_edge_features) array, optional
         Features of steps from one position to the next.
-    kept : (n_sequences,) int array
+    source_index : (n_sequences,) int array
         Index of each sequence in X.
-    n_given : int
+    n_inputs : int
         Number of sequences in X, including empty ones.
     """
 
     matrix: Any
     ptr: IntArray
     edges: Any
-    kept: IntArray
-    n_given: int
+    source_index: IntArray
+    n_inputs: int
 
     @property
     def lengths(self) -> IntArray:
@@ -63,27 +63,27 @@ class ChainData:
         edges = self.edges
         if edges is not None:
             edges = edges[rows_of(self._step_ptr, indices)[0]]
-        return ChainData(self.matrix[rows], ptr, edges, self.kept[indices], self.n_given)
+        return ChainData(self.matrix[rows], ptr, edges, self.source_index[indices], self.n_inputs)
 
     def spread(self, results: Sequence[Any], empty: Any) -> list[Any]:
         """Return the results in the order of X, with `empty` for empty sequences."""
-        in_order = [empty] * self.n_given
-        for i, result in zip(self.kept.tolist(), results, strict=True):
+        in_order = [empty] * self.n_inputs
+        for i, result in zip(self.source_index.tolist(), results, strict=True):
             in_order[i] = result
         return in_order
 
     def cut(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
         """Split rows of positions into one array per sequence."""
-        return np.split(flat, self.ptr[1:-1]) if self.kept.size else []
+        return np.split(flat, self.ptr[1:-1]) if self.source_index.size else []
 
 
 def make_data(matrix: Any, ptr: IntArray, edge_features: Any) -> ChainData:
     """Return the data of a stacked feature matrix, with features of steps if there are any."""
     lengths = np.diff(ptr)
-    kept = np.flatnonzero(lengths)
-    full_ptr = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
+    source_index = np.flatnonzero(lengths)
+    full_ptr = np.concatenate([[0], np.cumsum(lengths[source_index])]).astype(np.int64)
     edges = None if edge_features is None else _stack_edges(edge_features, lengths)
-    return ChainData(matrix, full_ptr, edges, kept.astype(np.int64), lengths.size)
+    return ChainData(matrix, full_ptr, edges, source_index.astype(np.int64), lengths.size)
 
 
 def _stack_edges(edge_features: Any, lengths: IntArray) -> FloatArray:
@@ -140,14 +140,14 @@ class ChainTruth:
 
 def read_chain_labels(y: Any, data: ChainData, name: str = "y") -> list[Labels]:
     """Return the labels of the sequences that are not empty, before the classes are determined."""
-    if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != data.n_given:
+    if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != data.n_inputs:
         size = len(y) if hasattr(y, "__len__") else type(y).__name__
         raise InvalidInputError(
-            f"X has {data.n_given} sequences, but {name} has {size}. Pass labels for each sequence. If X is a single "
+            f"X has {data.n_inputs} sequences, but {name} has {size}. Pass labels for each sequence. If X is a single "
             f"sequence, pass [X]."
         )
-    lengths = np.zeros(data.n_given, dtype=np.int64)
-    lengths[data.kept] = data.lengths
+    lengths = np.zeros(data.n_inputs, dtype=np.int64)
+    lengths[data.source_index] = data.lengths
     labels = []
     for i, (sequence, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
         if isinstance(sequence, (str, bytes)) or sequence is None:
@@ -220,15 +220,15 @@ class ChainExamples:
 
     def __len__(self) -> int:
         """Return the number of sequences."""
-        return self.data.kept.size
+        return self.data.source_index.size
 
     def subset(self, indices: ArrayLike) -> ChainExamples:
         """Return the examples of some sequences."""
-        chosen = np.asarray(indices, dtype=np.int64)
-        rows, _ = rows_of(self.data.ptr, chosen)
+        order = np.asarray(indices, dtype=np.int64)
+        rows, _ = rows_of(self.data.ptr, order)
         allowed = None if self.truth.allowed is None else self.truth.allowed[rows]
-        truth = ChainTruth(self.truth.states[rows], allowed, self.truth.weight[chosen])
-        return replace(self, data=self.data.subset(chosen), truth=truth)
+        truth = ChainTruth(self.truth.states[rows], allowed, self.truth.weight[order])
+        return replace(self, data=self.data.subset(order), truth=truth)
 
 
 class ChainScores:
@@ -269,19 +269,19 @@ class ChainScores:
         return ChainBatch(nodes, data.ptr[first : last + 1] - a, transitions, start, end)
 
 
-def cut_in_chunks(ptr: IntArray, least: int = 4096, most: int = 65536) -> list[tuple[int, int]]:
+def cut_in_chunks(ptr: IntArray, min_size: int = 4096, max_size: int = 65536) -> list[tuple[int, int]]:
     """Return ranges of sequences with about equal numbers of positions, independent of the number of workers.
 
-    There are sixteen ranges, or as many as are needed for `least` to `most` positions per range: each range costs about
-    0.2 ms of overhead, and memory for its scores.
+    There are sixteen ranges, or as many as are needed for `min_size` to `max_size` positions per range. A range costs
+    about 0.2 ms of overhead, and memory for its scores.
 
     Examples
     --------
-    >>> cut_in_chunks(np.array([0, 3, 5, 9, 10]), least=5)
+    >>> cut_in_chunks(np.array([0, 3, 5, 9, 10]), min_size=5)
     [(0, 2), (2, 4)]
     """
     n = int(ptr[-1])
-    size = max(least, min(-(-n // 16), most))
+    size = max(min_size, min(-(-n // 16), max_size))
     ends = np.unique(np.searchsorted(ptr, np.arange(size, n + size, size).clip(max=n)))
     edges = [0, *ends[ends > 0].tolist()]
     return list(pairwise(edges))
@@ -291,11 +291,11 @@ def read_known(X: Any, edge_features: Any, vectorizer: SequenceVectorizer, layou
     """Return sequences as data with the features of a fitted model."""
     data = make_data(*vectorizer.transform_stacked(X), edge_features)
     n_edge_features = 0 if data.edges is None else int(data.edges.shape[1])
-    has_steps = int(data.ptr[-1]) > data.kept.size
+    has_steps = int(data.ptr[-1]) > data.source_index.size
     if layout.n_edge_features != n_edge_features and has_steps:
-        got = "none" if data.edges is None else n_edge_features
+        count = "none" if data.edges is None else n_edge_features
         raise InvalidInputError(
-            f"the model was fitted with {layout.n_edge_features} edge features, got {got}. Pass edge_features= as in "
+            f"the model was fitted with {layout.n_edge_features} edge features, got {count}. Pass edge_features= as in "
             f"fit."
         )
     return data

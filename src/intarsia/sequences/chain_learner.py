@@ -150,7 +150,7 @@ def prepare_fit(
         constraints = _constraints(crf, label_set)
         data = read_known(X, edge_features, vectorizer, fitted.layout_)
         labels = read_chain_labels(y, data)
-    weight = check_sample_weight(sample_weight, data.n_given)[data.kept]
+    weight = check_sample_weight(sample_weight, data.n_inputs)[data.source_index]
     truth = _weighted_truth(crf, data, labels, label_set, weight)
     layout = _layout(crf, data, truth, label_set.size, every_pair) if fitted is None else fitted.layout_
     examples = ChainExamples(data, truth, layout, constraints)
@@ -162,16 +162,16 @@ def prepare_fit(
     return Prepared(examples, vectorizer, label_set)
 
 
-def prepare_validation(crf: ChainCRF, validation: Any, prepared: Prepared, name: str = "validation") -> ChainExamples:
+def prepare_validation(crf: ChainCRF, validation: Any, inputs: Prepared, name: str = "validation") -> ChainExamples:
     """Read and check sequences for early stopping or for learning psi, with the features and labels of the fit."""
     if not isinstance(validation, tuple) or len(validation) not in (2, 3):
         raise InvalidInputError(f"{name} must be (X, y) or (X, y, edge_features), got {type(validation).__name__}.")
-    layout = prepared.examples.layout
+    layout = inputs.examples.layout
     with errors_in(name):
-        data = read_known(validation[0], (*validation, None)[2], prepared.vectorizer, layout)
+        data = read_known(validation[0], (*validation, None)[2], inputs.vectorizer, layout)
         labels = read_chain_labels(validation[1], data)
-        truth = _weighted_truth(crf, data, labels, prepared.classes, np.ones(len(labels)))
-        examples = ChainExamples(data, truth, layout, prepared.examples.constraints)
+        truth = _weighted_truth(crf, data, labels, inputs.classes, np.ones(len(labels)))
+        examples = ChainExamples(data, truth, layout, inputs.examples.constraints)
         if examples.mass == 0.0:
             raise InvalidInputError("all labels are hidden. Pass labels of at least one position.")
         check_feasible(examples)
@@ -188,7 +188,7 @@ def check_feasible(examples: ChainExamples) -> None:
         batch = scores.batch(np.zeros(examples.layout.n_weights), first, last)
         feasible = chain_log_partition(batch.restricted(possible[ptr[first] : ptr[last]])) > -np.inf
         if not feasible.all():
-            s = int(examples.data.kept[first + int(np.argmin(feasible))])
+            s = int(examples.data.source_index[first + int(np.argmin(feasible))])
             raise InvalidInputError(
                 f"no labelling of X[{s}] agrees with both y[{s}] and the constraints forbidden= and scheme=. Correct "
                 f"the labels, or allow their transitions."

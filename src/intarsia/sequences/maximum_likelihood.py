@@ -154,18 +154,18 @@ class ChainRisk(SummedObjective):
         """Return the sums of value and gradient over a group of chunks."""
         layout, features = self.examples.layout, self._scores.features
         gradient, table_gradient, value = np.zeros(self.n_weights), features.zeros(), 0.0
-        into = layout.unpack(gradient)  # views
+        out = layout.unpack(gradient)  # views
         for i in group:
             first, last = self._chunks[i]
             a, b = int(self.examples.data.ptr[first]), int(self.examples.data.ptr[last])
-            chunk_value, residual = self._sum_chunk(weights, table, i, into)
+            chunk_value, residual = self._sum_chunk(weights, table, i, out)
             value += chunk_value
             features.pull_back(residual, gradient[: layout.n_states], a, b, table_gradient)
         features.collect(table_gradient, gradient[: layout.n_states])
         return value, gradient
 
-    def _sum_chunk(self, weights: FloatArray, table: FloatArray, i: int, into: ChainWeights) -> Sums:
-        """Return value and gradient in the scores of positions of a chunk; add all other gradients to `into`."""
+    def _sum_chunk(self, weights: FloatArray, table: FloatArray, i: int, out: ChainWeights) -> Sums:
+        """Return value and gradient in the scores of positions of a chunk; add all other gradients to `out`."""
         (first, last), data, k = self._chunks[i], self.examples.data, self.examples.layout.n_labels
         a, b = int(data.ptr[first]), int(data.ptr[last])
         weight = self.examples.truth.weight[first:last]
@@ -176,14 +176,14 @@ class ChainRisk(SummedObjective):
             log_partition = log_partition - log_clamped
             nodes, transitions = nodes - nodes_clamped, transitions - transitions_clamped
         nodes *= self._row_weight[a:b, None]
-        if batch.has_table_per_step and into.edges is not None:
+        if batch.has_table_per_step and out.edges is not None:
             steps = np.repeat(weight, data.lengths[first:last] - 1)[:, None] * transitions.reshape(-1, k * k)
-            into.edges[:] += (data.edges[a - first : b - last].T @ steps).reshape(-1, k, k)
+            out.edges[:] += (data.edges[a - first : b - last].T @ steps).reshape(-1, k, k)
             transitions = steps.sum(axis=0).reshape(k, k)
-        into.transitions[:] += transitions
-        if into.start is not None and into.end is not None:
-            into.start[:] += nodes[data.ptr[first:last] - a].sum(axis=0)
-            into.end[:] += nodes[data.ptr[first + 1 : last + 1] - a - 1].sum(axis=0)
+        out.transitions[:] += transitions
+        if out.start is not None and out.end is not None:
+            out.start[:] += nodes[data.ptr[first:last] - a].sum(axis=0)
+            out.end[:] += nodes[data.ptr[first + 1 : last + 1] - a - 1].sum(axis=0)
         return float(weight @ log_partition), nodes
 
     def _marginals(self, batch: ChainBatch, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -209,20 +209,20 @@ class ChainRisk(SummedObjective):
         one_hot = np.zeros((is_known.size, k))
         one_hot[np.flatnonzero(is_known), truth.states[is_known]] = weight[is_known]
         counts = np.zeros(layout.n_weights)
-        into = layout.unpack(counts)  # views
+        out = layout.unpack(counts)  # views
         self._scores.features.pull_back(one_hot, counts[: layout.n_states], 0, is_known.size)
-        if into.start is not None and into.end is not None:
-            into.start[:] = one_hot[data.ptr[:-1]].sum(axis=0)
-            into.end[:] = one_hot[data.ptr[1:] - 1].sum(axis=0)
+        if out.start is not None and out.end is not None:
+            out.start[:] = one_hot[data.ptr[:-1]].sum(axis=0)
+            out.end[:] = one_hot[data.ptr[1:] - 1].sum(axis=0)
         has_previous = np.ones(is_known.size, dtype=bool)
         has_previous[data.ptr[:-1]] = False
         steps = np.flatnonzero(has_previous)
         step_known = is_known[steps]
         pair = truth.states[steps - 1] * k + truth.states[steps]
         amount = weight[steps]
-        into.transitions[:] = np.bincount(pair[step_known], amount[step_known], k * k).reshape(k, k)
-        if into.edges is not None and steps.size:
-            flat = into.edges.reshape(-1, k * k)
+        out.transitions[:] = np.bincount(pair[step_known], amount[step_known], k * k).reshape(k, k)
+        if out.edges is not None and steps.size:
+            flat = out.edges.reshape(-1, k * k)
             np.add.at(flat.T, pair[step_known], data.edges[step_known] * amount[step_known, None])
         return counts
 

@@ -40,8 +40,8 @@ class Readings(ABC):
         """Return the readings `A mu`."""
 
     @abstractmethod
-    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
-        """Write the scores `theta - A^T weights` to `into`, which may be `theta` itself."""
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
+        """Write the scores `theta - A^T weights` to `out`, which may be `theta` itself."""
 
     def spread(self, weights: FloatArray, n: int) -> FloatArray:
         """Return the first n entries of `A^T weights` for one vector; the other entries must be 0."""
@@ -71,12 +71,12 @@ class AllMarginals(Readings):
         self.size = n_theta
 
     def measure(self, mu: FloatArray) -> FloatArray:
-        """Return mu."""
+        """Return mu unchanged."""
         return mu
 
-    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
         """Write `theta - weights`."""
-        np.subtract(theta, weights, out=into)
+        np.subtract(theta, weights, out=out)
 
     def spread(self, weights: FloatArray, n: int) -> FloatArray:
         """Return the first n weights."""
@@ -160,19 +160,19 @@ class LinearMaps(Readings):
         readings[..., self._count_rows] = (self._pooled @ self._pool(mu).T).T
         return readings
 
-    def subtract(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
         """Write `theta - A^T weights` of a vector (n_measurements,) or of rows (n, n_measurements)."""
-        if into is not theta and self.n_read < theta.shape[-1]:
-            into[..., self.n_read :] = theta[..., self.n_read :]
-        theta, into, n_nodes = theta[..., : self.n_read], into[..., : self.n_read], self.n_node_entries
+        if out is not theta and self.n_read < theta.shape[-1]:
+            out[..., self.n_read :] = theta[..., self.n_read :]
+        theta, out, n_nodes = theta[..., : self.n_read], out[..., : self.n_read], self.n_node_entries
         if self._other_rows.size or not self._count_rows.size:
-            np.subtract(theta, (self._transpose @ weights[..., self._other_rows].T).T, out=into)
-            theta = into
+            np.subtract(theta, (self._transpose @ weights[..., self._other_rows].T).T, out=out)
+            theta = out
         if self._count_rows.size:
             pooled = (self._pooled_transpose @ weights[..., self._count_rows].T).T
-            subtract_from_all(pooled[..., : self.n_states], theta[..., :n_nodes], into[..., :n_nodes])
+            subtract_from_all(pooled[..., : self.n_states], theta[..., :n_nodes], out[..., :n_nodes])
             if n_nodes < self.n_read:
-                np.subtract(theta[..., n_nodes:], pooled[..., self.n_states :], out=into[..., n_nodes:])
+                np.subtract(theta[..., n_nodes:], pooled[..., self.n_states :], out=out[..., n_nodes:])
 
     def _pool(self, mu: FloatArray) -> FloatArray:
         """Return the sum of the marginals of all variables, followed by the tables."""
@@ -351,9 +351,9 @@ class BoundEnergy(ABC):
         values, slopes = self.evaluate(readings)
         return (psi * values).sum(axis=1), slopes
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
         """Write rows of scores (n, n_theta) minus the weighted sums of the rows of A."""
-        self.readings.subtract(weights, theta, into)
+        self.readings.subtract(weights, theta, out)
 
     @property
     def counts_labels(self) -> bool:

@@ -266,7 +266,7 @@ def segment_kinds(names: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(name[2:] for name in tags)) if tags else labels
 
 
-def subtract_from_all(scores: FloatArray, theta: FloatArray, into: FloatArray) -> None:
+def subtract_from_all(scores: FloatArray, theta: FloatArray, out: FloatArray) -> None:
     """Subtract the same scores (..., k) of states from the scores (..., n k) of every variable.
 
     Examples
@@ -277,12 +277,12 @@ def subtract_from_all(scores: FloatArray, theta: FloatArray, into: FloatArray) -
     array([[ 9., 18., 29., 38.]])
     """
     k = scores.shape[-1]
-    if theta.flags.c_contiguous and into.flags.c_contiguous and k:
+    if theta.flags.c_contiguous and out.flags.c_contiguous and k:
         shape = (*theta.shape[:-1], theta.shape[-1] // k, k)
-        np.subtract(theta.reshape(shape), scores[..., None, :], out=into.reshape(shape))
+        np.subtract(theta.reshape(shape), scores[..., None, :], out=out.reshape(shape))
         return
     for first in range(0, theta.shape[-1], max(k, 1)):  # a slice of rows cannot be reshaped without a copy
-        np.subtract(theta[..., first : first + k], scores, out=into[..., first : first + k])
+        np.subtract(theta[..., first : first + k], scores, out=out[..., first : first + k])
 
 
 def measurement_ranges(layout: MarginalLayout, measurements: csr_array) -> FloatArray:

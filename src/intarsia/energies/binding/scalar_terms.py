@@ -43,7 +43,7 @@ class ScalarFunctions(ABC):
 
     @abstractmethod
     def value(self, z: FloatArray) -> FloatArray:
-        """Return f_i(z_i)."""
+        """Return the values f_i(z_i)."""
 
     @abstractmethod
     def derivative(self, z: FloatArray) -> FloatArray:
@@ -101,7 +101,7 @@ class Penalties(ScalarFunctions):
         )
 
     def value(self, z: FloatArray) -> FloatArray:
-        """Return f_i(z_i)."""
+        """Return the values f_i(z_i)."""
         return self.value_and_derivative(z)[0]
 
     def value_and_derivative(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -163,7 +163,7 @@ class PoissonDeviances(ScalarFunctions):
         return np.maximum(self.rate * z + self.background, _MIN_RATE)
 
     def value(self, z: FloatArray) -> FloatArray:
-        """Return f_i(z_i)."""
+        """Return the values f_i(z_i)."""
         mean = self._mean(z)
         return mean - self.count * np.log(mean) + self._constant
 
@@ -205,7 +205,7 @@ class StackedFunctions(ScalarFunctions):
         self.differentiable = np.concatenate([family.differentiable for family in self.families])
 
     def value(self, z: FloatArray) -> FloatArray:
-        """Return f_i(z_i)."""
+        """Return the values f_i(z_i)."""
         return np.concatenate([family.value(z[..., block]) for family, block in self._pairs], axis=-1)
 
     def derivative(self, z: FloatArray) -> FloatArray:
