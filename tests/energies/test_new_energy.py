@@ -1,4 +1,4 @@
-"""A new energy implements one method, and every way to evaluate it follows."""
+"""A new energy implements one method; every other way to evaluate it is generic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may follow what: against lists written by hand."""
+"""Constraints of tag schemes and forbidden pairs, against lists written by hand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_prefix_alone():
     }  # fmt: skip
 
 
-def test_pairs_and_ends():
+def test_forbidden_pairs_and_boundaries():
     pairs, first, last = possible([0, 1], forbidden=[(0, 1), (None, 1), (1, None)])
     assert (pairs, first, last) == ({(0, 0), (1, 0), (1, 1)}, {0}, {0})
 
