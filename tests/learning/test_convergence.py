@@ -16,7 +16,7 @@ from intarsia.inference import Status
 from intarsia.learning import LBFGS, OWLQN, example
 from intarsia.models import LinearScores
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia.sequences.chain_data import prepare_fit
+from intarsia.sequences.chain_learner import prepare_fit
 from intarsia_reproduction.datasets import load_ocr_letters, load_umass_citations
 
 # LBFGS guarantees a distance of at most 100 tol.

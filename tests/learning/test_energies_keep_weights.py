@@ -10,7 +10,7 @@ from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, at_most_one
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import Adam, DoubleLoop, DoublyStochastic
 from intarsia.metrics import segment_scores
-from intarsia.sequences.chain_data import prepare_fit
+from intarsia.sequences.chain_learner import prepare_fit
 from intarsia.sequences.energy_fit import SurrogateRisk, bind_energies, resolve_energies
 from intarsia_reproduction.datasets import load_umass_citations
 

@@ -13,8 +13,8 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import LBFGS, SGD, Adam
 from intarsia.learning.minimum import SummedObjective
 from intarsia.sequences import MaximumLikelihood
-from intarsia.sequences.chain_data import prepare_fit
-from intarsia.sequences.chain_risk import ChainRisk
+from intarsia.sequences.chain_learner import prepare_fit
+from intarsia.sequences.maximum_likelihood import ChainRisk
 
 
 def sentences(n, length=None):

@@ -1,4 +1,4 @@
-"""Global preferences L(mu): what is wanted of the marginals as a whole."""
+"""Energies L(mu): global constraints and preferences on the marginals."""
 
 from .cross_clique import CrossCliqueEnergy as CrossCliqueEnergy
 from .distance_to_set import DistanceToSet as DistanceToSet

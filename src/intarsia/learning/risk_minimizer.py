@@ -15,6 +15,7 @@ from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GRADIENTS, GradientRule
+from intarsia.gradients.message_stack import kept_stacks
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
@@ -210,7 +211,7 @@ class RiskMinimizer(NamedParts, Learner):
         stages = [(len(risk), int(optimizer.max_iter))]
         if self.schedule is not None:
             stages = SCHEDULES.resolve(self.schedule).stages(len(risk))
-        with fit_progress(title or type(self).__name__, self.verbose) as report:
+        with kept_stacks(), fit_progress(title or type(self).__name__, self.verbose) as report:
             result = StagedFit(
                 optimizer,
                 risk,

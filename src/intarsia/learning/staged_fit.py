@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_limits
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._files.checkpoint import Checkpoint
-from intarsia.gradients.message_stack import kept_stacks
 from intarsia.learning.minimum import COLUMNS, Minimum, Objective, Search, SummedObjective, largest
 from intarsia.learning.optimizer import Optimizer
 
@@ -173,7 +172,7 @@ class StagedFit:
         """Run all stages; return the result of the last one, with the history of all."""
         # Weight vectors are too short for multi-threaded linear algebra; its threads would only compete with those of
         # `n_jobs`.
-        with kept_stacks(), threadpool_limits(1, user_api="blas"):
+        with threadpool_limits(1, user_api="blas"):
             return self._run(start)
 
     def _run(self, start: FloatArray) -> Minimum:

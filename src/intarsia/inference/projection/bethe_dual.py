@@ -12,7 +12,8 @@ from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.energies import Energy
-from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.binding.scalar_terms import ScalarTerms
 from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import NotSupportedError, TimeLimitError
 from intarsia.inference.method import InferenceMethod, Iteration
