@@ -154,10 +154,12 @@ def message_of(call: ast.Call) -> str | None:
     """Return the text of an error, with {} for what is filled in; None where it is not written in the call."""
     if not call.args:
         return None
-    pieces = [node for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if not isinstance(call.args[0], ast.Constant | ast.JoinedStr):
         return None
-    return " ".join(piece.value for piece in pieces)
+    # A variable called `remedy` stands for a sentence that says what to do.
+    names = ["Use it" for node in ast.walk(call.args[0]) if isinstance(node, ast.Name) and node.id == "remedy"]
+    pieces = [node for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return ". ".join([*(piece.value for piece in pieces), *names])
 
 
 def messages_without_remedy(tree: ast.Module) -> list[str]:

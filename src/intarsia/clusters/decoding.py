@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
 from intarsia._core.registry import Parts, Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia.clusters.proposers import PROPOSERS, SplitMerge
@@ -59,7 +59,7 @@ class Clustering(ShownResult):
     scores: FloatArray
 
 
-class Decoder(BaseEstimator):  # type: ignore[misc]
+class Decoder(Settings):
     """Abstract base of decoders: settings objects (scikit-learn conventions) that search for the best clustering.
 
     Examples

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar, nnls
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.diagnostics.wrong_answers import (
@@ -52,6 +51,8 @@ def shortest_weights(rows: FloatArray, sides: FloatArray) -> tuple[FloatArray | 
     >>> shortest_weights(np.array([[1.0], [-2.0]]), np.array([1.0, 0.0]))[1].round(9).tolist()   # w >= 1 and w <= 0
     [1.0, 0.5]
     """
+    from scipy.optimize import nnls
+
     lengths = np.linalg.norm(rows, axis=1)
     lengths[lengths == 0.0] = 1.0
     unit, bounds = rows / lengths[:, None], sides / lengths
@@ -192,6 +193,8 @@ class MarginSearch:
         Without fixed scores the best m is :math:`R^2`, and the bound is :math:`R^2 / \gamma^2` of Theorem 1. The
         fraction is quasi-convex in m, since the norm of the shortest u is convex in m; every m gives a valid bound.
         """
+        from scipy.optimize import minimize_scalar
+
         if radius <= 0.0:
             return 0.0  # no step can change any score, so the separating weights do not matter
         oracle, answers = (_best_point, self.points) if self.relaxed else (_best_labelling, self.answers)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
+from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray
 from intarsia.diagnostics.check import BAD, GOOD, UNCLEAR, Check
 from intarsia.diagnostics.separability import algorithmically_separable, separable

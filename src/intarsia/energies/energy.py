@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, vstack
-from sklearn.base import BaseEstimator, clone
 
 from intarsia._core.registry import Parts
+from intarsia._core.settings import Settings, clone
 from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.energies.binding.bound_energy import READS, BoundEnergy, Readings
 from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout
@@ -23,7 +23,7 @@ from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import InvalidInputError
 
 
-class Energy(BaseEstimator, ABC):  # type: ignore[misc]
+class Energy(Settings, ABC):
     """Base class of energies L(mu): global constraints and preferences that name labels or states.
 
     `energy.bind(graph, names)` returns the energy of one graph. Energies are added with `+`; a non-negative number

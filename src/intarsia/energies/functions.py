@@ -6,15 +6,15 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.validation import check_choice, check_number
 from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, ScalarFunctions
 
 _SLOPES = {"above": (0.0, 1.0), "below": (-1.0, 0.0)}
 
 
-class Judgement(BaseEstimator, ABC):  # type: ignore[misc]
+class Judgement(Settings, ABC):
     """Base class of penalties: convex functions of the value of a measurement."""
 
     @abstractmethod

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Parts
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_number
 from intarsia.energies.binding.label_index import Label, LabelIndex
 from intarsia.energies.registry import ENERGY_PARTS
@@ -40,7 +40,7 @@ def one_row(columns: IntArray, values: FloatArray | float = 1.0) -> Entries:
     return Entries(np.zeros(columns.size, np.int64), columns, np.broadcast_to(values, columns.shape).astype(np.float64))
 
 
-class Measurement(BaseEstimator, ABC):  # type: ignore[misc]
+class Measurement(Settings, ABC):
     """Base class of linear measurements `a . mu` of the marginals, which can be added, subtracted and scaled.
 
     A subclass implements `entries`: the coefficients a on one graph.

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_generator, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
 
@@ -19,7 +19,7 @@ _CHUNK_SIZE = 128
 _MAX_SIZE = 200_000_000
 
 
-class Psi(BaseEstimator, ABC):  # type: ignore[misc]
+class Psi(Settings, ABC):
     """Base class of the weights psi of energies, `psi = positive(W phi(x))`, with learned W.
 
     `positive` keeps psi non-negative. "softplus": log(1 + e^r), smooth and never 0. "clip": max(r, 0); if psi is

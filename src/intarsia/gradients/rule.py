@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.exceptions import InvalidInputError, NotSupportedError
@@ -82,7 +82,7 @@ class LossFunction:
     uses_factors: bool
 
 
-class GradientRule(BaseEstimator, ABC):  # type: ignore[misc]
+class GradientRule(Settings, ABC):
     """Base class of all gradient rules: how the gradient of a loss of marginals is propagated to theta.
 
     A rule is a settings object (scikit-learn conventions). Its arguments are in learning form, see

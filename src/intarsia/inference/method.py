@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.clock import Clock
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph, Reduction
@@ -90,7 +90,7 @@ class Answer:
     factor_mu: FloatArray | None = None
 
 
-class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
+class InferenceMethod(Settings, ABC):
     """Base class of all inference methods.
 
     A method is a settings object that follows scikit-learn: keyword arguments are stored unchanged and checked when

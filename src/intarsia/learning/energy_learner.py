@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.registry import NamedParts, Parts, Registry
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
@@ -41,7 +41,7 @@ def check_strengths_alone(freeze_weights: Any, development: Any, has_energies: b
         )
 
 
-class EnergyLearner(BaseEstimator, ABC):  # type: ignore[misc]
+class EnergyLearner(Settings, ABC):
     """Base class of the learners of energies, the values of `ChainCRF(energy_learner=...)`: settings objects."""
 
     name: ClassVar[str]

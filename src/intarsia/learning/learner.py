@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 
 from intarsia._core.error_context import errors_in
+from intarsia._core.settings import Settings, clone
 from intarsia._core.validation import FloatArray, as_float_array, as_seed
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
@@ -20,7 +20,7 @@ from intarsia.learning.minimum import Minimum
 Self = TypeVar("Self", bound="Learner")
 
 
-class Learner(BaseEstimator, ABC):  # type: ignore[misc]
+class Learner(Settings, ABC):
     """Base class of the learners, the values of `learner=`.
 
     A learner is a settings object that follows the scikit-learn conventions. Its class attributes state which inference

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in, warn_caller
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
@@ -18,7 +18,7 @@ from intarsia.learning.minimum import Minimum, Objective, Search
 from intarsia.losses import Loss
 
 
-class Optimizer(BaseEstimator, ABC):  # type: ignore[misc]
+class Optimizer(Settings, ABC):
     """Base class of the optimizers: settings and one iteration each; the loop over iterations is implemented here."""
 
     name: ClassVar[str]

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
 from threadpoolctl import threadpool_limits
 
+from intarsia._core.settings import Settings, clone
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._files.checkpoint import Checkpoint
@@ -84,7 +84,7 @@ class EarlyStopping:
         return True
 
 
-class Incremental(BaseEstimator):  # type: ignore[misc]
+class Incremental(Settings):
     """Incremental training schedule: few examples and many iterations first, then twice and half as many.
 
     Every stage starts where the last one ended, and its examples include those of the last. All stages cost about the

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, as_float_array, as_generator, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, FactorKind
@@ -15,7 +15,7 @@ from intarsia.inference import InferenceMethod
 from intarsia.losses.labels import TrainingLabels
 
 
-class Loss(BaseEstimator, ABC):  # type: ignore[misc]
+class Loss(Settings, ABC):
     """Base class of all losses: settings objects whose class attributes state their requirements. Lower is better.
 
     Examples

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
@@ -38,10 +37,13 @@ from intarsia.sequences.chain_learner import (
 from intarsia.sequences.chain_tagger import ChainTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 _FORWARDED_SETTINGS = ("l1", "l2", "n_jobs", "random_state", "verbose")
 
 
-class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimator):  # type: ignore[misc]
+class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
     r"""Linear-chain conditional random field (CRF) for sequence labelling.
 
     Use it for named entity recognition, part-of-speech tagging, chunking and other tasks with one label per position.

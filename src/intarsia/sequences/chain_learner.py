@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import (
     FloatArray,
     as_float_array,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
 
 
-class ChainLearner(BaseEstimator, ABC):  # type: ignore[misc]
+class ChainLearner(Settings, ABC):
     """Base class of the learners of `ChainCRF`: settings objects that are passed as `learner=`."""
 
     name: ClassVar[str]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.predictions import PredictionList
+from intarsia._core.settings import check_fitted
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
@@ -214,7 +214,7 @@ class ChainTagger(ABC):
         return make_truth(labels, self.classes_, np.ones(len(labels))).possible(self.classes_.size)
 
     def _read(self, X: Any, edge_features: Any) -> ChainData:
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         if self._model_settings is not None:
             self._model_settings.check(self)
         check_n_jobs(self.n_jobs, "n_jobs")

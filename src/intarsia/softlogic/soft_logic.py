@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel
@@ -25,7 +25,7 @@ from intarsia.softlogic.learning.registry import HINGE_LEARNERS
 from intarsia.softlogic.program import Program
 
 
-class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
     """Estimator for probabilistic soft logic: MAP inference and weight learning for a program of weighted rules.
 
     Use it to reason over relations with weighted first-order rules: link prediction, collective classification, entity

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
 from scipy.sparse.linalg import lsqr
 
 from intarsia._core.registry import Parts
@@ -196,6 +195,8 @@ class _Dual(Search):
 
     def run_lbfgs(self) -> None:
         """Run L-BFGS-B until it makes no more progress."""
+        from scipy.optimize import Bounds, minimize
+
         options = {"maxiter": 10**6, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0, "maxcor": 20, "maxls": 40}
         bounds = Bounds(self.low, self.high)
         minimize(self, self.multipliers, jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
