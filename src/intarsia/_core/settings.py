@@ -44,7 +44,7 @@ class Settings:
     @classmethod
     def _get_param_names(cls) -> list[str]:
         """Return the names of the parameters, sorted."""
-        return list(_parameters_of(cls))
+        return list(_parameters_of(cls))  # type: ignore[arg-type]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -91,7 +91,7 @@ class Settings:
 
     def __repr__(self) -> str:
         """Return the constructor call with the parameters that differ from their defaults."""
-        defaults = _parameters_of(type(self))
+        defaults = _parameters_of(type(self))  # type: ignore[arg-type]
         changed = [
             f"{name}={getattr(self, name)!r}"
             for name, default in defaults.items()
@@ -109,7 +109,7 @@ class Settings:
     def __getattr__(self, name: str) -> Any:
         """Borrow an attribute that only scikit-learn or a notebook looks up."""
         if _BORROWED.fullmatch(name):
-            twin = _with_base_estimator(type(self))
+            twin = _with_base_estimator(type(self))  # type: ignore[arg-type]
             attribute = inspect.getattr_static(twin, name, None)
             if attribute is not None:
                 return attribute.__get__(self, twin) if hasattr(attribute, "__get__") else attribute
