@@ -39,10 +39,7 @@ def _power(value, rho, root):
 
 
 @fast_kernel
-def back_sweep_binary(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, after, before,
-    adjoint, unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
+def back_sweep_binary(forward, model, damping, after, before, adjoints, work, row_sums, states):
     """Undo a half-sweep for two states; returns the sum of squares of the adjoints met.
 
     Here `adjoint` has one number for each message, that of the logarithm of its odds: adjoints of two log messages that
@@ -50,6 +47,9 @@ def back_sweep_binary(
     that nothing is divided out; its scale does not matter either. Indices are unsigned, since for others the compiler
     asks at every use whether they count from the end.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
+    adjoint, unary_gradient, outer = adjoints.messages, adjoints.unary, adjoints.outer
     n = middle.shape[0]
     met = 0.0
     for step in range(n):
@@ -113,17 +113,11 @@ def back_sweep_binary(
 
 
 @fast_kernel
-def back_sweeps_binary(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, stack, adjoint,
-    unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
+def back_sweeps_binary(n_iter, model, damping, stack, adjoints, work, row_sums, states):
     """Undo all sweeps of a stack in one call."""
     for n in range(n_iter - 1, -1, -1):
         for forward in (False, True):
-            back_sweep_binary(
-                forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                stack[n + 1], stack[n], adjoint, unary_gradient, outer, work, row_sums, states,
-            )  # fmt: skip
+            back_sweep_binary(forward, model, damping, stack[n + 1], stack[n], adjoints, work, row_sums, states)
 
 
 @fast_kernel
@@ -173,15 +167,15 @@ def _add_outer(outer, k, left, right):
 
 
 @fast_kernel
-def back_sweep_equal(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, after, before,
-    adjoint, unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
+def back_sweep_equal(forward, model, damping, after, before, adjoints, work, row_sums, states):
     """The same for k states, `adjoint` of log messages.
 
     `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis. `states` has length k: a tuple
     makes k a constant for the compiler, which unrolls the loops; an array does not.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
+    adjoint, unary_gradient, outer = adjoints.messages, adjoints.unary, adjoints.outer
     n, k = unary.shape[0], len(states)
     common, cavity, raw, w, arrived = work[0], work[1], work[2], work[3], work[4]
     met = 0.0
@@ -255,17 +249,11 @@ def back_sweep_equal(
 
 
 @fast_kernel
-def back_sweeps_equal(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, stack, adjoint,
-    unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
+def back_sweeps_equal(n_iter, model, damping, stack, adjoints, work, row_sums, states):
     """The same for k states."""
     for n in range(n_iter - 1, -1, -1):
         for forward in (False, True):
-            back_sweep_equal(
-                forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                stack[n + 1], stack[n], adjoint, unary_gradient, outer, work, row_sums, states,
-            )  # fmt: skip
+            back_sweep_equal(forward, model, damping, stack[n + 1], stack[n], adjoints, work, row_sums, states)
 
 
 @fast_kernel

@@ -37,8 +37,9 @@ def _belief(i, slot_ptr, unary, rho, messages, belief):
 
 
 @fast_kernel
-def variable_marginals_alone(slot_ptr, unary, variable_of_rank, rho, messages, variable_ptr, mu):
+def variable_marginals_alone(model, variable_of_rank, messages, variable_ptr, mu):
     """Write the variables' marginals into `mu`; returns whether each has a possible state."""
+    slot_ptr, unary, rho = model.slot_ptr, model.unary, model.rho
     n, k = unary.shape
     for i in range(n):
         start = variable_ptr[variable_of_rank[i]]
@@ -53,10 +54,9 @@ def variable_marginals_alone(slot_ptr, unary, variable_of_rank, rho, messages, v
 
 
 @fast_kernel
-def variable_marginals(
-    slot_ptr, unary, unary_top, variable_of_rank, rho, messages, theta, variable_ptr, mu, beliefs, checks
-):
+def variable_marginals(model, variable_of_rank, unary_top, messages, theta, variable_ptr, mu, beliefs, checks):
     """Marginals by rank (`beliefs`) and in the layout of theta (`mu`); returns their part of the objective, or NaN."""
+    slot_ptr, unary, rho = model.slot_ptr, model.unary, model.rho
     n, k = unary.shape
     objective = 0.0
     checks[:] = 0.0
@@ -79,11 +79,15 @@ def variable_marginals(
 
 
 @fast_kernel
-def binary_edge_marginals(
-    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
-    rank, scope_idx, table_of_factor, rho, messages, log_messages, table_ptr, mu, beliefs, work, joint, checks,
-):  # fmt: skip
+def binary_edge_marginals(model, edges, messages, log_messages, mu, beliefs, work, joint, checks):
     """Add the marginals of all factors between binary variables to mu; returns their part of the objective, or NaN."""
+    slot_ptr, middle, opposite, rank = model.slot_ptr, model.middle, model.opposite, edges.rank
+    pair_of_slot, edge_of_slot = edges.pair_of_slot, edges.edge_of_slot
+    factor_of_edge, flipped = edges.factor_of_edge, edges.flipped
+    table_of_slot, tables, rho = model.table_of_slot, model.tables, model.rho
+    scope_idx, table_of_factor, table_ptr, table_top = (
+        edges.scope_idx, edges.table_of_factor, edges.table_ptr, edges.table_top,
+    )  # fmt: skip
     objective = 0.0
     for i in range(middle.shape[0]):
         for q in range(middle[i], slot_ptr[i + 1]):
@@ -126,11 +130,15 @@ def binary_edge_marginals(
 
 
 @fast_kernel
-def edge_marginals(
-    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
-    rank, scope_idx, table_of_factor, rho, messages, log_messages, table_ptr, mu, beliefs, work, joint, checks,
-):  # fmt: skip
+def edge_marginals(model, edges, messages, log_messages, mu, beliefs, work, joint, checks):
     """The same for k states."""
+    slot_ptr, middle, opposite, rank = model.slot_ptr, model.middle, model.opposite, edges.rank
+    pair_of_slot, edge_of_slot = edges.pair_of_slot, edges.edge_of_slot
+    factor_of_edge, flipped = edges.factor_of_edge, edges.flipped
+    table_of_slot, tables, rho = model.table_of_slot, model.tables, model.rho
+    scope_idx, table_of_factor, table_ptr, table_top = (
+        edges.scope_idx, edges.table_of_factor, edges.table_ptr, edges.table_top,
+    )  # fmt: skip
     k = beliefs.shape[1]
     objective = 0.0
     first_cavity, second_cavity, first_sum, second_sum = work[0], work[1], work[2], work[3]

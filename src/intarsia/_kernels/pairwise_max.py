@@ -76,14 +76,14 @@ def _best_by_distance(kind, score, k, cavity, out, site, border):
 
 
 @kernel
-def sweep_max(
-    forward, kind, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, damping, old, new, after,
-    common, cavity, out, site, border,
-):  # fmt: skip
+def sweep_max(forward, kind, model, damping, old, new, after, work):
     """Half-sweep; a row of `tables` holds k*k scores (`kind` None) or k scores by distance.
 
     Returns the largest change, or -1 when a message leaves no state possible. A state that becomes impossible counts 1.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho = model.table_of_slot, model.tables, model.unary, model.rho
+    common, cavity, out, site, border = work[0], work[1], work[2], work[3], work[4]
     n, k = unary.shape
     residual = 0.0
     for step in range(n):

@@ -72,10 +72,10 @@ def _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, o
 
 
 @fast_kernel
-def sweep_binary(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
-):
+def sweep_binary(forward, model, damping, old, new, after):
     """Half-sweep for two states; returns the largest change, or -1 when a message leaves no state possible."""
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary = model.table_of_slot, model.tables, model.unary
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
@@ -112,10 +112,10 @@ def sweep_binary(
 
 
 @fast_kernel
-def sweep_binary_reweighted(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
-):
+def sweep_binary_reweighted(forward, model, damping, old, new, after):
     """The same with rho other than 1: the receiver's own message is divided out of the powers."""
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
@@ -227,14 +227,14 @@ def _receive_window(gap, reach, k, cavity, out):
 
 
 @fast_kernel
-def sweep_equal(
-    forward, kind, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old,
-    new, after, common, cavity, out, left, right, states,
-):  # fmt: skip
+def sweep_equal(forward, kind, reach, model, damping, old, new, after, work, states):
     """Half-sweep for k states; a row of `tables` holds k*k entries (`kind` None) or k weights by distance.
 
     `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
+    common, cavity, out, left, right = work[0], work[1], work[2], work[3], work[4]
     n, k = unary.shape[0], len(states)
     residual = 0.0
     for step in range(n):
@@ -307,10 +307,7 @@ def sweep_equal(
 
 
 @fast_kernel
-def stack_sweeps_binary(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, messages, after,
-    work, states, stack,
-):  # fmt: skip
+def stack_sweeps_binary(n_iter, model, damping, messages, after, work, states, stack):
     """Sweep `n_iter` times over `messages`, keeping in `stack` those before each sweep and those after the last.
 
     One call for all sweeps, so that the interpreter is not asked for in between. Returns False when a message leaves no
@@ -319,16 +316,10 @@ def stack_sweeps_binary(
     for n in range(n_iter):
         stack[n] = messages
         for forward in (True, False):
-            if rho == 1.0:
-                change = sweep_binary(
-                    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                    messages, messages, after,
-                )  # fmt: skip
+            if model.rho == 1.0:
+                change = sweep_binary(forward, model, damping, messages, messages, after)
             else:
-                change = sweep_binary_reweighted(
-                    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                    messages, messages, after,
-                )  # fmt: skip
+                change = sweep_binary_reweighted(forward, model, damping, messages, messages, after)
             if change < 0.0:
                 return False
     stack[n_iter] = messages
@@ -336,19 +327,13 @@ def stack_sweeps_binary(
 
 
 @fast_kernel
-def stack_sweeps_equal(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, messages, after,
-    work, states, stack,
-):  # fmt: skip
+def stack_sweeps_equal(n_iter, model, damping, messages, after, work, states, stack):
     """The same for k states and full tables."""
-    reach = backward  # of parametric tables only
+    reach = model.backward  # used by parametric tables only
     for n in range(n_iter):
         stack[n] = messages
         for forward in (True, False):
-            change = sweep_equal(
-                forward, None, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root,
-                damping, messages, messages, after, work[0], work[1], work[2], work[3], work[4], states,
-            )  # fmt: skip
+            change = sweep_equal(forward, None, reach, model, damping, messages, messages, after, work, states)
             if change < 0.0:
                 return False
     stack[n_iter] = messages
