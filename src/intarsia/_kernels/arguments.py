@@ -14,9 +14,117 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 
 Indices = NDArray[Any]  # int32, or int64 for more than 2^31 messages
+
+
+class GraphArrays(NamedTuple):
+    """Arrays of a factor graph; `FactorGraph` documents each.
+
+    A *pair* is a position of `scope_idx`: a factor with one of its variables. Variable v has the pairs
+    `pair_idx[pair_ptr[v]:pair_ptr[v + 1]]`.
+    """
+
+    n_states: IntArray
+    variable_ptr: IntArray
+    pair_ptr: IntArray
+    pair_idx: IntArray
+    factor_of_pair: IntArray
+    scope_ptr: IntArray
+    scope_idx: IntArray
+    table_of_factor: IntArray
+    table_ptr: IntArray
+    table_kind: IntArray
+    table_truncation: FloatArray
+
+
+class MessageModel(NamedTuple):
+    """A factor graph with full tables and its scores, as message passing reads them.
+
+    Attributes
+    ----------
+    theta : float array
+        Log-potentials.
+    table_start : int array (n_factors,)
+        Position in `theta` of each factor's table.
+    exp_tables, exp_ptr : float array, int array (n_factors,)
+        exp((theta - maximum) / rho) of all tables, and the position of each factor's; empty for max-product.
+    rho : float array (n_factors,)
+        Appearance probabilities.
+    message_ptr : int array (n_pairs + 1,)
+        Position of each pair's message.
+    variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx : int array
+        Arrays of the graph, see `GraphArrays`.
+    """
+
+    theta: FloatArray
+    table_start: IntArray
+    exp_tables: FloatArray
+    exp_ptr: IntArray
+    rho: FloatArray
+    message_ptr: IntArray
+    variable_ptr: IntArray
+    pair_ptr: IntArray
+    pair_idx: IntArray
+    factor_of_pair: IntArray
+    scope_ptr: IntArray
+    scope_idx: IntArray
+
+
+class MessageState(NamedTuple):
+    """Log messages, the beliefs of variables that follow from them, and work space for one factor; see `messages`.
+
+    Attributes
+    ----------
+    messages : float array
+        Log message of each pair, from its factor to its variable.
+    finite, n_impossible : float array, int array
+        Sum of the finite terms of each belief, and the number of its terms that are -inf.
+    sizes, digits : int array (max_scope,)
+        Scratch: number of states, and present state, of each axis of a factor.
+    logs, weights : float array (max_scope, max_states)
+        Scratch: a row for each axis of a factor.
+    row, shift : float array (max_states,)
+        Scratch: a value for each state of a variable.
+    """
+
+    messages: FloatArray
+    finite: FloatArray
+    n_impossible: IntArray
+    sizes: IntArray
+    digits: IntArray
+    logs: FloatArray
+    weights: FloatArray
+    row: FloatArray
+    shift: FloatArray
+
+
+class ResidualQueue(NamedTuple):
+    """Pairs by the pending change of their messages: changes, max-heap, position of each pair in it, pairs to renew."""
+
+    priority: FloatArray
+    heap: IntArray
+    position: IntArray
+    queue: IntArray
+
+
+class FactorAdjoints(NamedTuple):
+    """Gradients that the backward pass over a factor graph accumulates; see `back_messages`.
+
+    Attributes
+    ----------
+    beliefs : float array
+        Gradients with respect to the beliefs, which are those of the variables' scores.
+    messages : float array
+        Gradients with respect to log messages, without the terms that follow from `beliefs`.
+    theta : float array
+        Gradients in the layout of theta; `beliefs` is its first block.
+    """
+
+    beliefs: FloatArray
+    messages: FloatArray
+    theta: FloatArray
 
 
 class PairwiseModel(NamedTuple):

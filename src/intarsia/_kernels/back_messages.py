@@ -47,11 +47,12 @@ def pull_variable_beliefs(mu, gradient, variable_ptr, total):
 
 
 @kernel
-def pull_factor_beliefs(
-    mu, gradient, table_start, rho, variable_ptr, scope_ptr, scope_idx, message_ptr, sizes, digits, total, adjoint,
-    pulled,
-):  # fmt: skip
+def pull_factor_beliefs(mu, gradient, model, state, adjoints):
     """The same for the factors' marginals (step 6): into `total`, `adjoint` and the tables' part of `pulled`."""
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    table_start, rho, message_ptr = model.table_start, model.rho, model.message_ptr
+    sizes, digits = state.sizes, state.digits
+    total, adjoint, pulled = adjoints.beliefs, adjoints.messages, adjoints.theta
     for c in range(rho.shape[0]):
         first = scope_ptr[c]
         n_axes = scope_ptr[c + 1] - first
@@ -110,15 +111,18 @@ def _raw_logs(theta, start, scale, sizes, n_axes, size, target, logs, digits, ra
 
 
 @kernel
-def back_sweep_messages(
-    order, damping, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair,
-    message_ptr, messages, before, finite, n_impossible, sizes, digits, logs, weights, raw, shift, marginal, total,
-    adjoint, pulled,
-):  # fmt: skip
+def back_sweep_messages(order, damping, model, state, before, marginal, adjoints):
     """Undo one sweep: `messages` (beliefs gathered) become `before`, adjoints those of `before` (step 8).
 
     Returns the largest adjoint met, normalisation taken out; 0 when nothing more comes back.
     """
+    theta, exp_tables, exp_ptr, table_start = model.theta, model.exp_tables, model.exp_ptr, model.table_start
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    factor_of_pair, message_ptr, rho = model.factor_of_pair, model.message_ptr, model.rho
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    sizes, digits, logs, weights = state.sizes, state.digits, state.logs, state.weights
+    raw, shift = state.row, state.shift
+    total, adjoint, pulled = adjoints.beliefs, adjoints.messages, adjoints.theta
     largest = 0.0
     for k in range(order.shape[0] - 1, -1, -1):
         p = order[k]

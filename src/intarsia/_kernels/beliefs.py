@@ -47,10 +47,7 @@ def _advance(digits, sizes, n_axes):
 
 
 @kernel
-def factor_beliefs(
-    theta, table_start, rho, variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, log_mu,
-    log_norm, mu, sizes, digits, logs, marginal, joint, checks,
-):  # fmt: skip
+def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
     """Add every factor's marginals to its block of mu; return the objective `<theta, mu> + H~(mu)`.
 
     With log mu_c = theta_c / rho_c + sum of log cavities - log Z_c the terms in theta_c cancel, and Domke2013
@@ -69,6 +66,10 @@ def factor_beliefs(
 
     Returns NaN if a factor has no possible joint state.
     """
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    theta, table_start, rho, message_ptr = model.theta, model.table_start, model.rho, model.message_ptr
+    messages, n_impossible = state.messages, state.n_impossible
+    sizes, digits, logs, marginal = state.sizes, state.digits, state.logs, state.weights
     objective = 0.0
     checks[:] = 0.0
     for v in range(log_norm.shape[0]):
@@ -157,8 +158,10 @@ def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, st
 
 
 @kernel
-def traversal_order(pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx, order, seen, factor_seen):
+def traversal_order(model, order, seen, factor_seen):
     """Fill `order` so that each variable, but the first of its component, shares a factor with an earlier one."""
+    pair_ptr, pair_idx, factor_of_pair = model.pair_ptr, model.pair_idx, model.factor_of_pair
+    scope_ptr, scope_idx = model.scope_ptr, model.scope_idx
     filled = 0
     for root in range(order.shape[0]):
         if seen[root]:
@@ -184,15 +187,17 @@ def traversal_order(pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx, or
 
 
 @kernel
-def decode_in_order(
-    order, theta, table_start, rho, pair_ptr, pair_idx, factor_of_pair, variable_ptr, scope_ptr, scope_idx, message_ptr,
-    messages, finite, n_impossible, sizes, digits, logs, best, score, labels,
-):  # fmt: skip
+def decode_in_order(order, model, state, labels):
     """Label variables one after the other, each given those before it; exact on forests, also with ties.
 
     A factor none of whose variables is labelled yet speaks through its message; any other through its own scores
     with the labels put in and the rest maximised over. `labels` is -1 on entry.
     """
+    pair_ptr, pair_idx, factor_of_pair = model.pair_ptr, model.pair_idx, model.factor_of_pair
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    theta, table_start, rho, message_ptr = model.theta, model.table_start, model.rho, model.message_ptr
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    sizes, digits, logs, best, score = state.sizes, state.digits, state.logs, state.row, state.shift
     for k in range(order.shape[0]):
         i = order[k]
         n = variable_ptr[i + 1] - variable_ptr[i]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._core.jit import kernel
+from intarsia._core.jit import inline_kernel, kernel
 
 TINY = 1e-250  # below this a linear-domain result is computed again in the log domain
 LOWEST = -1e100  # messages that diverge stop here, long before their sums overflow and look like a hard zero
@@ -28,8 +28,11 @@ PRODUCT, MAXIMUM, EXPONENTIALS = 0, 1, 2  # what `_contract` does with the entri
 
 
 @kernel
-def gather_beliefs(theta, messages, rho, variable_ptr, scope_idx, factor_of_pair, message_ptr, finite, n_impossible):
+def gather_beliefs(model, state):
     """Fill `finite` and `n_impossible` from theta and all messages."""
+    variable_ptr, scope_idx, factor_of_pair = model.variable_ptr, model.scope_idx, model.factor_of_pair
+    theta, rho, message_ptr = model.theta, model.rho, model.message_ptr
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
     for a in range(finite.shape[0]):
         n_impossible[a] = theta[a] == -np.inf
         finite[a] = 0.0 if n_impossible[a] else theta[a]
@@ -94,12 +97,15 @@ def _contract(mode, table, start, scale, sizes, n_axes, target, factors, digits,
             a -= 1
 
 
-@kernel
-def _compute(
-    p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair,
-    message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-):  # fmt: skip
-    """New message of pair p (Domke2013 Eq. 18), normalised, in `out`. Returns False if no state is possible."""
+@inline_kernel
+def _compute(p, maximise, model, state):
+    """New message of pair p (Domke2013 Eq. 18), normalised, in `state.row`; returns False if no state is possible."""
+    theta, exp_tables, exp_ptr, table_start = model.theta, model.exp_tables, model.exp_ptr, model.table_start
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    factor_of_pair, message_ptr, rho = model.factor_of_pair, model.message_ptr, model.rho
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    sizes, digits, logs, weights = state.sizes, state.digits, state.logs, state.weights
+    out, shift = state.row, state.shift
     c = factor_of_pair[p]
     first = scope_ptr[c]
     n_axes = scope_ptr[c + 1] - first
@@ -197,23 +203,20 @@ def _store(p, v, weight, variable_ptr, message_ptr, messages, source, start, fin
 
 
 @kernel
-def sweep_messages(
-    order, in_place, damping, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr,
-    scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-    spare,
-):  # fmt: skip
+def sweep_messages(order, in_place, damping, maximise, model, state, spare):
     """Update each message of `order` once; each sees those before it (`in_place`) or only the old ones.
 
-    Beliefs must be gathered before. Returns the residual, NaN when a message leaves no state possible (the model is
+    Beliefs are gathered first. Returns the residual, NaN when a message leaves no state possible (the model is
     infeasible). If not in place the new messages are in `spare`.
     """
+    variable_ptr, scope_idx, factor_of_pair = model.variable_ptr, model.scope_idx, model.factor_of_pair
+    rho, message_ptr, out = model.rho, model.message_ptr, state.row
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    gather_beliefs(model, state)
     residual = 0.0
     for k in range(order.shape[0]):
         p = order[k]
-        possible = _compute(
-            p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx,
-            factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-        )  # fmt: skip
+        possible = _compute(p, maximise, model, state)
         if not possible:
             return np.nan
         residual = max(residual, _settle(p, maximise, damping, message_ptr, messages, out))
@@ -251,16 +254,19 @@ def _sift(heap, place, priority, at):
 
 
 @kernel
-def sweep_residual(
-    fresh, pair_ptr, pair_idx, priority, heap, place, queue, damping, maximise, theta, exp_tables, exp_ptr, table_start,
-    rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits,
-    logs, weights, out, shift, spare,
-):  # fmt: skip
+def sweep_residual(fresh, pending, damping, maximise, model, state, spare):
     """As many single updates as there are messages, always of the one that would change most.
 
     `spare` holds every message as it would be after its update, `priority` how much that changes it; both are computed
     afresh at the first sweep. Returns the largest change still pending, NaN when the model is infeasible.
     """
+    pair_ptr, pair_idx = model.pair_ptr, model.pair_idx
+    priority, heap, place, queue = pending.priority, pending.heap, pending.position, pending.queue
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    factor_of_pair, message_ptr, rho = model.factor_of_pair, model.message_ptr, model.rho
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    out = state.row
+    gather_beliefs(model, state)
     n_pairs = scope_idx.shape[0]
     for update in range(n_pairs + 1):
         n_queue = 0
@@ -287,10 +293,7 @@ def sweep_residual(
                         n_queue += 1
         for k in range(n_queue):
             p = queue[k]
-            possible = _compute(
-                p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx,
-                factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-            )  # fmt: skip
+            possible = _compute(p, maximise, model, state)
             if not possible:
                 return np.nan
             priority[p] = _settle(p, maximise, damping, message_ptr, messages, out)
