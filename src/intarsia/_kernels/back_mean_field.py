@@ -87,15 +87,15 @@ def _spread_pair(first, table, nu, adjoint):
 
 
 @fast_kernel
-def back_sweep_mean_field(
-    hard, theta, mu, before, adjoint, pulled, fields, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair,
-    scope_ptr, scope_idx, table_ptr,
-):  # fmt: skip
+def back_sweep_mean_field(hard, theta, mu, before, adjoint, pulled, fields, nu, digits, graph):
     """Undo one sweep: `mu` becomes `before`, adjoints those of `before`; returns the largest met of a variable.
 
     `fields` receives the adjoints of the fields, which are those of the variables' scores too. `hard` says that some
     table has a hard zero.
     """
+    variable_ptr, scope_ptr, scope_idx = graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    table_ptr = graph.table_ptr
     largest = 0.0
     for v in range(variable_ptr.shape[0] - 2, -1, -1):
         start, end = variable_ptr[v], variable_ptr[v + 1]

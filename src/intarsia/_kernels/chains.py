@@ -283,15 +283,20 @@ def _add_joint(alpha, onward, tables, first_step, counts):
 
 
 @kernel
-def forward_chains(
-    ptr, nodes, start, end, tables, table_tops, table_floors, dense, keep, weights, taken, tops, floors, totals,
-    message, log_z, state,
-):  # fmt: skip
+def forward_chains(scores, transitions, keep, weights, scratch, log_z, state):
     """Forward messages of all sequences, and log Z; `state` says how each ended.
 
     Messages are kept in `weights`, a row per position, or it is room for the longest sequence, like `tops`, `floors`
     and `totals`.
     """
+    ptr, nodes, start, end, taken = scores.ptr, scores.nodes, scores.start, scores.end, scores.offsets
+    tables, table_tops, table_floors, dense = (
+        transitions.tables,
+        transitions.tops,
+        transitions.floors,
+        transitions.dense,
+    )
+    tops, floors, totals, message = scratch.tops, scratch.floors, scratch.totals, scratch.message
     for s in range(state.shape[0]):
         a, b = ptr[s], ptr[s + 1]
         n, first = b - a, a if keep else 0
@@ -305,16 +310,22 @@ def forward_chains(
 
 
 @kernel
-def pass_chains(
-    ptr, nodes, start, end, tables, table_tops, table_floors, dense, keep, weights, taken, tops, floors, totals,
-    message, log_z, state, turned, sequence_weights, with_counts, counts, alpha, onward, sums,
-):  # fmt: skip
+def pass_chains(scores, transitions, keep, weights, scratch, log_z, state, sequence_weights, with_counts, counts, sums):
     """Marginals, log Z, and expected transitions into `counts`; `state` says how each ended.
 
     Marginals are kept as messages are in `forward_chains`; where `sums` has rows, they get the sums over the positions
     of each sequence. With one table and one matrix of counts that matrix is still to be multiplied by the table.
     `alpha` and `onward` are room for the longest sequence.
     """
+    ptr, nodes, start, end, taken = scores.ptr, scores.nodes, scores.start, scores.end, scores.offsets
+    tables, table_tops, table_floors, dense = (
+        transitions.tables,
+        transitions.tops,
+        transitions.floors,
+        transitions.dense,
+    )
+    tops, floors, totals, message = scratch.tops, scratch.floors, scratch.totals, scratch.message
+    turned, alpha, onward = transitions.transposed, scratch.alpha, scratch.onward
     k = weights.shape[1]
     shared = tables.shape[0] == 1 and counts.shape[0] == 1
     for s in range(state.shape[0]):

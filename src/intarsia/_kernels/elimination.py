@@ -38,10 +38,7 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
     convert = np.log if in_log else np.exp
 
     @fast_kernel
-    def run(
-        program, bucket_ptr, n_table, start, stop, spreading, values, beliefs, spans, domains, taken_out,
-        places, index, block,
-    ):  # fmt: skip
+    def run(plan, start, stop, spreading, values, beliefs, spans, domains, taken_out, scratch):
         """Pass upward over buckets start..stop-1, or downward (`spreading`) over stop-1..start.
 
         Returns how many were done: fewer if the next one needs the other domain, -1 if nothing is possible.
@@ -56,6 +53,8 @@ def _pass_kernel(times: Any, plus: Any, one: float, zero: float, in_log: bool, m
         were sent over them: a bucket needs only its children's messages, because P(own | separator) is the product of
         its pieces made to sum to one.
         """
+        program, bucket_ptr, n_table = plan.program, plan.bucket_ptr, plan.n_table
+        places, index, block = scratch.places, scratch.index, scratch.block
         n_scores = spans.shape[0] - taken_out.shape[0]
         for done in range(stop - start):
             k = stop - 1 - done if spreading else start + done

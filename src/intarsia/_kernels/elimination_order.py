@@ -8,20 +8,25 @@ from intarsia._core.jit import kernel
 
 
 @kernel
-def peel_forest(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, left_in_factor, degree, stack, taken, order):
+def peel_forest(graph, result):
     """Take leaves off the factor graph; returns how many variables are in `order`, not all if there is a cycle.
 
-    Run through `symbolic.run_loops`; the other four of the last five arrays are scratch.
+    Run through `symbolic.run_loops`.
     """
+    scope_ptr, scope_idx, factor_of_pair = graph.scope_ptr, graph.scope_idx, graph.factor_of_pair
+    pair_ptr, pair_idx = graph.pair_ptr, graph.pair_idx
+    n_remaining, degree, stack, removed, order = (
+        result.n_remaining, result.degree, result.stack, result.removed, result.order,
+    )  # fmt: skip
     n = len(order)
-    for c in range(len(left_in_factor)):
-        left_in_factor[c] = scope_ptr[c + 1] - scope_ptr[c]
+    for c in range(len(n_remaining)):
+        n_remaining[c] = scope_ptr[c + 1] - scope_ptr[c]
     size = 0
     for v in range(n - 1, -1, -1):
-        taken[v] = 0
+        removed[v] = 0
         degree[v] = 0
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
-            if left_in_factor[factor_of_pair[pair_idx[i]]] > 1:
+            if n_remaining[factor_of_pair[pair_idx[i]]] > 1:
                 degree[v] += 1
         if degree[v] <= 1:
             stack[size] = v
@@ -30,18 +35,18 @@ def peel_forest(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, left_i
     while size > 0:
         size -= 1
         v = stack[size]
-        taken[v] = 1
+        removed[v] = 1
         order[done] = v
         done += 1
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
             c = factor_of_pair[pair_idx[i]]
-            left_in_factor[c] -= 1
-            if left_in_factor[c] != 1:
+            n_remaining[c] -= 1
+            if n_remaining[c] != 1:
                 continue
             # What is left of this factor is a message to a single variable.
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 u = scope_idx[s]
-                if taken[u] == 0:
+                if removed[u] == 0:
                     degree[u] -= 1
                     if degree[u] == 1:
                         stack[size] = u

@@ -6,10 +6,30 @@ left, in the flat layout of the variables; `size` counts them; `trail` records r
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.jit import kernel
+from intarsia._core.validation import IntArray
 from intarsia._kernels.factor_kinds import AT_LEAST, AT_LEAST_OUTPUT, AT_MOST, AT_MOST_OUTPUT, TABLE
+
+
+class _Search(NamedTuple):
+    """State of the search: domains with their sizes, removals, factors to revise, supported states, a tuple of states.
+
+    The factors to revise are a circular queue between the two `ends`; `waiting` marks its members.
+    """
+
+    domain: NDArray[np.bool_]
+    size: IntArray
+    trail: IntArray
+    queue: IntArray
+    ends: IntArray
+    waiting: NDArray[np.bool_]
+    supported: NDArray[np.bool_]
+    digits: IntArray
 
 
 @kernel
@@ -67,7 +87,10 @@ def _mark_supports(c, theta, domain, size, supported, digits, model):
 
     Only tuples of remaining states are visited, and the visit ends when every state has its support.
     """
-    n_states, variable_ptr, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, number = model
+    n_states, variable_ptr, scope_ptr, scope_idx = model.n_states, model.variable_ptr, model.scope_ptr, model.scope_idx
+    table_of_factor, table_ptr, kind, number = (
+        model.table_of_factor, model.table_ptr, model.table_kind, model.table_truncation,
+    )  # fmt: skip
     first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
     t = table_of_factor[c]
     if kind[t] >= AT_MOST:
@@ -134,11 +157,11 @@ def _enqueue(v, but, queue, ends, waiting, hard_ptr, hard_idx):
 
 
 @kernel
-def _propagate(
-    theta, domain, size, trail, n_trail, queue, ends, waiting, supported, digits, blame, weight, hard, model
-):
+def _propagate(theta, n_trail, search, blame, weight, hard, model):
     """Remove states without support until none is left; return the trail's length, -1 - length at a dead end."""
-    n_states, variable_ptr, scope_ptr, scope_idx = model[:4]
+    n_states, variable_ptr, scope_ptr, scope_idx = model.n_states, model.variable_ptr, model.scope_ptr, model.scope_idx
+    domain, size, trail, queue, ends = search.domain, search.size, search.trail, search.queue, search.ends
+    waiting, supported, digits = search.waiting, search.supported, search.digits
     hard_ptr, hard_idx = hard
     n = queue.shape[0]
     dead = False
@@ -196,7 +219,7 @@ def search_feasible(theta, domain, preference, order, blame, max_nodes, max_fail
     changed. `order` lists the variables in hard factors; `preference` scores the states of each variable, the best is
     tried first. `blame` counts the dead ends of each factor and guides later choices (also of later calls).
     """
-    n_states, variable_ptr = model[:2]
+    n_states, variable_ptr = model.n_states, model.variable_ptr
     hard_ptr, hard_idx = hard
     n_variables = n_states.shape[0]
     size = np.zeros(n_variables, np.int64)
@@ -214,13 +237,12 @@ def search_feasible(theta, domain, preference, order, blame, max_nodes, max_fail
     ends = np.zeros(2, np.int64)
     waiting = np.zeros(blame.shape[0], np.bool_)
     labelling = np.zeros(n_variables, np.int64)
+    search = _Search(domain, size, trail, queue, ends, waiting, supported, digits)
     n_trail, depth, nodes, fails, cursor = 0, 0, 0, 0, 0
     for v in order:
         _enqueue(v, -1, queue, ends, waiting, hard_ptr, hard_idx)
     while True:
-        n_trail = _propagate(
-            theta, domain, size, trail, n_trail, queue, ends, waiting, supported, digits, blame, weight, hard, model
-        )
+        n_trail = _propagate(theta, n_trail, search, blame, weight, hard, model)
         if n_trail < 0:  # a dead end: take the last decision back and forbid it
             n_trail = -1 - n_trail
             fails += 1

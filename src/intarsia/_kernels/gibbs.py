@@ -19,8 +19,10 @@ def _condition(field, v, y, theta, graph, block_of):
 
     Factors to variables in v's own block are left out.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[:7]
-    table_of_factor, table_ptr, kind, truncation = graph[7:]
+    n_states, variable_ptr, pair_ptr, pair_idx = graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx
+    factor_of_pair, scope_ptr, scope_idx = graph.factor_of_pair, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     k = n_states[v]
     for x in range(k):
         field[x] = theta[variable_ptr[v] + x]
@@ -91,7 +93,9 @@ def _draw(weights, rng):
 @inline_kernel
 def _count(y, count, graph):
     """Add the statistics of y to `count`, in the layout of theta."""
-    n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     for v in range(n_states.shape[0]):
         count[variable_ptr[v] + y[v]] += 1.0
     for c in range(table_of_factor.shape[0]):
@@ -117,15 +121,16 @@ def _count(y, count, graph):
 
 
 @kernel
-def sample_blocks(
-    theta, y, n_sweeps, rng, count, graph, weights, weight_ptr, block_of, block_ptr, order, parent_pair, belief, drawn
-):
+def sample_blocks(theta, y, n_sweeps, rng, count, graph, blocks, belief, drawn):
     """Sweep over the blocks, each drawn jointly given the rest by filtering up its trees and sampling down.
 
     Adds up statistics if `count` has room. `weights` holds exp(score) of the tables inside blocks; `belief` (a score
     for each state) and `drawn` (a state for each variable) are scratch.
     """
-    n_states, variable_ptr, _, _, factor_of_pair, _, scope_idx, table_of_factor = graph[:8]
+    n_states, variable_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_idx
+    factor_of_pair, table_of_factor = graph.factor_of_pair, graph.table_of_factor
+    weights, weight_ptr, block_of = blocks.weights, blocks.weight_ptr, blocks.block_of
+    block_ptr, order, parent_pair = blocks.block_ptr, blocks.order, blocks.parent_pair
     for _ in range(n_sweeps):
         for b in range(block_ptr.shape[0] - 1):
             start, stop = block_ptr[b], block_ptr[b + 1]

@@ -40,8 +40,10 @@ def lay_arcs(ends, given, place, arc_ptr, head, reverse, capacity):
 
 
 @kernel
-def plant_trees(terminal, tree, parent, stamp, distance, queue, waiting, where):
+def plant_trees(network, trees):
     """Every node with a terminal is the root of a tree, and active."""
+    terminal, tree, parent, stamp, distance = network.terminal, trees.tree, trees.parent, trees.stamp, trees.distance
+    queue, waiting, where = trees.queue, trees.waiting, trees.cursor
     n = terminal.shape[0]
     where[:] = 0
     where[_CURRENT] = -1
@@ -185,10 +187,12 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
 
 
 @kernel
-def push_flow(
-    budget, arc_ptr, head, reverse, capacity, terminal, tree, parent, stamp, distance, queue, waiting, where, orphans
-):
+def push_flow(budget, network, trees):
     """Augment at most `budget` times; return the flow pushed (inf: no finite cut) and whether the flow is maximal."""
+    arc_ptr, head, reverse, capacity = network.arc_ptr, network.head, network.reverse, network.capacity
+    terminal, orphans = network.terminal, trees.orphans
+    tree, parent, stamp, distance = trees.tree, trees.parent, trees.stamp, trees.distance
+    queue, waiting, where = trees.queue, trees.waiting, trees.cursor
     total = 0.0
     n = queue.shape[0]
     while budget > 0:

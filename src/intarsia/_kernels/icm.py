@@ -20,8 +20,10 @@ def sweep_icm(theta, y, active, field, graph):
 
     `field` is scratch: the score of all that involves a variable, for each of its states, the rest as in y.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[:7]
-    table_of_factor, table_ptr, kind, truncation = graph[7:]
+    n_states, variable_ptr, pair_ptr, pair_idx = graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx
+    factor_of_pair, scope_ptr, scope_idx = graph.factor_of_pair, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     moved = 0
     for v in range(n_states.shape[0]):
         if not active[v]:

@@ -81,7 +81,9 @@ def _add_parametric(field, weight, other, kind, truncation):
 @fast_kernel
 def _add_factor(field, theta, mu, pair, c, left, right, graph):
     """Add the expected scores of factor c to the field of its variable at position `pair` of scope_idx."""
-    n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     t = table_of_factor[c]
     first, last = scope_ptr[c], scope_ptr[c + 1]
     if last - first == 2:
@@ -137,7 +139,8 @@ def _take_softmax(block, field):
 @fast_kernel
 def _wake_neighbours(v, active, drift, graph):
     """Mark all that share a factor with v as worth an update."""
-    pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[2:7]
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    scope_ptr, scope_idx = graph.scope_ptr, graph.scope_idx
     drift[v] = 0.0
     for q in range(pair_ptr[v], pair_ptr[v + 1]):
         c = factor_of_pair[pair_idx[q]]
@@ -153,7 +156,8 @@ def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph)
     A variable wakes its neighbours when it has drifted by more than `slack` since it last did so; a variable that
     is not active would hardly change and is passed over.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[:5]
+    n_states, variable_ptr = graph.n_states, graph.variable_ptr
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
     residual = 0.0
     for v in range(n_states.shape[0]):
         if not active[v]:
@@ -185,7 +189,9 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, spare, rene
     the tables of what stays are not read, each move is an exact step of coordinate ascent, and the residual counts
     every variable. With `renew` the fields are summed up afresh first: all push their marginals.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, _, scope_idx, table_of_factor, table_ptr = graph[:9]
+    n_states, variable_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_idx
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
     n_variables = n_states.shape[0]
     if renew:
         for at in range(fields.shape[0]):
@@ -273,7 +279,8 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, spare, rene
 @fast_kernel
 def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
     """`sweep_mean_field_pairwise` for binary variables: one log-odds instead of a field, one weight for a table."""
-    _, _, pair_ptr, pair_idx, _, _, scope_idx, table_of_factor = graph[:8]
+    pair_ptr, pair_idx = graph.pair_ptr, graph.pair_idx
+    scope_idx, table_of_factor = graph.scope_idx, graph.table_of_factor
     residual = 0.0
     for v in range(odds.shape[0]):
         change = gap[v]
@@ -342,7 +349,9 @@ def complete_mean_field(theta, mu, keep, left, right, graph):
 
     `mu` is the whole vector; with `keep` its tables' part must come in as zeros, without it is not touched.
     """
-    n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     value = 0.0
     for at in range(variable_ptr[n_states.shape[0]]):
         if mu[at] > 0.0:

@@ -90,9 +90,7 @@ def _judge(table, leaving, entering, y, slope, rate, precision, new_slope):
 
 
 @kernel
-def _try_step(
-    cells, moves, slope, new_slope, step, shift, y, rate, precision, n_walkers, tables, weights, forward, backward
-):
+def _try_step(cells, moves, slope, new_slope, step, errors, scratch):
     """Move all scores by step x slope, and find the slope there.
 
     Returns the log-partition function, the least share that scaled messages have in common (0 where a number
@@ -100,6 +98,9 @@ def _try_step(
     scores of each table and moves on, so that next time exponentials are of middling size without a search for the
     largest.
     """
+    y, rate, precision, n_walkers = errors.y, errors.rate, errors.precision, errors.n_walkers
+    shift, tables, weights = scratch.shift, scratch.tables, scratch.weights
+    forward, backward = scratch.forward, scratch.backward
     n_steps, s = cells.shape
     first = n_steps * s
     shape = (n_steps - 1, s, s)  # of what follows the cells
@@ -171,10 +172,7 @@ ALL_MADE, CONVERGED, STUCK, UNSAFE = 0, 1, 2, 3
 
 
 @kernel
-def descend_mirror_flows(
-    n_iter, tol, safe, cells, moves, slopes, numbers, shift, y, rate, precision, constant, n_walkers, tables, weights,
-    forward, backward, history,
-):  # fmt: skip
+def descend_mirror_flows(n_iter, tol, safe, cells, moves, slopes, numbers, errors, scratch, history):
     """Up to `n_iter` steps of mirror descent, each found by backtracking; returns how many were made, and why no more.
 
     `cells` and `moves` are the scores, which move in place. `numbers` holds the log partition function, the value, the
@@ -182,16 +180,14 @@ def descend_mirror_flows(
     which of the two `slopes` is that at these scores. A row of `history` gets the value, the relative fall, and the
     calls so far. UNSAFE means that the next step would leave the safe range of doubles; nothing has moved then.
     """
+    rate, precision, constant, n_walkers = errors.rate, errors.precision, errors.constant, errors.n_walkers
     for made in range(n_iter):
         log_z, value = numbers[0], numbers[1]
         now = np.int64(numbers[6])
         slope, new_slope = slopes[now], slopes[1 - now]
         while True:
             step = 1.0 / numbers[2]
-            new_log_z, least, squares, along, changes = _try_step(
-                cells, moves, slope, new_slope, step, shift, y, rate, precision, n_walkers, tables, weights,
-                forward, backward,
-            )  # fmt: skip
+            new_log_z, least, squares, along, changes = _try_step(cells, moves, slope, new_slope, step, errors, scratch)
             if not least > safe:
                 _move_back(cells, moves, slope, step)
                 return made, UNSAFE

@@ -50,11 +50,11 @@ def _note(at, amount, difference, listed, touched, n_touched):
 
 
 @kernel
-def _difference(
-    a, length, row_ptr, columns, values, pair_ptr, pair_label, n_pairs, k, ends, target, path, difference, listed,
-    touched,
-):  # fmt: skip
+def _difference(a, length, data, layout, target, path, difference, listed, touched):
     """Statistics of `target` less those of `path` for one sequence; returns how many entries are listed."""
+    row_ptr, columns, values = data.row_ptr, data.columns, data.values
+    pair_ptr, pair_label, ends = layout.pair_ptr, layout.pair_label, layout.ends
+    n_pairs, k = pair_label.shape[0], layout.start.shape[0]
     n_touched = 0
     for t in range(length):
         if target[t] == path[t]:
@@ -82,10 +82,7 @@ def _difference(
 
 
 @kernel
-def learn_sequences(
-    order, ptr, row_ptr, columns, values, pair_ptr, pair_label, ends, states, allowed, blocked, blocked_start,
-    blocked_end, importance, fixed, most, slack, loss, gamma, weights, total, variance, count,
-):  # fmt: skip
+def learn_sequences(order, data, layout, rule, learned):
     """One pass over the sequences in `order`; returns how many labels were wrong when each came.
 
     A mistake changes weights by tau * variance * difference, with tau = 1 if `fixed`, else (margin + cost) / (sum of
@@ -93,6 +90,12 @@ def learn_sequences(
     that number (2), or 1 (0). With `gamma` > 0 the variances shrink: 1 / v += difference^2 / gamma. `total` gathers
     changes times the number of sequences before, `count[0]`, from which the mean of the weights follows.
     """
+    ptr, row_ptr, columns, values = data.ptr, data.row_ptr, data.columns, data.values
+    states, allowed, importance = data.states, data.allowed, data.importance
+    pair_ptr, pair_label, ends = layout.pair_ptr, layout.pair_label, layout.ends
+    blocked, blocked_start, blocked_end = layout.transitions, layout.start, layout.end
+    fixed, most, slack, loss, gamma = rule.fixed, rule.most, rule.slack, rule.loss, rule.gamma
+    weights, total, variance, count = learned.weights, learned.total, learned.variance, learned.count
     k, n_pairs = blocked_start.shape[0], pair_label.shape[0]
     longest, room = 0, 0
     for s in range(ptr.shape[0] - 1):
@@ -139,10 +142,7 @@ def learn_sequences(
             wrong += target[t] != path[t]
         n_wrong += wrong
         if wrong > 0 and importance[s] > 0.0:
-            n_touched = _difference(
-                a, length, row_ptr, columns, values, pair_ptr, pair_label, n_pairs, k, ends, target, path, difference,
-                listed, touched,
-            )  # fmt: skip
+            n_touched = _difference(a, length, data, layout, target, path, difference, listed, touched)
             size = 0.0
             for i in range(n_touched):
                 at = touched[i]

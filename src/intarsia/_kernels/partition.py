@@ -90,6 +90,42 @@ class Proposer(NamedTuple):
     affinity: FloatArray
 
 
+class WalkRules(NamedTuple):
+    """How a walk accepts proposals and how it learns from them.
+
+    Attributes
+    ----------
+    cooling : float
+        Factor of the temperature before each proposal.
+    hastings : bool
+        Whether acceptance corrects for the probabilities of proposals (Metropolis-Hastings).
+    walk, rule, metric : int
+        Constants of this module: how proposals are accepted, how ranking errors are corrected, how truth is measured.
+    learn : bool
+        Whether the weights are updated.
+    rate, required : float
+        Learning rate, and the margin below which a ranking counts as an error.
+    constants : float array (3,)
+        See `measure`.
+    learned : float array
+        State of the learning rule.
+    counters : int array (6,)
+        PROPOSED .. UPDATES.
+    """
+
+    cooling: float
+    hastings: bool
+    walk: int
+    learn: bool
+    rule: int
+    rate: float
+    required: float
+    metric: int
+    constants: FloatArray
+    learned: FloatArray
+    counters: IntArray
+
+
 # ---------------------------------------------------------------- membership
 
 
@@ -748,11 +784,11 @@ def mend(weights, learned, change, sign, margin, rule, rate, required, at):
 
 
 @kernel
-def walk_partition(
-    n_steps, rng, weights, temperature, cooling, hastings, walk, learn, rule, rate, required, metric, constants,
-    learned, counters, proposer, world, state,
-):  # fmt: skip
+def walk_partition(n_steps, rng, weights, temperature, rules, proposer, world, state):
     """Propose, compare, learn if `learn`, and go on; return the change of the score under the weights of each step."""
+    cooling, hastings, walk, learn, rule = rules.cooling, rules.hastings, rules.walk, rules.learn, rules.rule
+    rate, required, metric, constants = rules.rate, rules.required, rules.metric, rules.constants
+    learned, counters = rules.learned, rules.counters
     gained = 0.0
     now = measure(state.totals, NOW, metric, constants)
     change = state.phi[state.phi.shape[0] - 1]

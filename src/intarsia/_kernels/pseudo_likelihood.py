@@ -8,15 +8,15 @@ from intarsia._core.jit import kernel
 
 
 @kernel
-def add_pseudo_likelihood(
-    theta, gradient, y, allowed, weight, n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr,
-    scope_idx, table_ptr, field, inside, start, step,
-):  # fmt: skip
+def add_pseudo_likelihood(theta, gradient, y, allowed, weight, graph, field, inside, start, step):
     """Value, with its derivative added to `gradient`; infinite when theta forbids all allowed states of a variable.
 
     Variables of weight 0 are left out; the others' neighbours must be labelled in y. `field` and `inside` have room
     for the states of a variable, `start` and `step` for the factors at one.
     """
+    n_states, variable_ptr, table_ptr = graph.n_states, graph.variable_ptr, graph.table_ptr
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    scope_ptr, scope_idx = graph.scope_ptr, graph.scope_idx
     value = 0.0
     for v in range(n_states.shape[0]):
         if weight[v] == 0.0:

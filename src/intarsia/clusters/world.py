@@ -348,7 +348,8 @@ class ClusterWorld(RankingWorld):
             at = self._stretch % (bounds.size - 1)
             proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[at], bounds[at + 1]
             self._stretch += 1
-        arguments = (n_steps, rng, weights, float(temperature), *rules, proposer, self._world, self._state)
+        how = kernels.WalkRules(*rules)
+        arguments = (n_steps, rng, weights, float(temperature), how, proposer, self._world, self._state)
         if self.n_sites < 2:  # nothing to propose
             return 0.0
         return float(kernels.walk_partition(*arguments))

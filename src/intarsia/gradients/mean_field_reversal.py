@@ -135,12 +135,10 @@ class MeanFieldReversal:
         return self._undo(self.mu, self.fields[0])
 
     def _undo(self, before: FloatArray, fields: FloatArray) -> float:
-        graph = self.graph
         return float(
             back_sweep_mean_field(
-                self._hard, self.theta, self.mu, before, self.adjoint, self.pulled, fields,
-                self._field, self._digits, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair,
-                graph.scope_ptr, graph.scope_idx, graph.table_ptr,
+                self._hard, self.theta, self.mu, before, self.adjoint, self.pulled, fields, self._field, self._digits,
+                self._arrays,
             )
         )  # fmt: skip
 

@@ -166,14 +166,15 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
     >>> forest_order(grid_graph(2, 2, 2)) is None
     True
     """
+    from intarsia._kernels.arguments import ForestGraph, ForestOrder
     from intarsia._kernels.elimination_order import peel_forest
     from intarsia._kernels.symbolic import run_loops
 
     n = graph.n_variables
     order, scratch = np.empty(n, np.int64), np.empty((3, n), np.int64)
-    given = graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
-    made = np.empty(graph.n_factors, np.int64), *scratch, order
-    return order if run_loops(peel_forest, n + graph.scope_idx.size, given, made) == n else None
+    arrays = ForestGraph(graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair)
+    result = ForestOrder(np.empty(graph.n_factors, np.int64), *scratch, order)
+    return order if run_loops(peel_forest, n + graph.scope_idx.size, arrays, result) == n else None
 
 
 def search_order(

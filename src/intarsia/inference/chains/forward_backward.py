@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
+from intarsia._kernels.arguments import ChainScratch, ChainTables, SequenceScores
 from intarsia._kernels.chain_logs import forward_chains_logs, pass_chains_logs
 from intarsia._kernels.chains import NEEDS_LOGS, forward_chains, pass_chains
 from intarsia._kernels.pairwise_slots import row_spans
@@ -61,13 +62,16 @@ class ChainPass:
         dense = bool(tables.min() > -np.inf)
         tops, floors = _exponentiate(weights.reshape(len(tables), -1))
         self._tables = weights
-        self._turned = np.ascontiguousarray(weights[0].T)
         nothing = read_only(np.zeros(k))
         self._ends = nothing if batch.start is None else batch.start, nothing if batch.end is None else batch.end
-        self._weigh_tables = read_only(weights), read_only(tops), read_only(floors), dense
+        self._transitions = ChainTables(
+            read_only(weights), read_only(tops), read_only(floors), dense, np.ascontiguousarray(weights[0].T)
+        )
         self._nothing_taken = read_only(np.zeros((1, k)))
-        self._room = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(k)
-        self._messages = np.empty((longest, k)), np.empty((longest, k))
+        self._scratch = ChainScratch(
+            np.empty(longest), np.empty(longest), np.empty(longest), np.empty(k), np.empty((longest, k)),
+            np.empty((longest, k)),
+        )  # fmt: skip
         self._state = np.zeros(batch.n_sequences, dtype=np.int64)
         self._one_each = read_only(np.ones(batch.n_sequences))
 
@@ -83,7 +87,7 @@ class ChainPass:
             messages = made if keep else np.empty(batch.nodes.shape)
             self._put_scores(batch.nodes, chosen, messages)
             forward_chains_logs(
-                batch.ptr, chosen, messages, full_tables(batch), np.empty(batch.n_labels), self._room[2], log_z
+                batch.ptr, chosen, messages, full_tables(batch), np.empty(batch.n_labels), self._scratch.totals, log_z
             )
         return Forward(made, log_z, in_logs)
 
@@ -114,7 +118,7 @@ class ChainPass:
             self._put_scores(scores, chosen, made)
             pass_chains_logs(
                 batch.ptr, chosen, made, full_tables(batch), weight, transitions is not None, counts,
-                self._messages[0], np.empty(k), np.empty(k), np.empty(k), self._room[2], log_z,
+                self._scratch.alpha, np.empty(k), np.empty(k), np.empty(k), self._scratch.totals, log_z,
             )  # fmt: skip
         expected = {None: None, "sum": counts[0], "steps": counts[: batch.n_steps]}[transitions]
         return Marginals(log_z, made, expected)
@@ -143,8 +147,10 @@ class ChainPass:
         self, scores: FloatArray, taken: FloatArray, made: FloatArray, keep: bool, log_z: FloatArray
     ) -> tuple[Any, ...]:
         """What both kernels take first."""
-        ptr, room = self.batch.ptr, self._room
-        return ptr, scores, *self._ends, *self._weigh_tables, keep, made, taken, *room, log_z, self._state
+        return (
+            SequenceScores(self.batch.ptr, scores, *self._ends, taken), self._transitions, keep, made, self._scratch,
+            log_z, self._state,
+        )  # fmt: skip
 
     def _pass(
         self,
@@ -154,8 +160,7 @@ class ChainPass:
         counts: FloatArray,
         sums: FloatArray,
     ) -> None:
-        more: tuple[Any, ...] = self._turned, weight, with_counts, counts, *self._messages, sums
-        pass_chains(*given, *more)
+        pass_chains(*given, weight, with_counts, counts, sums)  # type: ignore[call-arg]
 
     def _put_scores(self, nodes: FloatArray, chosen: IntArray, into: FloatArray) -> None:
         """Write the scores of some sequences, those of start and end included, where they stand in `into`."""

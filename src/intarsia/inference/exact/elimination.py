@@ -8,6 +8,14 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._kernels.arguments import (
+    BucketLayout,
+    BucketProgram,
+    BucketScratch,
+    BucketTables,
+    EliminationScopes,
+    Separators,
+)
 from intarsia._kernels.elimination import maximise_buckets, sum_buckets, sum_buckets_in_log
 from intarsia._kernels.elimination_labels import complete_best, sample_buckets
 from intarsia._kernels.elimination_plan import find_separators, lay_out
@@ -169,9 +177,9 @@ class BucketTree:
         room = max(graph.scope_idx.size, 16)
         while True:
             sep_at = np.empty(room, np.int64)
-            given = (graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
-            made = (parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
-            if run_loops(find_separators, n + graph.scope_idx.size, given, made) == 0:
+            scopes = EliminationScopes(graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
+            result = Separators(parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
+            if run_loops(find_separators, n + graph.scope_idx.size, scopes, result) == 0:
                 break
             scratch[:], room = -1, 4 * room
         self._parent, self._cells, self._sep_ptr, self._sep_at = parent, cells, sep_ptr, sep_at[: sep_ptr[-1]]
@@ -184,13 +192,13 @@ class BucketTree:
             graph, order, tables = self.graph, self.order, self.tables
             self.message_ptr = 2 * tables.size + _offsets(self._cells.astype(np.int64))
             self._program, self.needs = np.zeros(self.bucket_ptr[-1], np.int64), np.ones(5, np.int64)
-            given = (
+            arrays = BucketTables(
                 graph.n_states, order, graph.variable_ptr, graph.scope_ptr, self._scope_at, *self._factors,
                 tables.start[graph.table_of_factor], tables.block_of_factor, *self._children, self._sep_ptr,
                 self._sep_at, self.message_ptr, self.bucket_ptr, np.array([tables.n_blocks]),
             )  # fmt: skip
-            made = (np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
-            run_loops(lay_out, order.size + self._sep_at.size, given, made)
+            result = BucketLayout(np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
+            run_loops(lay_out, order.size + self._sep_at.size, arrays, result)
         return self._program
 
     def _prepared(self, problem: Problem, name: str) -> _Run:
@@ -256,7 +264,7 @@ class _Run:
         self.n_new = tree.tables.size  # entries whose exponentials are still to be taken
         self.domains = np.zeros((2, n), np.int8)
         self.taken_out = np.zeros(n)
-        self.scratch = np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2])
+        self.scratch = BucketScratch(np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2]))
         self.products = np.empty(needs[4])
 
     def change_variables(self) -> None:
@@ -295,13 +303,13 @@ class _Run:
         if maximise:
             kernel, other = maximise_buckets, maximise_buckets
         n = tree.order.size
+        plan = BucketProgram(self.program, tree.bucket_ptr, tree.tables.size)
         for start, stop in tree.ranges(backwards=spreading):
             self._check_time()
             while start < stop:
                 done = kernel(
-                    self.program, tree.bucket_ptr, tree.tables.size,
-                    *((n - stop, n - start) if spreading else (start, stop)), spreading,
-                    self.values, beliefs, self.spans, self.domains, self.taken_out, *self.scratch,
+                    plan, *((n - stop, n - start) if spreading else (start, stop)), spreading,
+                    self.values, beliefs, self.spans, self.domains, self.taken_out, self.scratch,
                 )  # fmt: skip
                 if done < 0:
                     return False

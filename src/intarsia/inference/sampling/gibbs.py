@@ -9,6 +9,7 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
+from intarsia._kernels.arguments import SampledBlocks
 from intarsia._kernels.gibbs import partition_into_forests, sample_blocks
 from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph, FactorKind
@@ -317,15 +318,14 @@ def make_sampler(graph: FactorGraph, theta: FloatArray, block: str) -> Sampler:
     if block == "single" or not _forests_fit(graph, theta, must=block == "tree"):
         alone = np.arange(graph.n_variables + 1)  # each variable is a block, and a root
         weights, weight_ptr = np.empty(0), alone[:1]
-        blocks = alone[:-1], alone, alone[:-1], np.full(graph.n_variables, -1)
+        blocks = SampledBlocks(weights, weight_ptr, alone[:-1], alone, alone[:-1], np.full(graph.n_variables, -1))
     else:
         weights, weight_ptr = _exponentiated_tables(graph, theta)
-        blocks = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
+        forests = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
+        blocks = SampledBlocks(weights, weight_ptr, *forests)
     arrays = update_arrays(graph)
     belief, drawn = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables, dtype=np.int64)
-    return lambda y, sweeps, rng, count: sample_blocks(
-        theta, y, sweeps, rng, count, arrays, weights, weight_ptr, *blocks, belief, drawn
-    )
+    return lambda y, sweeps, rng, count: sample_blocks(theta, y, sweeps, rng, count, arrays, blocks, belief, drawn)
 
 
 def _exponentiated_tables(graph: FactorGraph, theta: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
+from intarsia._kernels.arguments import GraphArrays
 from intarsia._kernels.icm import sweep_icm
 from intarsia.graph import FactorGraph
 from intarsia.inference.method import Answer, InferenceMethod, Problem, iterate
@@ -142,10 +143,9 @@ def _sweeper(graph: FactorGraph, theta: FloatArray, y: IntArray) -> Callable[[],
     return lambda: int(sweep_icm(theta, y, active, field, arrays))
 
 
-def update_arrays(graph: FactorGraph) -> tuple[np.ndarray[Any, Any], ...]:
-    """The arrays of a graph in the order in which the kernels of single-variable updates take them."""
-    pair_ptr, pair_idx = graph.pairs_by_variable
-    return (
-        graph.n_states, graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr,
+def update_arrays(graph: FactorGraph) -> GraphArrays:
+    """Return the arrays of a graph as the kernels of single-variable updates take them."""
+    return GraphArrays(
+        graph.n_states, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr,
         graph.scope_idx, graph.table_of_factor, graph.table_ptr, graph.table_kind, graph.table_truncation,
     )  # fmt: skip
