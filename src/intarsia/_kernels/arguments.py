@@ -190,7 +190,7 @@ class UpdateRule(NamedTuple):
     """Length of the update after a mistake; see `online_updates.learn_sequences`."""
 
     fixed: bool
-    most: float
+    max_step: float
     slack: float
     loss: int
     gamma: float
@@ -355,6 +355,36 @@ class BucketScratch(NamedTuple):
     places: IntArray
     index: IntArray
     block: FloatArray
+
+
+class DualGraph(NamedTuple):
+    """Arrays of a factor graph as the sweeps of `dual_decomposition` read them.
+
+    Attributes
+    ----------
+    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx : int array
+        See `GraphArrays`.
+    first, last : int array (n_factors,)
+        Variables of lowest and highest index of each factor.
+    start, kind, truncation : array (n_factors,)
+        Position in theta, kind and truncation of each factor's table.
+    message_ptr : int array (n_pairs + 1,)
+        Position of each pair's message.
+    """
+
+    n_states: IntArray
+    variable_ptr: IntArray
+    pair_ptr: IntArray
+    pair_idx: IntArray
+    factor_of_pair: IntArray
+    scope_ptr: IntArray
+    scope_idx: IntArray
+    first: IntArray
+    last: IntArray
+    start: IntArray
+    kind: IntArray
+    truncation: FloatArray
+    message_ptr: IntArray
 
 
 class MessageModel(NamedTuple):

@@ -1,7 +1,6 @@
-"""From messages to marginals, the value of the free energy, and a labelling.
+"""Marginals, the value of the free energy, and labellings from messages.
 
-Everything here reads the log messages of `messages.py` and its `finite` / `n_impossible` beliefs; every table is a
-full one.
+Everything here reads the log messages of `messages.py` and its `finite` / `n_impossible` beliefs. All tables are full.
 """
 
 from __future__ import annotations
@@ -16,7 +15,10 @@ DIVERGED = 1e6  # logarithms of messages beyond this lose digits that the bounds
 
 @kernel
 def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu, log_norm):
-    """Marginals of all variables, their logarithms and log normalisers. Returns False if a variable has no state."""
+    """Compute marginals of all variables, their logarithms and log normalisers; return False if one has no state.
+
+    mu_i(x) is proportional to exp(b_i(x)) with the belief b_i of `messages.py`.
+    """
     for v in range(log_norm.shape[0]):
         top = -np.inf
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
@@ -36,7 +38,7 @@ def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu, log_norm):
 
 @kernel
 def _advance(digits, sizes, n_axes):
-    """Next joint state, the last axis running fastest."""
+    """Advance `digits` to the next joint state, the last axis running fastest."""
     a = n_axes - 1
     while a >= 0:
         digits[a] += 1
@@ -48,7 +50,7 @@ def _advance(digits, sizes, n_axes):
 
 @kernel
 def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
-    """Add every factor's marginals to its block of mu; return the objective `<theta, mu> + H~(mu)`.
+    """Add every factor's marginals to its block of mu; return the objective <theta, mu> + H~(mu) (Bethe or TRW).
 
     With log mu_c = theta_c / rho_c + sum of log cavities - log Z_c the terms in theta_c cancel, and Domke2013
     Eq. (13) with (16), (17) becomes
@@ -84,7 +86,7 @@ def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
         n_axes = scope_ptr[c + 1] - first
         size = 1
         largest = 0.0
-        for a in range(n_axes):  # cavities relative to the marginals: mu_j / m_c
+        for a in range(n_axes):  # cavities up to a constant: mu_j / m_c
             v = scope_idx[first + a]
             sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
             size *= sizes[a]
@@ -127,7 +129,7 @@ def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
                     continue
                 if mu[start + x] > TINY and marginal[a, x] > TINY:
                     ratio = np.log(marginal[a, x] / mu[start + x])
-                else:  # of two underflowing numbers
+                else:  # a quotient of two numbers that underflow
                     ratio = _log_marginal(theta, table_start[c], rho[c], sizes, n_axes, size, logs, digits, a, x)
                     ratio -= log_total + log_mu[start + x]
                 highest, lowest = max(highest, ratio), min(lowest, ratio)
@@ -140,7 +142,7 @@ def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
 
 @kernel
 def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, state):
-    """Log of the unnormalised belief of one state of one axis; `digits` are all 0 before and after."""
+    """Return the log of the unnormalised belief of one state of one axis; `digits` are all 0 before and after."""
     top = -np.inf
     total = 0.0
     for sweep in range(2):
@@ -158,40 +160,40 @@ def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, st
 
 
 @kernel
-def traversal_order(model, order, seen, factor_seen):
-    """Fill `order` so that each variable, but the first of its component, shares a factor with an earlier one."""
+def traversal_order(model, order, visited, factor_visited):
+    """Fill `order` with all variables; each but the first of its component shares a factor with an earlier one."""
     pair_ptr, pair_idx, factor_of_pair = model.pair_ptr, model.pair_idx, model.factor_of_pair
     scope_ptr, scope_idx = model.scope_ptr, model.scope_idx
-    filled = 0
+    n_ordered = 0
     for root in range(order.shape[0]):
-        if seen[root]:
+        if visited[root]:
             continue
-        seen[root] = True
-        order[filled] = root
-        head = filled
-        filled += 1
-        while head < filled:
+        visited[root] = True
+        order[n_ordered] = root
+        head = n_ordered
+        n_ordered += 1
+        while head < n_ordered:
             v = order[head]
             head += 1
             for k in range(pair_ptr[v], pair_ptr[v + 1]):
                 c = factor_of_pair[pair_idx[k]]
-                if factor_seen[c]:
+                if factor_visited[c]:
                     continue
-                factor_seen[c] = True
+                factor_visited[c] = True
                 for q in range(scope_ptr[c], scope_ptr[c + 1]):
                     u = scope_idx[q]
-                    if not seen[u]:
-                        seen[u] = True
-                        order[filled] = u
-                        filled += 1
+                    if not visited[u]:
+                        visited[u] = True
+                        order[n_ordered] = u
+                        n_ordered += 1
 
 
 @kernel
 def decode_in_order(order, model, state, labels):
     """Label variables one after the other, each given those before it; exact on forests, also with ties.
 
-    A factor none of whose variables is labelled yet speaks through its message; any other through its own scores
-    with the labels put in and the rest maximised over. `labels` is -1 on entry.
+    A factor none of whose variables is labelled yet contributes its message; any other contributes its scores with the
+    labels put in, maximised over its other variables. `labels` is -1 on entry.
     """
     pair_ptr, pair_idx, factor_of_pair = model.pair_ptr, model.pair_idx, model.factor_of_pair
     variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx

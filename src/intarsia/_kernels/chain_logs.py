@@ -1,6 +1,6 @@
 """Sums over the labellings of sequences whose scores span more than double precision: all messages in logarithms.
 
-Many times slower than `chains`, whose layout this shares; only sequences that need it come here.
+Many times slower than `chains`, whose layout this shares; only sequences that need it are computed here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from intarsia._core.jit import kernel
 
 @kernel
 def _log_sum(values):
-    """Logarithm of the sum of exponentials; -inf for nothing but -inf."""
+    """Return the logarithm of the sum of exponentials; -inf if all values are -inf."""
     top = -np.inf
     for x in range(values.shape[0]):
         top = max(top, values[x])
@@ -26,7 +26,11 @@ def _log_sum(values):
 
 @kernel
 def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
-    """Logarithms of the forward messages, largest entry 0, into `alpha`; log Z is the sum of `log_totals`."""
+    """Compute log forward messages with largest entry 0 in `alpha`; return False if no labelling is possible.
+
+    alpha_t(y) = rows_t(y) + log sum_x exp(alpha_(t-1)(x) + table(x, y)) - log_totals_t; log Z is the sum of
+    `log_totals`.
+    """
     length, k = rows.shape
     stride = 1 if tables.shape[0] > 1 else 0
     for t in range(length):
@@ -50,9 +54,9 @@ def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
 
 
 @kernel
-def forward_chains_logs(ptr, chosen, nodes, tables, message, log_totals, log_z):
-    """Logarithms of the forward messages of the sequences `chosen`, in the place of their scores, and log Z."""
-    for s in chosen:
+def forward_chains_logs(ptr, sequences, nodes, tables, message, log_totals, log_z):
+    """Replace the scores of some sequences by the logarithms of their forward messages, and compute log Z."""
+    for s in sequences:
         a, b = ptr[s], ptr[s + 1]
         possible = _forward_logs(nodes[a:b], tables, a - s, nodes[a:b], message, log_totals)
         log_z[s] = np.sum(log_totals[: b - a]) if possible else -np.inf
@@ -60,14 +64,17 @@ def forward_chains_logs(ptr, chosen, nodes, tables, message, log_totals, log_z):
 
 @kernel
 def pass_chains_logs(
-    ptr, chosen, nodes, tables, sequence_weights, with_counts, counts, alpha, message, onward, backward, log_totals,
+    ptr, sequences, nodes, tables, sequence_weights, with_counts, counts, alpha, message, onward, backward, log_totals,
     log_z,
 ):  # fmt: skip
-    """Marginals of the sequences `chosen` in the place of their scores, log Z, and expected transitions."""
+    """Replace the scores of some sequences by their marginals; compute log Z and expected transitions.
+
+    The arguments are those of `chains.pass_chains`, with `nodes` and `tables` as scores.
+    """
     k = nodes.shape[1]
     table_stride = 1 if tables.shape[0] > 1 else 0
     count_stride = 1 if counts.shape[0] > 1 else 0
-    for s in chosen:
+    for s in sequences:
         a, b = ptr[s], ptr[s + 1]
         possible = _forward_logs(nodes[a:b], tables, a - s, alpha, message, log_totals)
         log_z[s] = np.sum(log_totals[: b - a]) if possible else -np.inf
@@ -92,12 +99,12 @@ def pass_chains_logs(
             for x in range(k):
                 total += np.exp(message[x] - top)
             if with_counts and t < b - 1:
-                into = counts[(t - s) * count_stride]
+                count_table = counts[(t - s) * count_stride]
                 for x in range(k):
                     for y in range(k):
-                        # Summed as above, so that rounding cannot make the exponent positive.
+                        # Added in the same order as above, so that rounding cannot make the exponent positive.
                         value = alpha[t - a, x] + (table[x, y] + onward[y])
-                        into[x, y] += sequence_weights[s] * np.exp(value - top) / total
+                        count_table[x, y] += sequence_weights[s] * np.exp(value - top) / total
             highest = -np.inf
             for x in range(k):
                 onward[x] = nodes[t, x] + backward[x]

@@ -1,4 +1,4 @@
-"""From an elimination order to a bucket tree and to the program that its passes follow.
+"""Bucket tree of an elimination order, and the program that its passes follow.
 
 Both functions are run through `symbolic.run_loops`.
 """
@@ -9,17 +9,17 @@ from intarsia._core.jit import kernel
 
 # Entries of a bucket worked on together: two or three such blocks should fit into the fastest cache.
 BLOCK = 2048
-# Fewer rows than this are not worth a turn, however many states the own variable has.
+# A turn has at least this many rows, however many states the own variable has.
 FEWEST_ROWS = 16
 
 
 @kernel
 def find_separators(scopes, result):
-    """Separator and parent of each bucket, and the (float) size of its message; -1 if `sep_rank` is too short.
+    """Find separator and parent of each bucket, and the size of its message; return -1 if `sep_rank` is too short.
 
-    A bucket holds the factors whose first eliminated variable is its own; its separator is everything else that its
-    pieces name, and its parent the bucket of the first eliminated variable among these. Variables are given by
-    bucket.
+    A bucket holds the factors whose first eliminated variable is its own. Its separator is the set of all other
+    variables of its pieces, and its parent the bucket of the first eliminated variable among these. Variables are given
+    as positions in the elimination order.
     """
     n_states, order, scope_ptr, scope_rank = scopes.n_states, scopes.order, scopes.scope_ptr, scopes.scope_rank
     factor_ptr, factor_idx = scopes.factor_ptr, scopes.factor_idx
@@ -70,14 +70,14 @@ def find_separators(scopes, result):
 
 @kernel
 def lay_out(tables, result):
-    """Write the program of all buckets; that of bucket k begins head bucket_ptr[k].
+    """Write the program of all buckets; that of bucket k begins at bucket_ptr[k].
 
     Head: variable, its states, axes, outer axes, rows, turns, first piece of the base, first mixed piece, pieces, start
-    of the message. Then variable and size of each axis. Then for each piece its start, the slot of its span, the
-    stride of the own variable (negative if its rows lie one after another) and those of the axes.
+    of the message. Then variable and size of each axis. Then for each piece its start, the slot of its log-range, the
+    stride of the own variable (negative if its rows are contiguous) and those of the axes.
 
-    `needs` receives the largest 2 * pieces, pieces * (turns + rows), 3 * own * rows + rows, cells of children and
-    own states.
+    `needs` receives the largest 2 * pieces, pieces * (turns + rows), 3 * own * rows + rows, cells of children and own
+    states.
     """
     n_states, order, variable_ptr = tables.n_states, tables.order, tables.variable_ptr
     scope_ptr, scope_rank, factor_ptr, factor_idx = (
@@ -142,9 +142,9 @@ def lay_out(tables, result):
                     else:
                         program[piece + 3 + axis[place]] = stride
                     stride *= n_states[order[place]]
-                filled, a = 1, n_axes - 1
-                while a >= n_outer and program[piece + 3 + a] == filled:
-                    filled *= program[sizes + 2 * a + 1]
+                n_filled, a = 1, n_axes - 1
+                while a >= n_outer and program[piece + 3 + a] == n_filled:
+                    n_filled *= program[sizes + 2 * a + 1]
                     a -= 1
                 if kind > 0 and a < n_outer:
                     program[piece + 2] = -program[piece + 2]
@@ -157,12 +157,12 @@ def lay_out(tables, result):
             first_mixed,
         )
         program[head + 8], program[head + 9] = n_pieces, message_ptr[k]
-        received = 0
+        n_received = 0
         for i in range(child_ptr[k], child_ptr[k + 1]):
-            received += message_ptr[child_idx[i] + 1] - message_ptr[child_idx[i]]
+            n_received += message_ptr[child_idx[i] + 1] - message_ptr[child_idx[i]]
         needs[0] = max(needs[0], 2 * n_pieces)
         needs[1] = max(needs[1], n_pieces * (n_turns + n_rows))
         needs[2] = max(needs[2], (3 * n_own + 1) * n_rows)
-        needs[3] = max(needs[3], received)
+        needs[3] = max(needs[3], n_received)
         needs[4] = max(needs[4], n_own)
     return 0

@@ -1,9 +1,9 @@
 """Maximum flow by two search trees that are kept between augmentations (Boykov2004), with real capacities.
 
-Arcs lie by their tail: those of node v are `arc_ptr[v]:arc_ptr[v + 1]`, `head` is where an arc leads, `reverse` the arc
-back, `capacity` what is left of it. `terminal[v]` is the capacity left from the source (positive) or to the sink
-(negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may be infinite. Queues go round, and
-have room for more than all nodes, so that begin = end means empty.
+Arcs are sorted by their tail: those of node v are `arc_ptr[v]` to `arc_ptr[v + 1]`, `head` is the node where an arc
+ends, `reverse` the opposite arc, `capacity` its residual capacity. `terminal[v]` is the residual capacity from the
+source (positive) or to the sink (negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may
+be infinite. Queues are circular with room for more than all nodes, so that begin = end means empty.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _BEGIN, _END, _CURRENT, _TIME = 0, 1, 2, 3
 
 
 @kernel
-def lay_arcs(ends, given, place, arc_ptr, head, reverse, capacity):
-    """Sort arcs by their tail: arc p leads from `ends[p]` to `ends[p ^ 1]` with capacity `given[p]`."""
+def lay_arcs(ends, capacities, position_of_arc, arc_ptr, head, reverse, capacity):
+    """Sort arcs by their tail: arc p leads from `ends[p]` to `ends[p ^ 1]` with capacity `capacities[p]`."""
     arc_ptr[:] = 0
     for p in range(ends.shape[0]):
         arc_ptr[ends[p] + 1] += 1
     for v in range(1, arc_ptr.shape[0]):
         arc_ptr[v] += arc_ptr[v - 1]
-    for p in range(ends.shape[0]):  # arc_ptr[v] goes up to where v's arcs end
-        at = arc_ptr[ends[p]]
+    for p in range(ends.shape[0]):  # arc_ptr[v] advances to the end of v's arcs
+        position = arc_ptr[ends[p]]
         arc_ptr[ends[p]] += 1
-        place[p] = at
-        head[at] = ends[p ^ 1]
-        capacity[at] = given[p]
+        position_of_arc[p] = position
+        head[position] = ends[p ^ 1]
+        capacity[position] = capacities[p]
     for v in range(arc_ptr.shape[0] - 1, 0, -1):
         arc_ptr[v] = arc_ptr[v - 1]
     arc_ptr[0] = 0
     for p in range(ends.shape[0]):
-        reverse[place[p]] = place[p ^ 1]
+        reverse[position_of_arc[p]] = position_of_arc[p ^ 1]
 
 
 @kernel
 def plant_trees(network, trees):
-    """Every node with a terminal is the root of a tree, and active."""
+    """Make every node with a terminal capacity the root of a tree, and active."""
     terminal, tree, parent, stamp, distance = network.terminal, trees.tree, trees.parent, trees.stamp, trees.distance
     queue, waiting, where = trees.queue, trees.waiting, trees.cursor
     n = terminal.shape[0]
@@ -59,6 +59,7 @@ def plant_trees(network, trees):
 
 @kernel
 def _activate(v, queue, waiting, where):
+    """Append a node to the queue of active nodes, unless it is in it."""
     if not waiting[v]:
         waiting[v] = True
         end = where[_END]
@@ -68,7 +69,7 @@ def _activate(v, queue, waiting, where):
 
 @kernel
 def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where):
-    """Let the tree of v take its free neighbours; return an arc from the source's tree to the sink's, or -1."""
+    """Add the free neighbours of v to its tree; return an arc from the source's tree to the sink's, or -1."""
     side = tree[v]
     for a in range(arc_ptr[v], arc_ptr[v + 1]):
         forward = a if side == SOURCE else reverse[a]
@@ -82,7 +83,7 @@ def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, qu
             _activate(u, queue, waiting, where)
         elif tree[u] != side:
             return forward
-        elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter way to the root
+        elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter path to the root
             parent[u] = reverse[a]
             stamp[u], distance[u] = stamp[v], distance[v] + 1
     return -1
@@ -90,7 +91,7 @@ def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, qu
 
 @kernel
 def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
-    """Push what fits along the path through arc `middle`; return it and the number of orphans."""
+    """Push the largest possible flow along the path through arc `middle`; return it and the number of orphans."""
     flow = capacity[middle]
     v = head[reverse[middle]]
     while parent[v] != _ROOT:
@@ -111,11 +112,11 @@ def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
         v = head[reverse[middle]] if towards_source else head[middle]
         while parent[v] != _ROOT:
             a = parent[v]
-            along, back = (reverse[a], a) if towards_source else (a, reverse[a])
-            capacity[along] -= flow
-            capacity[back] += flow
+            forward_arc, backward_arc = (reverse[a], a) if towards_source else (a, reverse[a])
+            capacity[forward_arc] -= flow
+            capacity[backward_arc] += flow
             u = head[a]
-            if capacity[along] <= 0.0:
+            if capacity[forward_arc] <= 0.0:
                 parent[v] = _ORPHAN
                 orphans[n] = v
                 n += 1
@@ -130,7 +131,10 @@ def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
 
 @kernel
 def _distance_to_root(u, time, head, parent, stamp, distance):
-    """Steps from u to the root of its tree, or -1 if the way ends at an orphan; stops at nodes seen at this time."""
+    """Return the distance from u to the root of its tree, or -1 if the path ends at an orphan.
+
+    The search stops at nodes that were already visited at this time.
+    """
     steps = 0
     while True:
         if stamp[u] == time:
@@ -146,7 +150,7 @@ def _distance_to_root(u, time, head, parent, stamp, distance):
 
 @kernel
 def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans):
-    """Find each orphan a new parent in its tree, the one nearest to the root, or set it free."""
+    """Attach each orphan to a new parent in its tree, the one nearest to the root, or set it free."""
     begin, end, size = 0, n_orphans, orphans.shape[0]
     time = where[_TIME]
     while begin != end:

@@ -171,9 +171,9 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
     from intarsia._kernels.symbolic import run_loops
 
     n = graph.n_variables
-    order, scratch = np.empty(n, np.int64), np.empty((3, n), np.int64)
+    order, degree, stack, removed = (np.empty(n, np.int64) for _ in range(4))
     arrays = ForestGraph(graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair)
-    result = ForestOrder(np.empty(graph.n_factors, np.int64), *scratch, order)
+    result = ForestOrder(np.empty(graph.n_factors, np.int64), degree, stack, removed, order)
     return order if run_loops(peel_forest, n + graph.scope_idx.size, arrays, result) == n else None
 
 

@@ -178,7 +178,9 @@ class BucketTree:
         while True:
             sep_at = np.empty(room, np.int64)
             scopes = EliminationScopes(graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
-            result = Separators(parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
+            result = Separators(
+                parent, scratch[0], scratch[1], scratch[2], np.empty(n, np.int64), cells, sep_ptr, sep_at
+            )
             if run_loops(find_separators, n + graph.scope_idx.size, scopes, result) == 0:
                 break
             scratch[:], room = -1, 4 * room
