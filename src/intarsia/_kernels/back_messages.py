@@ -147,7 +147,7 @@ def back_sweep_messages(order, damping, model, state, before, marginal, adjoints
             sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
             digits[a] = 0
             size *= sizes[a]
-            top = 0.0 if a == target else -np.inf
+            maximum = 0.0 if a == target else -np.inf
             for x in range(sizes[a]):
                 logs[a, x] = 0.0
                 marginal[a, x] = 0.0
@@ -157,9 +157,9 @@ def back_sweep_messages(order, damping, model, state, before, marginal, adjoints
                         logs[a, x] = -np.inf
                     else:
                         logs[a, x] = finite[state] - messages[message_ptr[first + a] + x]
-                    top = max(top, logs[a, x])
+                    maximum = max(maximum, logs[a, x])
             for x in range(sizes[a]):
-                logs[a, x] -= top
+                logs[a, x] -= maximum
                 weights[a, x] = np.exp(logs[a, x])
         _raw_linear(exp_tables, exp_ptr[c], sizes, n_axes, size, target, weights, digits, raw)
         linear = True
@@ -167,14 +167,14 @@ def back_sweep_messages(order, damping, model, state, before, marginal, adjoints
             linear = linear and (raw[x] > TINY or messages[message_ptr[p] + x] == -np.inf)
         if not linear:
             _raw_logs(theta, table_start[c], 1.0 / rho[c], sizes, n_axes, size, target, logs, digits, raw, shift)
-        top = -np.inf
+        maximum = -np.inf
         for x in range(n):
             shift[x] = np.log(raw[x]) if linear else raw[x]
-            top = max(top, shift[x])
+            maximum = max(maximum, shift[x])
         norm = 0.0
         for x in range(n):
-            norm += np.exp(shift[x] - top)
-        norm = top + np.log(norm)
+            norm += np.exp(shift[x] - maximum)
+        norm = maximum + np.log(norm)
         # The adjoint of the undamped message, and the fraction of it that damping passes on to the old message.
         v = scope_idx[p]
         mean = 0.0

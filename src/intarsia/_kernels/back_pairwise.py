@@ -59,7 +59,7 @@ def back_sweep_binary(forward, model, damping, after, before, adjoints, work, ro
         a, b = (half, end) if forward else (start, half)
         if a == b:
             continue
-        incoming = before if forward else after  # messages to i that the rest of this half-sweep changed, or not
+        incoming = before if forward else after  # before later updates of this half-sweep changed them
         p0, p1 = 1.0, 1.0
         for q in range(start, half):
             p0 *= after[q, 0]

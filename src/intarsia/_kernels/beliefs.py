@@ -20,18 +20,18 @@ def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu, log_norm):
     mu_i(x) is proportional to exp(b_i(x)) with the belief b_i of `messages.py`.
     """
     for v in range(log_norm.shape[0]):
-        top = -np.inf
+        maximum = -np.inf
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
             log_mu[a] = -np.inf if n_impossible[a] else finite[a]
-            top = max(top, log_mu[a])
-        if top == -np.inf:
+            maximum = max(maximum, log_mu[a])
+        if maximum == -np.inf:
             return False
         total = 0.0
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
-            total += np.exp(log_mu[a] - top)
-        log_norm[v] = top + np.log(total)
+            total += np.exp(log_mu[a] - maximum)
+        log_norm[v] = maximum + np.log(total)
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
-            mu[a] = np.exp(log_mu[a] - top) / total  # sums to one however large the logarithms are
+            mu[a] = np.exp(log_mu[a] - maximum) / total  # sums to one however large the logarithms are
             log_mu[a] -= log_norm[v]
     return True
 
@@ -97,19 +97,19 @@ def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
                 if logs[a, x] > -np.inf:
                     logs[a, x] -= messages[message_ptr[first + a] + x]
                     largest = max(largest, abs(log_mu[variable_ptr[v] + x]), abs(logs[a, x]))
-        top = -np.inf
+        maximum = -np.inf
         for e in range(size):
             value = theta[table_start[c] + e] / rho[c]
             for a in range(n_axes):
                 value += logs[a, digits[a]]
             joint[e] = value
-            top = max(top, value)
+            maximum = max(maximum, value)
             _advance(digits, sizes, n_axes)
-        if top == -np.inf:
+        if maximum == -np.inf:
             return np.nan
         total = 0.0
         for e in range(size):
-            joint[e] = np.exp(joint[e] - top)
+            joint[e] = np.exp(joint[e] - maximum)
             total += joint[e]
         for e in range(size):
             joint[e] /= total
@@ -117,7 +117,7 @@ def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
             for a in range(n_axes):
                 marginal[a, digits[a]] += joint[e]
             _advance(digits, sizes, n_axes)
-        log_total = top + np.log(total)
+        log_total = maximum + np.log(total)
         highest, lowest = -np.inf, np.inf
         for a in range(n_axes):
             start = variable_ptr[scope_idx[first + a]]
@@ -143,7 +143,7 @@ def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
 @kernel
 def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, state):
     """Return the log of the unnormalised belief of one state of one axis; `digits` are all 0 before and after."""
-    top = -np.inf
+    maximum = -np.inf
     total = 0.0
     for sweep in range(2):
         for e in range(size):
@@ -152,11 +152,11 @@ def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, st
                 for a in range(n_axes):
                     value += logs[a, digits[a]]
                 if sweep == 0:
-                    top = max(top, value)
+                    maximum = max(maximum, value)
                 elif value > -np.inf:
-                    total += np.exp(value - top)
+                    total += np.exp(value - maximum)
             _advance(digits, sizes, n_axes)
-    return -np.inf if top == -np.inf else top + np.log(total)
+    return -np.inf if maximum == -np.inf else maximum + np.log(total)
 
 
 @kernel

@@ -13,15 +13,15 @@ from intarsia._core.jit import kernel
 @kernel
 def _log_sum(values):
     """Return the logarithm of the sum of exponentials; -inf if all values are -inf."""
-    top = -np.inf
+    maximum = -np.inf
     for x in range(values.shape[0]):
-        top = max(top, values[x])
-    if top == -np.inf:
-        return top
+        maximum = max(maximum, values[x])
+    if maximum == -np.inf:
+        return maximum
     total = 0.0
     for x in range(values.shape[0]):
-        total += np.exp(values[x] - top)
-    return top + np.log(total)
+        total += np.exp(values[x] - maximum)
+    return maximum + np.log(total)
 
 
 @kernel
@@ -34,7 +34,7 @@ def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
     length, k = rows.shape
     stride = 1 if tables.shape[0] > 1 else 0
     for t in range(length):
-        top = -np.inf
+        maximum = -np.inf
         for y in range(k):
             value = rows[t, y]
             if t > 0:
@@ -43,12 +43,12 @@ def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
                     message[x] = alpha[t - 1, x] + table[x, y]
                 value += _log_sum(message)
             alpha[t, y] = value
-            top = max(top, value)
-        log_totals[t] = top
-        if top == -np.inf:
+            maximum = max(maximum, value)
+        log_totals[t] = maximum
+        if maximum == -np.inf:
             return False
         for y in range(k):
-            alpha[t, y] -= top
+            alpha[t, y] -= maximum
     log_totals[length - 1] += _log_sum(alpha[length - 1])
     return True
 
@@ -92,23 +92,23 @@ def pass_chains_logs(
                     for y in range(k):
                         message[y] = table[x, y] + onward[y]
                     backward[x] = _log_sum(message)
-            top, total = -np.inf, 0.0
+            maximum, total = -np.inf, 0.0
             for x in range(k):
                 message[x] = alpha[t - a, x] + backward[x]
-                top = max(top, message[x])
+                maximum = max(maximum, message[x])
             for x in range(k):
-                total += np.exp(message[x] - top)
+                total += np.exp(message[x] - maximum)
             if with_counts and t < b - 1:
                 count_table = counts[(t - s) * count_stride]
                 for x in range(k):
                     for y in range(k):
                         # Added in the same order as above, so that rounding cannot make the exponent positive.
                         value = alpha[t - a, x] + (table[x, y] + onward[y])
-                        count_table[x, y] += sequence_weights[s] * np.exp(value - top) / total
+                        count_table[x, y] += sequence_weights[s] * np.exp(value - maximum) / total
             highest = -np.inf
             for x in range(k):
                 onward[x] = nodes[t, x] + backward[x]
                 highest = max(highest, onward[x])
-                nodes[t, x] = np.exp(message[x] - top) / total
+                nodes[t, x] = np.exp(message[x] - maximum) / total
             for x in range(k):
                 onward[x] -= highest

@@ -122,15 +122,15 @@ def draw_paths(ptr, log_alpha, tables, rng, products, paths):
             path = paths[m]
             for t in range(b - 1, a - 1, -1):
                 row, table = log_alpha[t], tables[(t - s) * stride if t < b - 1 else 0]
-                top = -np.inf
+                maximum = -np.inf
                 for x in range(k):
                     products[x] = row[x] + table[x, path[t + 1]] if t < b - 1 else row[x]
-                    top = max(top, products[x])
-                if top == -np.inf:
+                    maximum = max(maximum, products[x])
+                if maximum == -np.inf:
                     break
                 total = 0.0
                 for x in range(k):
-                    products[x] = np.exp(products[x] - top)
+                    products[x] = np.exp(products[x] - maximum)
                     total += products[x]
                 remainder = rng.random() * total
                 label = -1

@@ -102,9 +102,9 @@ def _log_partition(totals, tops, table_tops, first_step):
     because they pass their permission to reorder sums on.
     """
     stride = 1 if table_tops.shape[0] > 1 else 0
-    total, lost, product = 0.0, 0.0, 1.0
+    total, rounding_error, product = 0.0, 0.0, 1.0
     for t in range(totals.shape[0]):
-        term = tops[t] - lost
+        term = tops[t] - rounding_error
         if t > 0:
             term += table_tops[(first_step + t - 1) * stride]
         if totals[t] > 1e-100 and totals[t] < 1e100:
@@ -115,7 +115,7 @@ def _log_partition(totals, tops, table_tops, first_step):
         else:
             term += np.log(totals[t])
         added = total + term
-        lost = (added - total) - term
+        rounding_error = (added - total) - term
         total = added
     return total + np.log(product)
 

@@ -17,14 +17,14 @@ NEGLIGIBLE = 1e-250
 @kernel
 def _scale_largest(row):
     """Divide by the largest entry, which is returned; negligible entries become 0."""
-    top = 0.0
+    largest = 0.0
     for i in range(row.size):
-        top = max(top, row[i])
-    if top > 0.0:
+        largest = max(largest, row[i])
+    if largest > 0.0:
         for i in range(row.size):
-            x = row[i] / top
+            x = row[i] / largest
             row[i] = x if x >= NEGLIGIBLE else 0.0
-    return top
+    return largest
 
 
 @kernel
@@ -55,19 +55,19 @@ def _overlap(forward, backward, t):
 def pass_dense(tables, table_of_step, weights, forward, backward):
     """Run forward-backward with dense tables (n, s, s)."""
     n_steps, s = weights.shape
-    passed = np.empty(s)
+    message = np.empty(s)
     smallest = 1.0
     log_scale = _begin_forward(weights, forward)
     for t in range(1, n_steps):
-        np.dot(forward[t - 1], tables[table_of_step[t - 1]], passed)
-        forward[t] = passed
+        np.dot(forward[t - 1], tables[table_of_step[t - 1]], message)
+        forward[t] = message
         scale = _end_forward(weights, forward, t)
         smallest = min(smallest, scale)
         log_scale += np.log(scale)
     backward[n_steps - 1] = 1.0
     for t in range(n_steps - 2, -1, -1):
-        np.dot(tables[table_of_step[t]], weights[t + 1] * backward[t + 1], passed)
-        backward[t] = passed
+        np.dot(tables[table_of_step[t]], weights[t + 1] * backward[t + 1], message)
+        backward[t] = message
         smallest = min(smallest, _scale_largest(backward[t]))
     for t in range(n_steps):
         smallest = min(smallest, _overlap(forward, backward, t))
@@ -209,10 +209,10 @@ def pass_tree(ptr, idx, tables, table_of_step, parents, weights, forward, backwa
 
 
 @kernel
-def _finish_log(top, total):
-    """Replace maxima `top` by log-sum-exp, given the sums of exponentials relative to them."""
-    for i in range(top.size):
-        top[i] = top[i] + np.log(total[i]) if top[i] > -np.inf else -np.inf
+def _finish_log(maximum, total):
+    """Replace maxima `maximum` by log-sum-exp, given the sums of exponentials relative to them."""
+    for i in range(maximum.size):
+        maximum[i] = maximum[i] + np.log(total[i]) if maximum[i] > -np.inf else -np.inf
 
 
 @kernel
@@ -235,14 +235,14 @@ def _log_forward(ptr, idx, values, source, target, total):
 def _log_backward(ptr, idx, values, source, target, total):
     """Compute the logarithm of exp(table) @ exp(source) for a sparse table."""
     for i in range(target.size):
-        top = -np.inf
+        maximum = -np.inf
         for p in range(ptr[i], ptr[i + 1]):
-            top = max(top, values[p] + source[idx[p]])
-        target[i] = top
+            maximum = max(maximum, values[p] + source[idx[p]])
+        target[i] = maximum
         total[i] = 0.0
-        if top > -np.inf:
+        if maximum > -np.inf:
             for p in range(ptr[i], ptr[i + 1]):
-                total[i] += np.exp(values[p] + source[idx[p]] - top)
+                total[i] += np.exp(values[p] + source[idx[p]] - maximum)
     _finish_log(target, total)
 
 
@@ -268,10 +268,10 @@ def pass_logarithms(ptr, idx, tables, table_of_step, parents, scores, forward, b
         _log_forward(ptr, idx, tables[table_of_step[t - 1]], leaving[t - 1], forward[t], total)
         forward[t] += scores[t]
     log_beliefs = forward[0] + backward[0]
-    top = np.max(log_beliefs)
-    if top == -np.inf:
-        return top
-    return top + np.log(np.sum(np.exp(log_beliefs - top)))
+    maximum = np.max(log_beliefs)
+    if maximum == -np.inf:
+        return maximum
+    return maximum + np.log(np.sum(np.exp(log_beliefs - maximum)))
 
 
 @fast_kernel
@@ -284,15 +284,15 @@ def subtract_tilt(theta, tilt, scores):
     lowest = np.log(NEGLIGIBLE)
     offset = 0.0
     for t in range(n_tables):
-        top = -np.inf
+        maximum = -np.inf
         for p in range(size):
             x = theta[t, p] - tilt[t, p]
             scores[t, p] = x
-            top = max(top, x)
-        if top > -np.inf:
-            offset += top
+            maximum = max(maximum, x)
+        if maximum > -np.inf:
+            offset += maximum
             for p in range(size):
-                x = scores[t, p] - top
+                x = scores[t, p] - maximum
                 scores[t, p] = x if x >= lowest else -np.inf
     return offset
 

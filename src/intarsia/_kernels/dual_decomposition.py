@@ -82,7 +82,7 @@ def _pair_marginal(theta, table_start, k, j, row_wise, delta, message_start, t, 
 
 
 @fast_kernel
-def _pair_marginal_linear(exps, top, table_start, k, j, row_wise, delta, message_start, t, unary, base, out, work):
+def _pair_marginal_linear(exps, maximum, table_start, k, j, row_wise, delta, message_start, t, unary, base, out, work):
     """Compute `_pair_marginal` from exp((table - top) / t); return False where it may underflow.
 
     This takes j exponentials and k logarithms instead of j * k exponentials.
@@ -115,7 +115,7 @@ def _pair_marginal_linear(exps, top, table_start, k, j, row_wise, delta, message
     for x in range(k):
         if out[x] < _SMALLEST and unary[base + x] > -np.inf:
             return False
-        out[x] = t * np.log(out[x]) + (top - low)
+        out[x] = t * np.log(out[x]) + (maximum - low)
     return True
 
 
@@ -374,28 +374,28 @@ def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digit
                         _pair_marginal(theta, start[c], k, j, row_wise, delta, other_start, t, out, work)
                 else:
                     _marginal(c, pair, theta, delta, t, free, digits, out, work, graph)
-                top = -np.inf
+                maximum = -np.inf
                 for x in range(k):
                     if unary[base + x] > -np.inf:
-                        top = max(top, out[x])
-                if top == -np.inf:
+                        maximum = max(maximum, out[x])
+                if maximum == -np.inf:
                     return np.nan
                 for x in range(k):
                     if unary[base + x] > -np.inf:
-                        delta[message_start + x] = out[x] - top
+                        delta[message_start + x] = out[x] - maximum
                 if ends:
-                    value += top
+                    value += maximum
             for x in range(k):
                 if unary[base + x] > -np.inf:
                     beliefs[base + x] += delta[message_start + x]
-        top = -np.inf
+        maximum = -np.inf
         for x in range(k):
-            top = max(top, beliefs[base + x])
+            maximum = max(maximum, beliefs[base + x])
             if beliefs[base + x] == -np.inf and unary[base + x] > -np.inf:
                 unary[base + x] = -np.inf
                 for q in range(pair_ptr[v], pair_ptr[v + 1]):
                     delta[message_ptr[pair_idx[q]] + x] = np.inf
-        if top == -np.inf:
+        if maximum == -np.inf:
             return np.nan
         parts = max(n_in, n_out, 1)
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
@@ -406,11 +406,11 @@ def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digit
                     if beliefs[base + x] > -np.inf:
                         delta[message_ptr[pair] + x] -= beliefs[base + x] / parts
         share = (parts - n_out) / parts
-        value += share * top
+        value += share * maximum
         if t > 0.0 and share > 0.0:
             total = 0.0
             for x in range(k):
-                total += np.exp((beliefs[base + x] - top) / (parts * t))
+                total += np.exp((beliefs[base + x] - maximum) / (parts * t))
             value += share * parts * t * np.log(total)
     return value
 

@@ -121,7 +121,7 @@ def _pass_kernel(times: Any, plus: Any, unit: float, zero: float, in_log: bool, 
             # `block` holds four arrays: the open block, the base, the beliefs of the base's pieces, totals by row.
             totals = (3 * n_block) & NOT_NEGATIVE
             has_base = first_base < first_mixed
-            top, low = zero, np.inf
+            highest, lowest = zero, np.inf
             # A turn before the others computes the base, one after them its beliefs.
             for turn in range(-1 if has_base else 0, n_turns + 1 if has_base and spreading else n_turns):
                 to, outer, begin, end = 0, turn, first_mixed, n_pieces
@@ -162,9 +162,9 @@ def _pass_kernel(times: Any, plus: Any, unit: float, zero: float, in_log: bool, 
                         total = block[totals + r]
                         if not spreading:
                             values[cell + r] = total
-                            top = max(top, total)
+                            highest = max(highest, total)
                             if total > zero:
-                                low = min(low, total)
+                                lowest = min(lowest, total)
                         elif not in_log:
                             belief = values[cell + r]
                             block[totals + r] = belief / total if belief > 0.0 else 0.0
@@ -208,18 +208,18 @@ def _pass_kernel(times: Any, plus: Any, unit: float, zero: float, in_log: bool, 
                             values[places[2 * p] + i] = beliefs[write + i]
                             beliefs[write + i] = 0.0
                 continue
-            if not top > zero:
+            if not highest > zero:
                 return -1
             if in_log:
-                taken_out[k] = top
-                spans[n_scores + k] = top - low
-                top = -top
+                taken_out[k] = highest
+                spans[n_scores + k] = highest - lowest
+                highest = -highest
             else:
-                taken_out[k] = np.log(top)
-                spans[n_scores + k] = taken_out[k] - np.log(low)
-                top = 1.0 / top
+                taken_out[k] = np.log(highest)
+                spans[n_scores + k] = taken_out[k] - np.log(lowest)
+                highest = 1.0 / highest
             for i in range(cell - n_cells, cell):
-                values[i] = times(values[i], top)
+                values[i] = times(values[i], highest)
         return stop - start
 
     return run

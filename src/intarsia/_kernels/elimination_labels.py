@@ -40,11 +40,11 @@ def sample_buckets(program, bucket_ptr, n_table, n_scores, in_log, values, rng, 
         for m in range(labels.shape[0]):
             _local_products(program, head, labels[m], values, n_scores, first_value, in_log[k] != 0, products)
             if in_log[k]:
-                top = -np.inf
+                maximum = -np.inf
                 for x in range(n_own):
-                    top = max(top, products[x])
+                    maximum = max(maximum, products[x])
                 for x in range(n_own):
-                    products[x] = np.exp(products[x] - top)
+                    products[x] = np.exp(products[x] - maximum)
             total = 0.0
             for x in range(n_own):
                 total += products[x]

@@ -119,12 +119,12 @@ def _before(u, w, key, tie):
 
 
 @kernel
-def _settle(v, size, heap, place, key, tie):
+def _settle(v, size, heap, position_of, key, tie):
     """Move v up or down to its position in the binary heap."""
-    i = place[v]
+    i = position_of[v]
     while i > 0 and _before(v, heap[(i - 1) // 2], key, tie):
         heap[i] = heap[(i - 1) // 2]
-        place[heap[i]] = i
+        position_of[heap[i]] = i
         i = (i - 1) // 2
     while 2 * i + 1 < size:
         child = 2 * i + 1
@@ -133,10 +133,10 @@ def _settle(v, size, heap, place, key, tie):
         if not _before(heap[child], v, key, tie):
             break
         heap[i] = heap[child]
-        place[heap[i]] = i
+        position_of[heap[i]] = i
         i = child
     heap[i] = v
-    place[v] = i
+    position_of[v] = i
 
 
 @kernel
@@ -175,7 +175,7 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
     key, tie = np.empty(n), np.empty(n)
     counts = np.zeros(n, np.int64)
     around, affected = np.empty(n, np.int64), np.empty(n, np.int64)
-    heap, place = np.empty(n, np.int64), np.empty(n, np.int64)
+    heap, position_of = np.empty(n, np.int64), np.empty(n, np.int64)
     steps = 0
     for v in range(n):
         start[v] = ptr[v]
@@ -188,8 +188,8 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
             key[v], extra_steps = _fill_in(v, start, length, pool, alive, stamp, clock)
             steps += extra_steps
         tie[v] = rng.random() if noise else weight[v]
-        place[v] = v
-        _settle(v, v + 1, heap, place, key, tie)
+        position_of[v] = v
+        _settle(v, v + 1, heap, position_of, key, tie)
         if steps > max_steps:
             break
     order = np.empty(n, np.int64)
@@ -200,8 +200,8 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
         size = n - n_eliminated - 1
         if size > 0:
             last_item = heap[size]
-            place[last_item] = 0
-            _settle(last_item, size, heap, place, key, tie)
+            position_of[last_item] = 0
+            _settle(last_item, size, heap, position_of, key, tie)
         _compact(v, start, length, pool, alive)
         alive[v] = False
         order[n_eliminated] = v
@@ -261,5 +261,5 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
                 key[u], extra_steps = _fill_in(u, start, length, pool, alive, stamp, clock)
                 steps += extra_steps
             tie[u] = rng.random() if noise else weight[u]
-            _settle(u, n - n_eliminated, heap, place, key, tie)
+            _settle(u, n - n_eliminated, heap, position_of, key, tie)
     return order[:n_eliminated], cells, widest, steps

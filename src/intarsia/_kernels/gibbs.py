@@ -61,14 +61,14 @@ def _condition(field, v, y, theta, graph, block_of):
 @inline_kernel
 def _exponentiate(field):
     """Replace scores by weights with maximum 1; return False if no state is possible."""
-    top = -np.inf
+    maximum = -np.inf
     for x in range(field.shape[0]):
-        if field[x] > top:
-            top = field[x]
-    if top > -np.inf:
+        if field[x] > maximum:
+            maximum = field[x]
+    if maximum > -np.inf:
         for x in range(field.shape[0]):
-            field[x] = np.exp(field[x] - top)
-    return top > -np.inf
+            field[x] = np.exp(field[x] - maximum)
+    return maximum > -np.inf
 
 
 @inline_kernel

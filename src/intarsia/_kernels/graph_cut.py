@@ -14,7 +14,7 @@ from intarsia._core.jit import kernel
 
 FREE, SOURCE, SINK = 0, 1, 2
 _ROOT, _NONE, _ORPHAN = -1, -2, -3
-# Positions in `where`: begin and end of the queue, node whose growth was broken off, time stamp.
+# Positions in `cursor`: begin and end of the queue, node whose growth was interrupted, time stamp.
 _BEGIN, _END, _CURRENT, _TIME = 0, 1, 2, 3
 
 
@@ -43,32 +43,32 @@ def lay_arcs(ends, capacities, position_of_arc, arc_ptr, head, reverse, capacity
 def plant_trees(network, trees):
     """Make every node with a terminal capacity the root of a tree, and active."""
     terminal, tree, parent, stamp, distance = network.terminal, trees.tree, trees.parent, trees.stamp, trees.distance
-    queue, waiting, where = trees.queue, trees.waiting, trees.cursor
+    queue, waiting, cursor = trees.queue, trees.waiting, trees.cursor
     n = terminal.shape[0]
-    where[:] = 0
-    where[_CURRENT] = -1
+    cursor[:] = 0
+    cursor[_CURRENT] = -1
     for v in range(n):
         tree[v] = SOURCE if terminal[v] > 0.0 else (SINK if terminal[v] < 0.0 else FREE)
         parent[v] = _ROOT if tree[v] != FREE else _NONE
         stamp[v], distance[v] = 0, 1
         waiting[v] = tree[v] != FREE
         if waiting[v]:
-            queue[where[_END]] = v
-            where[_END] += 1
+            queue[cursor[_END]] = v
+            cursor[_END] += 1
 
 
 @kernel
-def _activate(v, queue, waiting, where):
+def _activate(v, queue, waiting, cursor):
     """Append a node to the queue of active nodes, unless it is in it."""
     if not waiting[v]:
         waiting[v] = True
-        end = where[_END]
+        end = cursor[_END]
         queue[end] = v
-        where[_END] = end + 1 if end + 1 < queue.shape[0] else 0
+        cursor[_END] = end + 1 if end + 1 < queue.shape[0] else 0
 
 
 @kernel
-def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where):
+def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor):
     """Add the free neighbours of v to its tree; return an arc from the source's tree to the sink's, or -1."""
     side = tree[v]
     for a in range(arc_ptr[v], arc_ptr[v + 1]):
@@ -80,7 +80,7 @@ def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, qu
             tree[u] = side
             parent[u] = reverse[a]
             stamp[u], distance[u] = stamp[v], distance[v] + 1
-            _activate(u, queue, waiting, where)
+            _activate(u, queue, waiting, cursor)
         elif tree[u] != side:
             return forward
         elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter path to the root
@@ -149,10 +149,10 @@ def _distance_to_root(u, time, head, parent, stamp, distance):
 
 
 @kernel
-def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans):
+def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor, orphans):
     """Attach each orphan to a new parent in its tree, the one nearest to the root, or set it free."""
     begin, end, size = 0, n_orphans, orphans.shape[0]
-    time = where[_TIME]
+    time = cursor[_TIME]
     while begin != end:
         v = orphans[begin]
         begin = begin + 1 if begin + 1 < size else 0
@@ -182,7 +182,7 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
                 continue
             inward = reverse[a] if side == SOURCE else a
             if capacity[inward] > 0.0:
-                _activate(u, queue, waiting, where)
+                _activate(u, queue, waiting, cursor)
             if parent[u] >= 0 and head[parent[u]] == v:
                 parent[u] = _ORPHAN
                 orphans[end] = u
@@ -196,34 +196,34 @@ def push_flow(budget, network, trees):
     arc_ptr, head, reverse, capacity = network.arc_ptr, network.head, network.reverse, network.capacity
     terminal, orphans = network.terminal, trees.orphans
     tree, parent, stamp, distance = trees.tree, trees.parent, trees.stamp, trees.distance
-    queue, waiting, where = trees.queue, trees.waiting, trees.cursor
+    queue, waiting, cursor = trees.queue, trees.waiting, trees.cursor
     total = 0.0
     n = queue.shape[0]
     while budget > 0:
-        v = where[_CURRENT]
+        v = cursor[_CURRENT]
         if v < 0 or tree[v] == FREE:
             v = -1
-            while where[_BEGIN] != where[_END]:
-                u = queue[where[_BEGIN]]
-                where[_BEGIN] = where[_BEGIN] + 1 if where[_BEGIN] + 1 < n else 0
+            while cursor[_BEGIN] != cursor[_END]:
+                u = queue[cursor[_BEGIN]]
+                cursor[_BEGIN] = cursor[_BEGIN] + 1 if cursor[_BEGIN] + 1 < n else 0
                 waiting[u] = False
                 if tree[u] != FREE:
                     v = u
                     break
             if v < 0:
                 return total, True
-        middle = _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where)
-        where[_TIME] += 1
+        middle = _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor)
+        cursor[_TIME] += 1
         if middle < 0:
-            where[_CURRENT] = -1
+            cursor[_CURRENT] = -1
             continue
-        where[_CURRENT] = v
+        cursor[_CURRENT] = v
         flow, n_orphans = _augment(middle, head, reverse, capacity, terminal, parent, orphans)
         if flow == np.inf:
             return flow, True
         total += flow
         budget -= 1
         _adopt(
-            n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans
+            n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor, orphans
         )
     return total, False

@@ -28,17 +28,17 @@ def fold_groundings(atoms, coef, constant, values, n_variables, below, above, ro
                 const += coef[k] * values[atom - n_variables]
             elif atom >= 0:
                 # Insertion into the few entries of the row, which are in rising order.
-                place = first
-                while place < end and row_idx[place] < atom:
-                    place += 1
-                if place < end and row_idx[place] == atom:
-                    row_coef[place] += coef[k]
+                position = first
+                while position < end and row_idx[position] < atom:
+                    position += 1
+                if position < end and row_idx[position] == atom:
+                    row_coef[position] += coef[k]
                 else:
-                    for entry in range(end, place, -1):
+                    for entry in range(end, position, -1):
                         row_idx[entry] = row_idx[entry - 1]
                         row_coef[entry] = row_coef[entry - 1]
-                    row_idx[place] = atom
-                    row_coef[place] = coef[k]
+                    row_idx[position] = atom
+                    row_coef[position] = coef[k]
                     end += 1
         write, high, low = first, const, const
         for e in range(first, end):

@@ -77,8 +77,8 @@ def sort_by_length(ptr, rows, row_start):
 
 
 @kernel
-def permute_rows(ptr, idx, coef, rows, place):
-    """Return the selected rows in their new order, with variables renumbered by `place`."""
+def permute_rows(ptr, idx, coef, rows, new_index):
+    """Return the selected rows in their new order, with variables renumbered by `new_index`."""
     n_entries = 0
     for j in rows:
         n_entries += ptr[j + 1] - ptr[j]
@@ -89,7 +89,7 @@ def permute_rows(ptr, idx, coef, rows, place):
     for k in range(rows.size):
         j = rows[k]
         for e in range(ptr[j], ptr[j + 1]):
-            new_idx[entry] = place[idx[e]]
+            new_idx[entry] = new_index[idx[e]]
             new_coef[entry] = coef[e]
             entry += 1
         new_ptr[k + 1] = entry

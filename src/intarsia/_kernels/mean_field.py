@@ -118,14 +118,14 @@ def _add_factor(field, theta, mu, pair, c, left, right, graph):
 def _take_softmax(block, field):
     """Set `block` to exp(field), normalised; return the largest change, 0 if no state is possible."""
     k = field.shape[0]
-    top = -np.inf
+    maximum = -np.inf
     for x in range(k):
-        top = max(top, field[x])
-    if top == -np.inf:
+        maximum = max(maximum, field[x])
+    if maximum == -np.inf:
         return 0.0
     total = 0.0
     for x in range(k):
-        field[x] = np.exp(field[x] - top)
+        field[x] = np.exp(field[x] - maximum)
         total += field[x]
     scale = 1.0 / total
     change = 0.0
@@ -207,13 +207,13 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, scratch, re
                 active[v] = False
                 field = fields[variable_ptr[v] : variable_ptr[v] + n]
                 fresh, step = scratch[:n], scratch[n : 2 * n]
-                top = field[0]
+                maximum = field[0]
                 for x in range(1, n):
-                    if field[x] > top:
-                        top = field[x]
+                    if field[x] > maximum:
+                        maximum = field[x]
                 total = 0.0
                 for x in range(n):
-                    fresh[x] = np.exp(field[x] - top)
+                    fresh[x] = np.exp(field[x] - maximum)
                     total += fresh[x]
                 total = 1.0 / total
                 change = 0.0

@@ -116,7 +116,7 @@ def _compute(p, maximise, model, state):
     for a in range(n_axes):
         v = scope_idx[first + a]
         sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
-        top = -np.inf
+        maximum = -np.inf
         for x in range(sizes[a]):
             value = 0.0
             if first + a != p:
@@ -124,11 +124,11 @@ def _compute(p, maximise, model, state):
                 # A state that any factor rules out stays impossible.
                 value = -np.inf if n_impossible[state] else finite[state] - messages[message_ptr[first + a] + x]
             logs[a, x] = value
-            top = max(top, value)
-        if top == -np.inf:
+            maximum = max(maximum, value)
+        if maximum == -np.inf:
             return False
         for x in range(sizes[a]):
-            logs[a, x] -= top
+            logs[a, x] -= maximum
             weights[a, x] = np.exp(logs[a, x])
     target = p - first
     n = sizes[target]
@@ -140,7 +140,7 @@ def _compute(p, maximise, model, state):
                 linear = linear and out[x] > TINY
         elif (mode == MAXIMUM and not linear) or (mode == EXPONENTIALS and not (linear or maximise)):
             _contract(mode, theta, table_start[c], 1.0 / rho[c], sizes, n_axes, target, logs, digits, out, shift)
-    top = -np.inf
+    maximum = -np.inf
     for x in range(n):
         if linear:
             out[x] = np.log(out[x])
@@ -148,16 +148,16 @@ def _compute(p, maximise, model, state):
             out[x] = shift[x]
         else:
             out[x] = shift[x] + np.log(out[x])
-        top = max(top, out[x])
-    if top == -np.inf:
+        maximum = max(maximum, out[x])
+    if maximum == -np.inf:
         return False
     if not maximise:
         total = 0.0
         for x in range(n):
-            total += np.exp(out[x] - top)
-        top += np.log(total)
+            total += np.exp(out[x] - maximum)
+        maximum += np.log(total)
     for x in range(n):
-        out[x] = max(out[x] - top, LOWEST) if out[x] > -np.inf else -np.inf
+        out[x] = max(out[x] - maximum, LOWEST) if out[x] > -np.inf else -np.inf
     return True
 
 
@@ -175,8 +175,8 @@ def _settle(p, maximise, damping, message_ptr, messages, out):
         if damping > 0.0 and maximise:
             new = (1.0 - damping) * new + damping * old
         elif damping > 0.0 and new > -np.inf:
-            top = max(old, new)
-            new = top + np.log((1.0 - damping) * np.exp(new - top) + damping * np.exp(old - top))
+            maximum = max(old, new)
+            new = maximum + np.log((1.0 - damping) * np.exp(new - maximum) + damping * np.exp(old - maximum))
         out[x] = new
         if new == old:
             continue

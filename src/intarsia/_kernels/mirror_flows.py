@@ -37,13 +37,13 @@ def exponential(x):
 @kernel
 def _scale_largest(row):
     """Divide a row by its largest entry, and return that entry."""
-    top = 0.0
+    largest = 0.0
     for i in range(row.size):
-        top = max(top, row[i])
-    if top > 0.0:
+        largest = max(largest, row[i])
+    if largest > 0.0:
         for i in range(row.size):
-            row[i] /= top
-    return top
+            row[i] /= largest
+    return largest
 
 
 @fast_kernel
@@ -116,10 +116,10 @@ def _try_step(cells, moves, slope, new_slope, step, errors, scratch):
     for t in range(n_steps):
         for i in range(s):
             cells[t, i] -= step * slope[t * s + i]
-        top = np.max(cells[t])
-        log_z += top
+        maximum = np.max(cells[t])
+        log_z += maximum
         for i in range(s):
-            weights[t, i] = exponential(cells[t, i] - top)
+            weights[t, i] = exponential(cells[t, i] - maximum)
     forward[0] = weights[0]
     for t in range(1, n_steps):
         k = t - 1

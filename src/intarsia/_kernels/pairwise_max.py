@@ -119,14 +119,14 @@ def sweep_max(forward, kind, model, damping, old, new, after, work):
                 _best_in_table(tables[table_of_slot[q]], k, forward, cavity, out)
             else:
                 _best_by_distance(kind, tables[table_of_slot[q]], k, cavity, out, site, border)
-            top = -np.inf
+            maximum = -np.inf
             for x in range(k):
-                top = max(top, out[x])
-            if top == -np.inf:
+                maximum = max(maximum, out[x])
+            if maximum == -np.inf:
                 return -1.0
             o = opposite[q]
             for x in range(k):
-                before, value = old[o, x], out[x] - top
+                before, value = old[o, x], out[x] - maximum
                 if damping > 0.0:
                     value = (1.0 - damping) * value + damping * before
                 if value != before:

@@ -89,7 +89,7 @@ def order_slots(
 
 
 @kernel
-def row_spans(rows, top, span):
+def row_spans(rows, maxima, spans):
     """Compute the largest entry of each row, and its distance to the smallest finite entry."""
     n, width = rows.shape
     for i in range(n):
@@ -99,5 +99,5 @@ def row_spans(rows, top, span):
             high = max(high, row[x])
             if row[x] > -np.inf:
                 low = min(low, row[x])
-        top[i] = high
-        span[i] = high - low if high > -np.inf else 0.0
+        maxima[i] = high
+        spans[i] = high - low if high > -np.inf else 0.0

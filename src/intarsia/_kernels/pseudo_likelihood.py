@@ -38,22 +38,22 @@ def add_pseudo_likelihood(theta, gradient, y, allowed, weight, graph, field, ins
             start[q - pair_ptr[v]], step[q - pair_ptr[v]] = entry, own_stride
             for x in range(n_states[v]):
                 field[x] += theta[entry + x * own_stride]
-        top, true_top = -np.inf, -np.inf
+        maximum, true_maximum = -np.inf, -np.inf
         for x in range(n_states[v]):
-            top = max(top, field[x])
+            maximum = max(maximum, field[x])
             if allowed[first + x]:
-                true_top = max(true_top, field[x])
-        if true_top == -np.inf:
+                true_maximum = max(true_maximum, field[x])
+        if true_maximum == -np.inf:
             return np.inf
         total, true_total = 0.0, 0.0
         for x in range(n_states[v]):
             inside[x] = 0.0
             if allowed[first + x]:  # relative to its own maximum, since far below the best state it would underflow
-                inside[x] = np.exp(field[x] - true_top)
+                inside[x] = np.exp(field[x] - true_maximum)
                 true_total += inside[x]
-            field[x] = np.exp(field[x] - top)
+            field[x] = np.exp(field[x] - maximum)
             total += field[x]
-        value += weight[v] * (top + np.log(total) - true_top - np.log(true_total))
+        value += weight[v] * (maximum + np.log(total) - true_maximum - np.log(true_total))
         for x in range(n_states[v]):
             field[x] = weight[v] * (field[x] / total - inside[x] / true_total)
             gradient[first + x] += field[x]

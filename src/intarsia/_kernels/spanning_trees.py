@@ -214,22 +214,34 @@ def peel_variables(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, rho
 
 @kernel
 def _route(
-    start, need, flow, capacity, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, came, visited, queue, mark
+    start,
+    need,
+    flow,
+    capacity,
+    scope_ptr,
+    scope_idx,
+    pair_ptr,
+    pair_idx,
+    factor_of_pair,
+    predecessor,
+    visited,
+    queue,
+    counters,
 ):
     """Push `need` from one variable to factors with capacity by shortest augmenting paths; return the remainder."""
     smallest = 1e-13
     while need > smallest:
-        mark[0] += 1
-        stamp = mark[0]
+        counters[0] += 1
+        stamp = counters[0]
         head, tail = 0, 1
         queue[0] = start
         visited[start] = stamp
-        came[start] = -1
+        predecessor[start] = -1
         goal = -1  # the pair through which a factor with spare capacity is reached
         while head < tail and goal < 0:
             v = queue[head]
             head += 1
-            mark[1] += pair_ptr[v + 1] - pair_ptr[v]
+            counters[1] += pair_ptr[v + 1] - pair_ptr[v]
             for p in range(pair_ptr[v], pair_ptr[v + 1]):
                 s = pair_idx[p]
                 c = factor_of_pair[s]
@@ -241,23 +253,23 @@ def _route(
                     if flow[r] > smallest and visited[u] != stamp:
                         visited[u] = stamp
                         # u gives up flow at pair r so that v can use it through pair s of the same factor.
-                        came[u] = s * MAX_SCOPE + (r - scope_ptr[c])
+                        predecessor[u] = s * MAX_SCOPE + (r - scope_ptr[c])
                         queue[tail] = u
                         tail += 1
         if goal < 0:
             return need
         amount = min(need, capacity[factor_of_pair[goal]])
         v = scope_idx[goal]
-        while came[v] >= 0:
-            s = came[v] // MAX_SCOPE
-            amount = min(amount, flow[scope_ptr[factor_of_pair[s]] + came[v] % MAX_SCOPE])
+        while predecessor[v] >= 0:
+            s = predecessor[v] // MAX_SCOPE
+            amount = min(amount, flow[scope_ptr[factor_of_pair[s]] + predecessor[v] % MAX_SCOPE])
             v = scope_idx[s]
         capacity[factor_of_pair[goal]] -= amount
         flow[goal] += amount
         v = scope_idx[goal]
-        while came[v] >= 0:
-            s = came[v] // MAX_SCOPE
-            flow[scope_ptr[factor_of_pair[s]] + came[v] % MAX_SCOPE] -= amount
+        while predecessor[v] >= 0:
+            s = predecessor[v] // MAX_SCOPE
+            flow[scope_ptr[factor_of_pair[s]] + predecessor[v] % MAX_SCOPE] -= amount
             flow[s] += amount
             v = scope_idx[s]
         need -= amount
@@ -281,10 +293,10 @@ def find_overloaded_root(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pai
             demand[scope_idx[s]] += rho[c]
     flow = np.zeros(scope_idx.shape[0])
     capacity = rho.copy()
-    came = np.empty(n_variables, np.int64)
+    predecessor = np.empty(n_variables, np.int64)
     visited = np.zeros(n_variables, np.int64)
     queue = np.empty(n_variables, np.int64)
-    mark = np.zeros(2, np.int64)  # stamp of the current search, steps made in all
+    counters = np.zeros(2, np.int64)  # stamp of the current search, steps made in all
     for v in range(n_variables):
         rest = _route(
             v,
@@ -296,15 +308,15 @@ def find_overloaded_root(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pai
             pair_ptr,
             pair_idx,
             factor_of_pair,
-            came,
+            predecessor,
             visited,
             queue,
-            mark,
+            counters,
         )
         if rest > tolerance:
-            return v, mark[1]
-        if mark[1] > max_work:
-            return -1, mark[1]
+            return v, counters[1]
+        if counters[1] > max_work:
+            return -1, counters[1]
     base_flow, base_capacity = flow.copy(), capacity.copy()
     evicted = np.zeros(n_variables)
     for root in range(n_variables):
@@ -324,12 +336,12 @@ def find_overloaded_root(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pai
                 need = evicted[v]
                 evicted[v] = 0.0
                 rest = _route(
-                    v, need, flow, capacity, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, came, visited,
-                    queue, mark,
+                    v, need, flow, capacity, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, predecessor,
+                    visited, queue, counters,
                 )  # fmt: skip
                 if rest > tolerance:
-                    return root, mark[1]
-        mark[1] += scope_idx.shape[0] // 8
-        if mark[1] > max_work:
+                    return root, counters[1]
+        counters[1] += scope_idx.shape[0] // 8
+        if counters[1] > max_work:
             break
-    return -1, mark[1]
+    return -1, counters[1]
