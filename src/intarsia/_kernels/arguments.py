@@ -9,12 +9,15 @@ Numba stores the names of these classes in its disk cache: after renaming a clas
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from intarsia.graph import FactorGraph
 
 Indices = NDArray[Any]  # int32, or int64 for more than 2^31 messages
 
@@ -37,6 +40,14 @@ class GraphArrays(NamedTuple):
     table_ptr: IntArray
     table_kind: IntArray
     table_truncation: FloatArray
+
+    @staticmethod
+    def of(graph: FactorGraph) -> GraphArrays:
+        """Return the arrays of a graph."""
+        return GraphArrays(
+            graph.n_states, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr,
+            graph.scope_idx, graph.table_of_factor, graph.table_ptr, graph.table_kind, graph.table_truncation,
+        )  # fmt: skip
 
 
 class SampledBlocks(NamedTuple):

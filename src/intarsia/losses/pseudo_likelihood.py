@@ -8,12 +8,12 @@ import numpy as np
 
 from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number, read_only
+from intarsia._kernels.arguments import GraphArrays
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import METHODS
-from intarsia.inference.sampling.icm import update_arrays
 from intarsia.losses.clamping import Kept, choose_method, free_minus_clamped
 from intarsia.losses.conditioning import Conditioned, condition_on_rest, patches_with_observed_border
 from intarsia.losses.labels import TrainingLabels
@@ -67,7 +67,7 @@ class PseudoLikelihood(DirectLoss):
             alone = np.arange(graph.n_variables)
             weight = np.where(patches_with_observed_border(graph, labels, alone), weight, 0.0)
         gradient = np.zeros(graph.n_theta)
-        arrays = update_arrays(graph)
+        arrays = GraphArrays.of(graph)
         most_factors = int(np.diff(arrays.pair_ptr).max(initial=0))
         value = float(
             add_pseudo_likelihood(

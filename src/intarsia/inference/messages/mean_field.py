@@ -8,6 +8,7 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
+from intarsia._kernels.arguments import GraphArrays
 from intarsia._kernels.mean_field import (
     complete_mean_field,
     fill_pairwise_tables,
@@ -18,7 +19,7 @@ from intarsia._kernels.mean_field import (
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Iteration, Problem, iterate
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.sampling.icm import ICM, update_arrays
+from intarsia.inference.sampling.icm import ICM
 
 # A change of a marginal by no more than 0.1 tol, or than this share of the last residual if that is more, has to wait:
 # effort goes where things move. Any order of updates ascends, and a full pass confirms convergence.
@@ -179,7 +180,7 @@ class _State:
         self.mu = np.zeros(self.split)
         self.active = np.ones(graph.n_variables, dtype=np.bool_)
         self.drift = np.zeros(graph.n_variables)
-        self.arrays = update_arrays(graph)
+        self.arrays = GraphArrays.of(graph)
         self.all_awake = True
         self.prepare()
 

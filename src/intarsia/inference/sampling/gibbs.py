@@ -9,13 +9,12 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
-from intarsia._kernels.arguments import SampledBlocks
+from intarsia._kernels.arguments import GraphArrays, SampledBlocks
 from intarsia._kernels.gibbs import partition_into_forests, sample_blocks
 from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.sampling.icm import update_arrays
 
 _BATCHES = 8  # per chain and round; their scatter gives the Monte-Carlo error
 _FIRST_ROUND = 128  # sweeps; the second round is as long, then each doubles what there is
@@ -323,7 +322,7 @@ def make_sampler(graph: FactorGraph, theta: FloatArray, block: str) -> Sampler:
         weights, weight_ptr = _exponentiated_tables(graph, theta)
         forests = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
         blocks = SampledBlocks(weights, weight_ptr, *forests)
-    arrays = update_arrays(graph)
+    arrays = GraphArrays.of(graph)
     belief, drawn = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables, dtype=np.int64)
     return lambda y, sweeps, rng, count: sample_blocks(theta, y, sweeps, rng, count, arrays, blocks, belief, drawn)
 

@@ -137,15 +137,7 @@ def climb(graph: FactorGraph, theta: FloatArray, labelling: IntArray, max_iter: 
 
 def _sweeper(graph: FactorGraph, theta: FloatArray, y: IntArray) -> Callable[[], int]:
     """A function that sweeps once over y in place and returns the number of moves."""
-    arrays = update_arrays(graph)
+    arrays = GraphArrays.of(graph)
     active = np.ones(graph.n_variables, dtype=np.bool_)
     field = np.empty(int(graph.n_states.max(initial=0)))
     return lambda: int(sweep_icm(theta, y, active, field, arrays))
-
-
-def update_arrays(graph: FactorGraph) -> GraphArrays:
-    """Return the arrays of a graph as the kernels of single-variable updates take them."""
-    return GraphArrays(
-        graph.n_states, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr,
-        graph.scope_idx, graph.table_of_factor, graph.table_ptr, graph.table_kind, graph.table_truncation,
-    )  # fmt: skip
