@@ -1,4 +1,4 @@
-"""Kernels take few arguments: arrays that travel together are a named tuple of `_kernels/arguments.py`."""
+"""Kernels take few arguments: arrays that travel together are a named tuple of `_kernels/*_arguments.py`."""
 
 from __future__ import annotations
 

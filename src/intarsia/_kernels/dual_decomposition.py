@@ -87,13 +87,8 @@ def _pair_marginal_linear(exps, maximum, table_start, k, j, row_wise, delta, mes
 
     This takes j exponentials and k logarithms instead of j * k exponentials.
     """
-    table_start, message_start, base, k, j = (
-        np.uint64(table_start),
-        np.uint64(message_start),
-        np.uint64(base),
-        np.uint64(k),
-        np.uint64(j),
-    )
+    table_start, message_start, base = np.uint64(table_start), np.uint64(message_start), np.uint64(base)
+    k, j = np.uint64(k), np.uint64(j)
     low = np.inf
     for y in range(j):
         low = min(low, delta[message_start + y])
@@ -117,15 +112,6 @@ def _pair_marginal_linear(exps, maximum, table_start, k, j, row_wise, delta, mes
             return False
         out[x] = t * np.log(out[x]) + (maximum - low)
     return True
-
-
-@kernel
-def fill_exponentials(theta, t, table_ptr, kind, tops, exps):
-    """Compute exp((theta - top) / t) of every full table; `top` is its largest score."""
-    for c in range(kind.shape[0]):
-        if kind[c] == TABLE:
-            for i in range(table_ptr[c], table_ptr[c + 1]):
-                exps[i] = np.exp((theta[i] - tops[c]) / t)
 
 
 @kernel
@@ -189,12 +175,8 @@ def _wide_marginal(c, target, theta, delta, t, labels, digits, out, work, graph)
     Variables with a label >= 0 are fixed to it, and their messages are left out.
     """
     n_states, scope_ptr, scope_idx, start, message_ptr = (
-        graph.n_states,
-        graph.scope_ptr,
-        graph.scope_idx,
-        graph.start,
-        graph.message_ptr,
-    )
+        graph.n_states, graph.scope_ptr, graph.scope_idx, graph.start, graph.message_ptr
+    )  # fmt: skip
     first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
     k = n_states[scope_idx[target]]
     for x in range(k):
@@ -330,20 +312,11 @@ def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digit
     - top) / t) with the `tops` of each factor, or is empty.
     """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = (
-        graph.n_states,
-        graph.variable_ptr,
-        graph.pair_ptr,
-        graph.pair_idx,
-        graph.factor_of_pair,
-    )
+        graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    )  # fmt: skip
     scope_ptr, scope_idx, first, last, start, kind = (
-        graph.scope_ptr,
-        graph.scope_idx,
-        graph.first,
-        graph.last,
-        graph.start,
-        graph.kind,
-    )
+        graph.scope_ptr, graph.scope_idx, graph.first, graph.last, graph.start, graph.kind
+    )  # fmt: skip
     message_ptr = graph.message_ptr
     n, linear = n_states.shape[0], t > 0.0 and exps.shape[0] > 0
     value = 0.0
@@ -422,19 +395,11 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
     To be called after a sweep in the other direction; `labels` is -1 on entry and is filled in.
     """
     n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = (
-        graph.n_states,
-        graph.variable_ptr,
-        graph.pair_ptr,
-        graph.pair_idx,
-        graph.factor_of_pair,
-    )
+        graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    )  # fmt: skip
     scope_ptr, scope_idx, start, kind, truncation = (
-        graph.scope_ptr,
-        graph.scope_idx,
-        graph.start,
-        graph.kind,
-        graph.truncation,
-    )
+        graph.scope_ptr, graph.scope_idx, graph.start, graph.kind, graph.truncation
+    )  # fmt: skip
     n = n_states.shape[0]
     field = np.empty(out.shape[0])
     for step in range(n):
@@ -474,13 +439,3 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
             if field[x] > field[best]:
                 best = x
         labels[v] = best
-
-
-@kernel
-def extrapolate(delta, before, momentum):
-    """Extrapolate `delta` in the direction of the last sweep, in place; `before` becomes the old `delta`."""
-    for i in range(delta.shape[0]):
-        current = delta[i]
-        if current < np.inf:
-            delta[i] = current + momentum * (current - before[i])
-        before[i] = current

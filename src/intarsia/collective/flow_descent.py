@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia._core.validation import FloatArray, read_only
-from intarsia._kernels.arguments import FlowErrors, FlowScratch
+from intarsia._kernels.chain_arguments import FlowErrors, FlowScratch
 from intarsia._kernels.mirror_flows import UNSAFE, descend_mirror_flows
 from intarsia.collective.oracle import SAFE_OVERLAP
 from intarsia.collective.problem import CollectiveProblem, Point

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.validation import FloatArray, read_only
-from intarsia._kernels.arguments import GraphArrays
 from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor_gradient, gather_tables
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_pairwise
 from intarsia.exceptions import NotSupportedError
 from intarsia.gradients.message_stack import SegmentedStack, new_stack

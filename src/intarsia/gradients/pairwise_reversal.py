@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import FloatArray
-from intarsia._kernels.arguments import PairwiseAdjoints
 from intarsia._kernels.back_pairwise import (
     back_sweep_binary,
     back_sweep_equal,
@@ -17,6 +16,7 @@ from intarsia._kernels.back_pairwise import (
     start_adjoints,
     sum_tables,
 )
+from intarsia._kernels.message_arguments import PairwiseAdjoints
 from intarsia.gradients.message_stack import SegmentedStack, new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.messages.pairwise_messages import PairwiseMessages

@@ -10,8 +10,8 @@ from intarsia._core.clock import Clock
 from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
-from intarsia._kernels.arguments import FactorAdjoints
 from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
+from intarsia._kernels.message_arguments import FactorAdjoints
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients.free_energy import factor_weights
 from intarsia.gradients.mean_field_reversal import MeanFieldReversal

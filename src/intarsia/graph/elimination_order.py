@@ -170,8 +170,8 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
     >>> forest_order(grid_graph(2, 2, 2)) is None
     True
     """
-    from intarsia._kernels.arguments import ForestGraph, ForestOrder
     from intarsia._kernels.elimination_order import peel_forest
+    from intarsia._kernels.graph_arguments import ForestGraph, ForestOrder
     from intarsia._kernels.symbolic import run_loops
 
     n = graph.n_variables

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number, read_only
-from intarsia._kernels.arguments import GraphArrays
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph

@@ -14,7 +14,7 @@ from scipy import sparse
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_seed, check_choice, check_number, read_only
-from intarsia._kernels.arguments import LabelFeatures, LearnedWeights, SparseSequences, UpdateRule
+from intarsia._kernels.chain_arguments import LabelFeatures, LearnedWeights, SparseSequences, UpdateRule
 from intarsia._kernels.online_updates import learn_sequences
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.chains.chain_inference import viterbi

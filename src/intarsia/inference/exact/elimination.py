@@ -9,7 +9,10 @@ import numpy as np
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.arguments import (
+from intarsia._kernels.elimination import maximise_buckets, sum_buckets, sum_buckets_in_log
+from intarsia._kernels.elimination_labels import complete_best, sample_buckets
+from intarsia._kernels.elimination_plan import find_separators, lay_out
+from intarsia._kernels.graph_arguments import (
     BucketLayout,
     BucketProgram,
     BucketScratch,
@@ -17,9 +20,6 @@ from intarsia._kernels.arguments import (
     EliminationScopes,
     Separators,
 )
-from intarsia._kernels.elimination import maximise_buckets, sum_buckets, sum_buckets_in_log
-from intarsia._kernels.elimination_labels import complete_best, sample_buckets
-from intarsia._kernels.elimination_plan import find_separators, lay_out
 from intarsia._kernels.symbolic import run_loops
 from intarsia.exceptions import TimeLimitError
 from intarsia.graph import FactorGraph, FactorKind

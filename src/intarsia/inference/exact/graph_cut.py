@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.arguments import FlowNetwork, SearchTrees
+from intarsia._kernels.graph_arguments import FlowNetwork, SearchTrees
 from intarsia._kernels.graph_cut import SOURCE, lay_arcs, plant_trees, push_flow
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph

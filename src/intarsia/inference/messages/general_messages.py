@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.arguments import MessageModel, MessageState, ResidualQueue
 from intarsia._kernels.beliefs import decode_in_order, factor_beliefs, traversal_order, variable_beliefs
+from intarsia._kernels.message_arguments import MessageModel, MessageState, ResidualQueue
 from intarsia._kernels.messages import gather_beliefs, sweep_messages, sweep_residual
 from intarsia.graph import FactorGraph
 from intarsia.graph.expansion import expand_tables

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
-from intarsia._kernels.arguments import GraphArrays
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.mean_field import (
     complete_mean_field,
     fill_pairwise_tables,

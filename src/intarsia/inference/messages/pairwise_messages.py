@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.arguments import EdgeLayout, Indices, PairwiseModel
+from intarsia._kernels.graph_arguments import Indices
+from intarsia._kernels.message_arguments import EdgeLayout, PairwiseModel
 from intarsia._kernels.pairwise_beliefs import (
     binary_edge_marginals,
     edge_marginals,

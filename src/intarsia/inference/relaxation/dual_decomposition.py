@@ -10,8 +10,8 @@ import numpy as np
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
-from intarsia._kernels.arguments import GraphArrays
-from intarsia._kernels.dual_decomposition import extrapolate
+from intarsia._kernels.dual_smoothing import extrapolate
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.tree_moves import move_forest
 from intarsia.graph import FactorGraph
 from intarsia.inference.method import Answer, InferenceMethod, Problem, iterate

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.arguments import DualGraph
-from intarsia._kernels.dual_decomposition import decode_dual, fill_exponentials, sweep_dual
+from intarsia._kernels.dual_decomposition import decode_dual, sweep_dual
+from intarsia._kernels.dual_smoothing import fill_exponentials
+from intarsia._kernels.graph_arguments import DualGraph
 from intarsia.graph import FactorGraph
 
 # Tables whose range divided by the temperature is larger than this are summed in the log domain.

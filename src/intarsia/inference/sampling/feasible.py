@@ -9,8 +9,8 @@ import numpy as np
 
 from intarsia._core.clock import Clock
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.arguments import GraphArrays
 from intarsia._kernels.feasible import find_hard_factors, search_feasible
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia.graph import FactorGraph
 
 _FIRST_FAILS = 100

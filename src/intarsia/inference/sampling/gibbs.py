@@ -9,8 +9,8 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
-from intarsia._kernels.arguments import GraphArrays, SampledBlocks
 from intarsia._kernels.gibbs import partition_into_forests, sample_blocks
+from intarsia._kernels.graph_arguments import GraphArrays, SampledBlocks
 from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Problem

@@ -9,7 +9,7 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
-from intarsia._kernels.arguments import GraphArrays
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.icm import sweep_icm
 from intarsia.graph import FactorGraph
 from intarsia.inference.method import Answer, InferenceMethod, Problem, iterate
