@@ -352,10 +352,10 @@ class ClusterWorld(RankingWorld):
             index = self._next_stretch % (bounds.size - 1)
             proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[index], bounds[index + 1]
             self._next_stretch += 1
-        arguments = (n_steps, rng, weights, float(temperature), *rules, proposer, self._world, self._state)
         if self.n_sites < 2:  # there is nothing to propose
             return 0.0
-        return float(kernels.walk_partition(*arguments))
+        setting = float(temperature), kernels.WalkRules(*rules), proposer
+        return float(kernels.walk_partition(n_steps, rng, weights, *setting, self._world, self._state))
 
     # ---------------------------------------------------------------- preparation
 

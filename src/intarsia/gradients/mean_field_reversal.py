@@ -6,11 +6,11 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, read_only
 from intarsia._kernels.back_mean_field import back_sweep_mean_field, fold_factor_gradient, gather_tables
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.mean_field import complete_mean_field, sweep_mean_field, sweep_mean_field_pairwise
 from intarsia.exceptions import NotSupportedError
 from intarsia.gradients.message_stack import SegmentedStack, new_stack
 from intarsia.graph import FactorGraph
-from intarsia.inference.sampling.icm import update_arrays
 
 # Number of sweeps whose adjoints are added to the tables together: one at a time reads each table too often, all at
 # once uses more arrays than the processor can prefetch.
@@ -31,7 +31,7 @@ class MeanFieldReversal:
         totals = np.add.reduceat(possible, graph.variable_ptr[:-1])
         self.mu = possible / np.repeat(totals, graph.n_states)
         self.stack: SegmentedStack
-        self._arrays = update_arrays(graph)
+        self._arrays = GraphArrays.of(graph)
         largest = int(np.diff(graph.table_ptr).max(initial=1)) if graph.max_scope > 2 else 1
         self._left, self._right = np.empty(largest), np.empty(largest)
         self._digits = np.empty(max(graph.max_scope, 1), np.int64)
@@ -138,12 +138,10 @@ class MeanFieldReversal:
 
     def _undo(self, before: FloatArray, fields: FloatArray) -> float:
         """Reverse the sweep that started from the marginals `before`; return the largest adjoint."""
-        graph = self.graph
         return float(
             back_sweep_mean_field(
-                self._hard, self.theta, self.mu, before, self.adjoint, self.pulled, fields,
-                self._field, self._digits, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair,
-                graph.scope_ptr, graph.scope_idx, graph.table_ptr,
+                self._hard, self.theta, self.mu, before, self.adjoint, self.pulled, fields, self._field, self._digits,
+                self._arrays,
             )
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from intarsia._kernels.back_pairwise import (
     start_adjoints,
     sum_tables,
 )
+from intarsia._kernels.message_arguments import PairwiseAdjoints
 from intarsia.gradients.message_stack import SegmentedStack, new_stack
 from intarsia.graph import FactorGraph
 from intarsia.inference.messages.pairwise_messages import PairwiseMessages
@@ -66,12 +67,12 @@ class PairwiseReversal:
         graph, state, layout = self.graph, self.state, self.state.layout
         k, split = state.k, int(graph.variable_ptr[-1])
         state._logs = None  # only used for marginals
-        self.adjoint, self.outer = new_stack(state.messages.shape), new_stack(state.tables.shape)
+        self.adjoint, self.outer = new_stack(state.messages.shape), new_stack(state.model.tables.shape)
         self.adjoint[:], self.outer[:] = 0.0, 0.0
         self.row_sums = np.empty((0, 2, k))
         if k > 2:
-            self.row_sums = new_stack((len(state.tables), 2, k))
-            sum_tables(state.tables, self.row_sums)
+            self.row_sums = new_stack((len(state.model.tables), 2, k))
+            sum_tables(state.model.tables, self.row_sums)
         self.direct: FloatArray | None = None  # gradient in the tables directly from the marginals of factors
         by_variable = _backnorm(mu[:split].reshape(-1, k), gradient[:split].reshape(-1, k))
         if uses_factors:
@@ -104,16 +105,12 @@ class PairwiseReversal:
 
     def _model(self) -> tuple[Any, ...]:
         """Return the arguments of the kernels that describe the model."""
-        state, layout = self.state, self.state.layout
-        root = -1 if state.rho == 1.0 else state.root
-        return (
-            layout.slot_ptr, layout.middle, layout.backward, layout.opposite, state.table_of_slot, state.tables,
-            state.unary, state.rho, root, self.damping,
-        )  # fmt: skip
+        return self.state.model, self.damping
 
     def _adjoints(self) -> tuple[Any, ...]:
         """Return the arguments of the kernels that hold adjoints and scratch memory."""
-        return self.adjoint, self.arrived, self.outer, self.state._work, self.row_sums, self.state.states
+        adjoints = PairwiseAdjoints(self.adjoint, self.arrived, self.outer)
+        return adjoints, self.state._work, self.row_sums, self.state.states
 
     def gradient(self) -> FloatArray:
         """Return the gradient in theta; releases memory, so that it must be the last call."""
@@ -123,7 +120,7 @@ class PairwiseReversal:
         gradient = np.empty(graph.n_theta)
         gradient[:split].reshape(-1, k)[layout.variable_of_rank] = self.arrived
         tables = gradient[split:].reshape(-1, k, k)
-        lay_out_gradient(self.outer, state.tables, state.rho, layout.factor_of_edge, layout.flipped, tables)
+        lay_out_gradient(self.outer, state.model.tables, state.rho, layout.factor_of_edge, layout.flipped, tables)
         if self.direct is not None:
             tables += self.direct
         return gradient

@@ -11,6 +11,7 @@ from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
+from intarsia._kernels.message_arguments import FactorAdjoints
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients.free_energy import factor_weights
 from intarsia.gradients.mean_field_reversal import MeanFieldReversal
@@ -84,10 +85,7 @@ class GeneralReversal:
         self.adjoint = np.zeros(state.messages.size)
         pull_variable_beliefs(mu, gradient, graph.variable_ptr, self.total)
         if uses_factors:
-            pull_factor_beliefs(
-                mu, gradient, state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-                state.message_ptr, *state._counters, self.total, self.adjoint, self.pulled,
-            )  # fmt: skip
+            pull_factor_beliefs(mu, gradient, state.model, state.state, self._adjoints())
 
     def back(self) -> None:
         """Reverse all sweeps of `forward`."""
@@ -102,17 +100,16 @@ class GeneralReversal:
 
     def _undo(self, before: FloatArray) -> float:
         """Reverse the sweep that started from the messages `before`; return the largest adjoint."""
-        graph, state = self.graph, self.state
-        state._gather()
-        return float(
-            back_sweep_messages(
-                sweep_order(graph), float(self.damping), state.theta, state.exp_tables, state.exp_ptr,
-                state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-                graph.factor_of_pair, state.message_ptr, state.messages, before, state.finite,
-                state.n_impossible, *state._counters, state._logs, state._weights, *state._rows,
-                np.empty_like(state._logs), self.total, self.adjoint, self.pulled,
-            )
-        )  # fmt: skip
+        messages = self.state
+        messages._gather()
+        state = messages.state
+        marginal = np.empty_like(state.logs)
+        order, damping = sweep_order(self.graph), float(self.damping)
+        return float(back_sweep_messages(order, damping, messages.model, state, before, marginal, self._adjoints()))
+
+    def _adjoints(self) -> FactorAdjoints:
+        """Return the arrays in which the kernels accumulate gradients."""
+        return FactorAdjoints(self.total, self.adjoint, self.pulled)
 
     def gradient(self) -> FloatArray:
         """Return the gradient in theta of the reversed sweeps."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number, read_only
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
@@ -66,14 +67,12 @@ class PseudoLikelihood(DirectLoss):
             single = np.arange(graph.n_variables)
             weight = np.where(patches_with_observed_border(graph, labels, single), weight, 0.0)
         gradient = np.zeros(graph.n_theta)
-        pair_ptr, pair_idx = graph.pairs_by_variable
-        most_factors = int(np.diff(pair_ptr).max(initial=0))
+        arrays = GraphArrays.of(graph)
+        most_factors = int(np.diff(arrays.pair_ptr).max(initial=0))
         value = float(
             add_pseudo_likelihood(
-                theta, gradient, read_only(labels.y), read_only(labels.allowed), weight, graph.n_states,
-                graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
-                graph.table_ptr, *np.empty((2, int(graph.n_states.max(initial=0)))),
-                *np.empty((2, most_factors), np.int64),
+                theta, gradient, read_only(labels.y), read_only(labels.allowed), weight, arrays,
+                *np.empty((2, int(graph.n_states.max(initial=0)))), *np.empty((2, most_factors), np.int64),
             )
         )  # fmt: skip
         return None if value == np.inf else (value, gradient)

@@ -14,6 +14,7 @@ from scipy import sparse
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_seed, check_choice, check_number, read_only
+from intarsia._kernels.chain_arguments import LabelFeatures, LearnedWeights, SparseSequences, UpdateRule
 from intarsia._kernels.online_updates import learn_sequences
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.chains.chain_inference import viterbi
@@ -133,13 +134,17 @@ class OnlineLearner(ChainLearner):
         allowed = np.zeros((0, layout.n_labels), dtype=bool) if truth.allowed is None else truth.allowed
         order = np.random.default_rng([seed, int(state["epochs"][0])]).permutation(len(examples))
         pair_ptr, pair_label = layout.pairs()
-        n_wrong = learn_sequences(
-            read_only(order), read_only(data.ptr), read_only(matrix.indptr), read_only(matrix.indices),
-            read_only(matrix.data), read_only(pair_ptr), read_only(pair_label), layout.ends, read_only(truth.states),
-            read_only(allowed), read_only(limits.transitions), read_only(limits.start), read_only(limits.end),
-            read_only(truth.weight), rule.fixed, float(rule.max_step), float(rule.slack), int(rule.loss),
-            float(rule.gamma), state["weights"], state["total"], state["variance"], state["count"],
+        sequences = SparseSequences(
+            read_only(data.ptr), read_only(matrix.indptr), read_only(matrix.indices), read_only(matrix.data),
+            read_only(truth.states), read_only(allowed), read_only(truth.weight),
         )  # fmt: skip
+        features = LabelFeatures(
+            read_only(pair_ptr), read_only(pair_label), layout.ends, read_only(limits.transitions),
+            read_only(limits.start), read_only(limits.end),
+        )  # fmt: skip
+        update = UpdateRule(rule.fixed, float(rule.max_step), float(rule.slack), int(rule.loss), float(rule.gamma))
+        arrays = LearnedWeights(state["weights"], state["total"], state["variance"], state["count"])
+        n_wrong = learn_sequences(read_only(order), sequences, features, update, arrays)
         state["epochs"] += 1
         return float(n_wrong) / max(1, int(data.ptr[-1])), predicting_weights(state, rule)
 
