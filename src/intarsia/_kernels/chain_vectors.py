@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from intarsia._core.jit import fast_kernel, kernel
 
 
@@ -52,3 +54,18 @@ def copy_parts(starts, mask, source, target):
     for s in range(starts.shape[0] - 1):
         if mask[s]:
             target[starts[s] : starts[s + 1]] = source[starts[s] : starts[s + 1]]
+
+
+@kernel
+def row_spans(rows, maxima, spans):
+    """Compute the largest entry of each row, and its distance to the smallest finite entry."""
+    n, width = rows.shape
+    for i in range(n):
+        row = rows[i]
+        high, low = -np.inf, np.inf
+        for x in range(width):
+            high = max(high, row[x])
+            if row[x] > -np.inf:
+                low = min(low, row[x])
+        maxima[i] = high
+        spans[i] = high - low if high > -np.inf else 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from intarsia._core.jit import kernel
 
 
@@ -86,18 +84,3 @@ def order_slots(
             factor_of_edge[edge] = pair_of_slot[q] // 2
             flipped[edge] = pair_of_slot[q] % 2 == 1
             edge += 1
-
-
-@kernel
-def row_spans(rows, maxima, spans):
-    """Compute the largest entry of each row, and its distance to the smallest finite entry."""
-    n, width = rows.shape
-    for i in range(n):
-        row = rows[i]
-        high, low = -np.inf, np.inf
-        for x in range(width):
-            high = max(high, row[x])
-            if row[x] > -np.inf:
-                low = min(low, row[x])
-        maxima[i] = high
-        spans[i] = high - low if high > -np.inf else 0.0

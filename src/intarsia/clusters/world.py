@@ -269,10 +269,10 @@ class ClusterWorld(RankingWorld):
         arguments = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
         return self._run_kernel(n_steps, *arguments, stretch=True), counters
 
-    def agglomerate(self, weights: FloatArray, least_gain: float = 0.0) -> int:
-        """Merge the best pair of clusters while the score grows by more than `least_gain`; return how many."""
+    def agglomerate(self, weights: FloatArray, min_gain: float = 0.0) -> int:
+        """Merge the best pair of clusters while the score grows by more than `min_gain`; return how many."""
         self._undo_stack, self._evaluated_move = [], None
-        return int(kernels.agglomerate(weights, float(least_gain), self._world, self._state)[1])
+        return int(kernels.agglomerate(weights, float(min_gain), self._world, self._state)[1])
 
     def allocate(
         self, rng: np.random.Generator, i: int, j: int, sequential: bool, proposer: kernels.Proposer

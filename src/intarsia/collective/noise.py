@@ -65,7 +65,7 @@ class Noise(Settings, ABC):
         """Return the number of walkers that a count alone suggests."""
         return y
 
-    def needs_someone(self, y: FloatArray) -> NDArray[np.bool_]:
+    def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether a count is impossible if there are no walkers."""
         return np.zeros(y.shape, dtype=bool)
 
@@ -134,7 +134,7 @@ class PoissonNoise(Noise):
         """Return `y / rate`."""
         return y / self.rate
 
-    def needs_someone(self, y: FloatArray) -> NDArray[np.bool_]:
+    def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether the count is positive."""
         return y > 0
 
@@ -265,7 +265,7 @@ class ExactNoise(Noise):
         """Return the count itself."""
         return y
 
-    def needs_someone(self, y: FloatArray) -> NDArray[np.bool_]:
+    def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether the count is positive."""
         return y > 0
 

@@ -94,7 +94,7 @@ def best_wrong_answer(item: MarginExample, weights: FloatArray, *, relaxed: bool
     full = polytope.full(solution.x)
     if relaxed:
         return features_of(item, form.raise_mu(polytope.statistics(full)))
-    graph, free_variables = item.source.scores.graph, form.reduction.kept
+    graph, free_variables = item.source.scores.graph, form.reduction.free_variables
     labelling = np.zeros(graph.n_variables, dtype=np.int64)
     ptr = form.graph.variable_ptr
     labelling[free_variables] = [int(np.argmax(full[ptr[v] : ptr[v + 1]])) for v in range(form.graph.n_variables)]

@@ -17,7 +17,7 @@ from intarsia._core.validation import FloatArray, as_float_array, check_number
 from intarsia.energies.binding.bound_energy import READS, BoundEnergy, Readings
 from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout
 from intarsia.energies.binding.scalar_terms import Penalties, ScalarTerms, repeat_rows, stack_functions
-from intarsia.energies.functions import Judgement
+from intarsia.energies.functions import Penalty
 from intarsia.energies.measurements import Measurement
 from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import InvalidInputError
@@ -120,7 +120,7 @@ class MeasuredEnergy(Energy):
     ----------
     measurement : Measurement
         Linear function of the marginals, such as `Count("verb")` or `SegmentStarts("title") - SegmentStarts("year")`.
-    judgement : Judgement
+    judgement : Penalty
         Penalty of its value, such as `Hinge(1.0)`.
     psi : float
         Weight psi, at least 0. An infinite psi makes a hinge or absolute value a hard constraint, for `bethe_dual`.
@@ -138,7 +138,7 @@ class MeasuredEnergy(Energy):
 
     _parts: ClassVar[Parts] = {"measurement": ENERGY_PARTS, "judgement": ENERGY_PARTS}
 
-    def __init__(self, measurement: Measurement, judgement: Judgement, *, psi: float = 1.0) -> None:
+    def __init__(self, measurement: Measurement, judgement: Penalty, *, psi: float = 1.0) -> None:
         self.measurement = measurement
         self.judgement = judgement
         self.psi = psi

@@ -14,7 +14,7 @@ from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, 
 _SLOPES = {"above": (0.0, 1.0), "below": (-1.0, 0.0)}
 
 
-class Judgement(Settings, ABC):
+class Penalty(Settings, ABC):
     """Base class of penalties: convex functions of the value of a measurement."""
 
     @abstractmethod
@@ -31,7 +31,7 @@ class Judgement(Settings, ABC):
         return float(functions.value(np.full(functions.size, float(z))).sum())
 
 
-class Hinge(Judgement):
+class Hinge(Penalty):
     """Distance of a measurement above (or below) a limit: `max(0, z - limit)` or `max(0, limit - z)`.
 
     Parameters
@@ -58,7 +58,7 @@ class Hinge(Judgement):
         return Penalties([self._check("limit")], [low], [high], [0.0])
 
 
-class SmoothedHinge(Judgement):
+class SmoothedHinge(Penalty):
     """Hinge with a parabola of length `width` at the corner: 0, `r^2 / (2 width)`, `r - width / 2` (Rennie2005).
 
     Parameters
@@ -88,7 +88,7 @@ class SmoothedHinge(Judgement):
         return Penalties([self._check("limit")], [low], [high], [self._check("width", low=0.0, open_low=True)])
 
 
-class Squared(Judgement):
+class Squared(Penalty):
     """Half the squared distance to a target.
 
     Parameters
@@ -110,7 +110,7 @@ class Squared(Judgement):
         return Penalties([self._check("target")], [-np.inf], [np.inf], [1.0])
 
 
-class Absolute(Judgement):
+class Absolute(Penalty):
     """Absolute distance to a target.
 
     Parameters
@@ -132,7 +132,7 @@ class Absolute(Judgement):
         return Penalties([self._check("target")], [-1.0], [1.0], [0.0])
 
 
-class Huber(Judgement):
+class Huber(Penalty):
     """Huber function of the distance to a target: `r^2 / (2 width)` up to `width`, then `|r| - width / 2`.
 
     Parameters
@@ -157,7 +157,7 @@ class Huber(Judgement):
         return Penalties([self._check("target")], [-1.0], [1.0], [self._check("width", low=0.0, open_low=True)])
 
 
-class SoftInterval(Judgement):
+class SoftInterval(Penalty):
     """Distance to an interval; 0 inside it.
 
     Parameters
@@ -186,7 +186,7 @@ class SoftInterval(Judgement):
         return Penalties([low, high], [-1.0, 0.0], [0.0, 1.0], [width, width])
 
 
-class Poisson(Judgement):
+class Poisson(Penalty):
     """Half the deviance of a count with mean `rate z + background`: negative log-likelihood up to a constant.
 
     Parameters

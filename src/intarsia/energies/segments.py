@@ -9,16 +9,16 @@ from typing import Any
 from intarsia._core.validation import check_choice
 from intarsia.energies.binding.label_index import Label, segment_kinds
 from intarsia.energies.energy import Energy, EnergySum, MeasuredEnergy
-from intarsia.energies.functions import Absolute, Hinge, Huber, Judgement, SmoothedHinge
+from intarsia.energies.functions import Absolute, Hinge, Huber, Penalty, SmoothedHinge
 from intarsia.energies.measurements import SegmentStarts, StartsAfter
 from intarsia.exceptions import InvalidInputError
 
 
-def _penalty_above(limit: float, width: float) -> Judgement:
+def _penalty_above(limit: float, width: float) -> Penalty:
     return SmoothedHinge(limit, width=width) if width > 0 else Hinge(limit)
 
 
-def _penalty_of_distance(target: float, width: float) -> Judgement:
+def _penalty_of_distance(target: float, width: float) -> Penalty:
     return Huber(target, width=width) if width > 0 else Absolute(target)
 
 

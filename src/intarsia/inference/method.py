@@ -124,11 +124,11 @@ class InferenceMethod(Settings, ABC):
     state_is: ClassVar[str | None] = None
     """Kind of data in `result.messages`; a warm start passes it only to methods with the same kind."""
     differentiable: ClassVar[bool] = False
-    only_for: ClassVar[str] = ""
+    limited_to: ClassVar[str] = ""
     """Models to which the method is limited, such as "no loops"; it raises for others. Empty: any model."""
     max_scope: ClassVar[int | None] = None
     """Largest number of variables in a factor; None for any."""
-    takes_constraints: ClassVar[bool] = False
+    supports_constraints: ClassVar[bool] = False
     """Whether the method handles count constraints directly; for other methods they are expanded into tables."""
     cost: ClassVar[str] = ""
     """Description of the work per sweep, or of the total work for exact methods."""

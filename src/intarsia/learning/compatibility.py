@@ -16,7 +16,7 @@ FOREST, LOOPS = "no loops", "loops"
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Penalty:
     """Known result on a learner with an inference method.
 
     Attributes
@@ -34,7 +34,7 @@ class Judgement:
     reference: str = ""
 
 
-def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LOOPS) -> Judgement:
+def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LOOPS) -> Penalty:
     """Return the known result on a learner with an inference method, from what their classes declare.
 
     Parameters
@@ -42,7 +42,7 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     learner : type
         Class of the learner; `learns_from` states which result of the inference it uses.
     method : type
-        Class of the inference method; `exact`, `proves_map`, `map_is`, `only_for`, `gives_map`, `gives_marginals` and
+        Class of the inference method; `exact`, `proves_map`, `map_is`, `limited_to`, `gives_map`, `gives_marginals` and
         `differentiable` state its guarantees.
     model : {"no loops", "loops"}
         Kind of graph.
@@ -56,12 +56,12 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     >>> judge(StructuredPerceptron, BeliefPropagation, "no loops").level
     'guaranteed'
     """
-    if method.only_for == FOREST and model == LOOPS:
-        return Judgement(REFUSED, "it takes only graphs without loops")
+    if method.limited_to == FOREST and model == LOOPS:
+        return Penalty(REFUSED, "it takes only graphs without loops")
     if not learner.asks_inference:
         if not method.gives_map:
-            return Judgement(REFUSED, "it finds no best labelling")
-        return Judgement(
+            return Penalty(REFUSED, "it finds no best labelling")
+        return Penalty(
             HEURISTIC,
             "the weights are learned without it: they rank neighbouring labellings, not those that it returns",
         )
@@ -70,16 +70,16 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     return _judge_risk(method)
 
 
-def _judge_margin(method: type[InferenceMethod], model: str) -> Judgement:
+def _judge_margin(method: type[InferenceMethod], model: str) -> Penalty:
     """Return the known result for a learner that compares the truth with the best labelling."""
     if not method.gives_map:
-        return Judgement(REFUSED, "it finds no best labelling")
+        return Penalty(REFUSED, "it finds no best labelling")
     if method.exact or method.proves_map:
-        limit = f", while weights keep the model {method.only_for}" if method.only_for not in ("", FOREST) else ""
+        limit = f", while weights keep the model {method.limited_to}" if method.limited_to not in ("", FOREST) else ""
         reason = f"it finds the best labelling: finitely many mistakes on separable data{limit}"
-        return Judgement(GUARANTEED, reason, "Collins2002")
+        return Penalty(GUARANTEED, reason, "Collins2002")
     if method.map_is == "relaxed optimum":
-        return Judgement(
+        return Penalty(
             GUARANTEED,
             "it maximizes over the local polytope, whose fractional vertices count as further labellings: finitely "
             "many mistakes on algorithmically separable data, and a bound on the risk otherwise",
@@ -87,28 +87,28 @@ def _judge_margin(method: type[InferenceMethod], model: str) -> Judgement:
         )
     if method.map_is == "loopy fixed point":
         if model == FOREST:
-            return Judgement(GUARANTEED, "without loops, messages find the best labelling", "Pearl1988")
-        return Judgement(
+            return Penalty(GUARANTEED, "without loops, messages find the best labelling", "Pearl1988")
+        return Penalty(
             FAILS,
             "messages pass around loops and count evidence twice, so that a step towards the truth can make the "
             "predictions worse, pass after pass, although weights without mistakes exist",
             "Kulesza2007",
         )
     reason = "its labelling need not be the best: a mistake may come from the inference, not from the weights"
-    return Judgement(HEURISTIC, reason)
+    return Penalty(HEURISTIC, reason)
 
 
-def _judge_risk(method: type[InferenceMethod]) -> Judgement:
+def _judge_risk(method: type[InferenceMethod]) -> Penalty:
     """Return the known result for a learner that minimizes a loss of marginals."""
     if not method.gives_marginals:
-        return Judgement(REFUSED, "it computes no marginals")
+        return Penalty(REFUSED, "it computes no marginals")
     if method.differentiable:
         reason = "the gradient is that of the loss of these marginals, so that steps lower the measured loss"
-        return Judgement(GUARANTEED, reason, "Domke2013")
+        return Penalty(GUARANTEED, reason, "Domke2013")
     if method.exact:
         reason = "exact marginals are the gradient of the likelihood, which is concave"
-        return Judgement(GUARANTEED, reason, "Lafferty2001")
-    return Judgement(HEURISTIC, "it has no gradient rule; with a likelihood its marginals replace the exact ones")
+        return Penalty(GUARANTEED, reason, "Lafferty2001")
+    return Penalty(HEURISTIC, "it has no gradient rule; with a likelihood its marginals replace the exact ones")
 
 
 def warn_if_known_to_fail(learner: Learner, method: InferenceMethod, examples: Sequence[Example]) -> None:

@@ -118,7 +118,7 @@ def example(scores: ScoreMap, y: ArrayLike, weight: float = 1.0, variable_weight
             f"variables. Pass one weight per variable."
         )
     return Example(
-        scores, form, training_labels(form.graph, lowered_labels, weights[form.reduction.kept]), float(weight)
+        scores, form, training_labels(form.graph, lowered_labels, weights[form.reduction.free_variables]), float(weight)
     )
 
 

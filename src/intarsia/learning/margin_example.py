@@ -61,7 +61,7 @@ class MarginExample:
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """Mask of the states that agree with the labels, flat over the variables."""
-        graph, variables = self.source.scores.graph, self.source.form.reduction.kept
+        graph, variables = self.source.scores.graph, self.source.form.reduction.free_variables
         free = np.zeros(graph.n_variables, dtype=bool)
         free[variables] = True
         allowed = np.ones(int(graph.variable_ptr[-1]), dtype=bool)
@@ -74,7 +74,7 @@ class MarginExample:
         graph, labels = self.source.scores.graph, self.source.labels
         weights = np.ones(graph.n_variables)
         if labels.weights is not None:
-            weights[self.source.form.reduction.kept] = labels.weights
+            weights[self.source.form.reduction.free_variables] = labels.weights
         cost = graph.zeros()
         cost[: self.allowed.size] = np.where(self.allowed, 0.0, np.repeat(weights, graph.n_states))
         return cost

@@ -183,7 +183,14 @@ def _bytes_of(reduction: Reduction) -> int:
     """Return the memory of a reduction, in bytes."""
     if reduction.is_identity:
         return 0
-    arrays = (reduction.rows, reduction.columns, reduction.coef, reduction.fixed, reduction.kept, reduction.states)
+    arrays = (
+        reduction.rows,
+        reduction.columns,
+        reduction.coef,
+        reduction.fixed,
+        reduction.free_variables,
+        reduction.states,
+    )
     return sum(array.nbytes for array in arrays) + graph_bytes(reduction.graph)
 
 

@@ -55,7 +55,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         The rules, written with their learned weights.
     history_ : dict of arrays
         Objective and residuals during learning; see `LearnedWeights`.
-    learned_ : LearnedWeights
+    learning_result_ : LearnedWeights
         Full result of the learner.
 
     Examples
@@ -159,7 +159,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
     def _store(self, result: LearnedWeights) -> None:
         """Set the fitted attributes from the result of a learner."""
         rules = self.program.rules
-        self.learned_ = result
+        self.learning_result_ = result
         self.weights_: FloatArray = np.array(
             [np.inf if rule.weight is None else w for rule, w in zip(rules, result.weights, strict=True)]
         )
@@ -248,7 +248,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
     _parts: ClassVar[Parts] = {"learner": HINGE_LEARNERS, "inference": HINGE_INFERENCE}
 
     def _to_file(self) -> Content:
-        return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None))
+        return soft_logic_to_file(_check_program(self.program), getattr(self, "learning_result_", None))
 
     def _from_file(self, document: dict[str, Any], arrays: Arrays) -> None:
         self.program, result = soft_logic_from_file(document, arrays)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.chain_arguments import ChainScratch, ChainTables, SequenceScores
 from intarsia._kernels.chain_logs import forward_chains_logs, pass_chains_logs
+from intarsia._kernels.chain_vectors import row_spans
 from intarsia._kernels.chains import NEEDS_LOGS, forward_chains, pass_chains
-from intarsia._kernels.pairwise_slots import row_spans
 from intarsia.graph.chains import ChainBatch, rows_of
 
 

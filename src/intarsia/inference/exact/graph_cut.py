@@ -111,7 +111,7 @@ class GraphCut(InferenceMethod):
     summary: ClassVar[str] = "the best labelling with a proof, for binary attractive models of any size"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
-    only_for: ClassVar[str] = "binary attractive"
+    limited_to: ClassVar[str] = "binary attractive"
     max_scope: ClassVar[int | None] = 2
     cost: ClassVar[str] = "a maximum flow: close to linear in the factors of image-like graphs"
 
@@ -123,7 +123,7 @@ class GraphCut(InferenceMethod):
         graph = problem.graph
         if (graph.n_states != 2).any():
             v = int(np.argmax(graph.n_states != 2))
-            number = v if problem.reduction is None else int(problem.reduction.kept[v])
+            number = v if problem.reduction is None else int(problem.reduction.free_variables[v])
             raise NotSupportedError(
                 f"GraphCut needs binary variables, but variable {number} has {graph.n_states[v]} states. "
                 f"{_ALTERNATIVES}"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
+from intarsia._kernels.chain_vectors import row_spans
 from intarsia._kernels.graph_arguments import Indices
 from intarsia._kernels.message_arguments import EdgeLayout, PairwiseModel
 from intarsia._kernels.pairwise_beliefs import (
@@ -25,7 +26,7 @@ from intarsia._kernels.pairwise_messages import (
     sweep_binary_reweighted,
     sweep_equal,
 )
-from intarsia._kernels.pairwise_slots import order_slots, row_spans
+from intarsia._kernels.pairwise_slots import order_slots
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_kinds import parametric_statistic
 from intarsia.graph.once_per_graph import OncePerGraph

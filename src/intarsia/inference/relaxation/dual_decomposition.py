@@ -145,7 +145,7 @@ class DualDecomposition(InferenceMethod):
     summary: ClassVar[str] = "large models: a bound near that of the relaxation and a good labelling, fast"
     gives_map: ClassVar[bool] = True
     state_is: ClassVar[str | None] = "dual messages"
-    takes_constraints: ClassVar[bool] = True
+    supports_constraints: ClassVar[bool] = True
     cost: ClassVar[str] = "table entries per sweep; states per sweep for Potts factors"
 
     def __init__(
