@@ -149,8 +149,8 @@ class GraphBuilder:
             Names of any number of binary variables; state 1 means "on".
         kind : str
             "exactly_one", "at_most_one" or "at_least_one" of the variables is on. "budget": at most `max_active`
-            variables are on. "implies": the last variable is on if all the others are on. "xor_output": at most one of the other
-            variables is on, and the last variable is on exactly if one of them is.
+            variables are on. "implies": the last variable is on if all the others are on. "xor_output": at most one of
+            the other variables is on, and the last variable is on exactly if one of them is.
         max_active : int, optional
             Largest number of variables that may be on; required for "budget" and not allowed for other kinds.
         weight : float

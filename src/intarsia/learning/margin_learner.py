@@ -162,8 +162,9 @@ class MarginLearner(Learner):
                     v = int(np.argmin(example.labels.observed))
                     raise NotSupportedError(
                         f"{name} needs exactly one label for every variable, but variable "
-                        f"{int(example.form.reduction.free_variables[v])} of example {i} has a hidden label or a set of "
-                        f"labels. Label it, or use learner='structured_perceptron' or 'risk_minimizer', which accept both."
+                        f"{int(example.form.reduction.free_variables[v])} of example {i} has a hidden label or a set "
+                        f"of labels. Label it, or use learner='structured_perceptron' or 'risk_minimizer', which "
+                        f"accept both."
                     )
 
     def _prepare(
