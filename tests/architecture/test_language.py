@@ -198,7 +198,7 @@ def test_plain_english(path):
 
 def test_planted_violations_are_listed():
     tree = ast.parse(
-        'def f(found):\n    "What is left."\n    raise InvalidInputError(f"{found} is odd.")\n\n'
+        'def f(found):\n    "What is left."\n    raise InvalidInputError(f"{found} is an odd value.")\n\n'
         'def g(labels):\n    "Return the labels."\n    raise InvalidInputError("labels is empty. Pass one label.")\n'
     )
     assert len(vague_summaries(tree)) == len(vague_names(tree)) == len(messages_without_remedy(tree)) == 1

@@ -50,7 +50,7 @@ def test_same_seed_same_customers():
     assert len(make_customers(0)) == 0
 
 
-@pytest.mark.parametrize("settings", [{"n_entities": -1}, {"max_copies": 9}, {"slips": -1}, {"missing": np.nan}])
+@pytest.mark.parametrize("settings", [{"n_entities": -1}, {"max_copies": 9}, {"typos": -1}, {"missing": np.nan}])
 def test_bad_settings(settings):
     with pytest.raises(InvalidInputError, match=f"make_customers: {next(iter(settings))}"):
         make_customers(**settings)

@@ -263,7 +263,7 @@ _MEMORY_CODE = f"""
 import gc, json, resource, sys, time
 import numpy as np
 import intarsia
-from intarsia._kernels.pairwise_slots import row_spans
+from intarsia._kernels.chain_vectors import row_spans
 from intarsia._core.validation import read_only
 from intarsia_reproduction.benchmarks.measurement import forget_peak, peak_since
 from intarsia.gradients.truncated import TruncatedGradient
