@@ -410,7 +410,7 @@ def test_interrupt_at_any_time_keeps_weights(monkeypatch):
     assert min(scores[4:]) > 0.9  # before that there are only weights of 0
 
 
-@pytest.mark.filterwarnings("ignore:.*TreeReweighted did not converge: interrupted")
+@pytest.mark.filterwarnings("ignore:.*TreeReweighted did not converge")
 @pytest.mark.parametrize(("decode", "messages"), [("marginals", PairwiseMessages), ("map", PairwiseMaxMessages)])
 def test_an_interrupted_prediction_raises(decode, messages, monkeypatch):
     X, y = pictures()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -9,8 +10,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed, effective_n_jobs
-from joblib.parallel import get_active_backend
 
 R = TypeVar("R")
 
@@ -39,12 +38,21 @@ def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     >>> run_in_threads([lambda: 1, lambda: 2], n_jobs=2)
     [1, 2]
     """
-    n_threads = 1 if len(calls) < 2 else min(effective_n_jobs(n_jobs), len(calls), cpu_count())
+    n_threads = 1 if len(calls) < 2 else min(_n_workers(n_jobs), len(calls))
     if n_threads == 1:
         return [call() for call in calls]
     contexts = [copy_context() for _ in calls]  # so that warnings of threads have the prefix of the entry point
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(lambda context, call: context.run(call), contexts, calls))
+
+
+def _n_workers(n_jobs: int | None) -> int:
+    """Return the number of threads that joblib's `n_jobs` stands for, at most one per core."""
+    if n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules):
+        return 1
+    from joblib import cpu_count, effective_n_jobs
+
+    return int(min(effective_n_jobs(n_jobs), cpu_count()))
 
 
 def workers_are_apart() -> bool:
@@ -59,6 +67,10 @@ def workers_are_apart() -> bool:
     >>> workers_are_apart()
     False
     """
+    if "joblib" not in sys.modules:  # importing it takes longer than most predictions, and nobody has configured it
+        return False
+    from joblib.parallel import get_active_backend
+
     backend = get_active_backend(prefer="threads")[0]
     return not getattr(backend, "supports_sharedmem", False)  # joblib's default for backends without the attribute
 
@@ -81,6 +93,8 @@ def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
 
 def _run_by_joblib(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]:
     """Run the calls by the configured joblib backend."""
+    from joblib import Parallel, delayed
+
     # joblib gets the arguments separately, so that a backend can send an argument shared by many calls only once.
     tasks = [
         delayed(call.func)(*call.args, **call.keywords) if isinstance(call, partial) else delayed(call)()
@@ -130,6 +144,8 @@ class Parcels:
 
     def for_workers(self) -> list[Any]:
         """Return what is sent to the workers: references to the parts in the cluster, or the parts themselves."""
+        from joblib.parallel import get_active_backend
+
         client = getattr(get_active_backend(prefer="threads")[0], "client", None)  # only dask's backend has a client
         if client is None:
             return self.values

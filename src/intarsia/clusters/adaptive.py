@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import gammaln
 
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._kernels import partition as kernels
@@ -367,6 +366,8 @@ def cross_entropy(weights: FloatArray, features: FloatArray, counts: FloatArray,
 
 def _log_n_pairs(n: int) -> float:
     """Return the logarithm of the number of pairs of n items."""
+    from scipy.special import gammaln
+
     return float(gammaln(n + 1) - gammaln(n - 1) - np.log(2.0))
 
 

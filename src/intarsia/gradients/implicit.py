@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_array, coo_array, csc_array, diags_array
-from scipy.sparse.linalg import splu
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.gradients.back_propagation import ConvergedRule, FixedPoint
@@ -75,6 +74,8 @@ class ImplicitGradient(ConvergedRule):
 
 def solve_conditions(graph: FactorGraph, rho: FloatArray, mu: FloatArray, slope: FloatArray) -> FloatArray:
     """Solve the differentiated optimality conditions at mu for the gradient in theta that belongs to `slope`."""
+    from scipy.sparse.linalg import splu
+
     split = int(graph.variable_ptr[-1])
     possible = mu > ZERO
     # On the constraints H~ = sum_i (1 - sum_c rho_c) H(mu_i) + sum_c rho_c H(mu_c): a diagonal Hessian.

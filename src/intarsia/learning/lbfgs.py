@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import daxpy
 
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.learning.minimum import Objective, Search, SummedObjective, largest, rounding
@@ -235,6 +234,8 @@ def lbfgs_direction(
 
     The recursion starts from `scale`, multiplied by the factor that matches the last pair.
     """
+    from scipy.linalg.blas import daxpy
+
     (steps, changes), curvature = memory["ring"], memory["curvature"]
     count, n_rows = int(memory["count"]), len(curvature)
     rows = [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]  # from the oldest to the latest

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit
 
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph
@@ -216,6 +215,8 @@ class SmoothedClassificationError(MarginalLoss):
         check_number(self.alpha, "SmoothedClassificationError: alpha", low=0.0, high=1e300, open_low=True)
 
     def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
+        from scipy.special import expit
+
         terms = variable_terms(graph, labels)
         active = np.flatnonzero(terms.weight > 0)
         wrong = terms.entries(mu).copy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse.linalg import lsqr
 
 from intarsia._core.registry import Parts
 from intarsia._core.status import Status
@@ -145,6 +144,8 @@ class _Dual(Search):
     """Dual objective as a function of the multipliers; its evaluations update the best distribution and bound."""
 
     def __init__(self, oracle: MarginalOracle, terms: ScalarTerms, start: Point, tol: float, max_iter: int) -> None:
+        from scipy.sparse.linalg import lsqr
+
         self.terms, self.psi, self.max_iter = terms, terms.strengths, max_iter
         soft = terms.with_psi(np.where(np.isinf(terms.psi), 0.0, terms.psi))  # the residual covers the hard terms
         super().__init__(oracle, soft, start, tol)

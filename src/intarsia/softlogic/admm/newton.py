@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, vstack
-from scipy.sparse.linalg import splu
 
 from intarsia._core.validation import FloatArray
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, SQUARED
@@ -158,6 +157,8 @@ class NewtonSteps:
 
 def _solved(system: csc_array, right: FloatArray) -> FloatArray:
     """Solve a sparse system; return zeros if it is singular or numbers overflow."""
+    from scipy.sparse.linalg import splu
+
     try:
         solution: FloatArray = splu(system).solve(right)
     except RuntimeError:  # singular
