@@ -54,7 +54,7 @@ def test_held_out_weeks_are_not_looked_at(moving):
 
 def test_rows_and_maps(moving, monkeypatch, tmp_path):
     monkeypatch.setattr(experiment, "load_year", lambda coarse, data: moving)
-    monkeypatch.setattr(experiment, "_SHOWN", (1, 3))
+    monkeypatch.setattr(experiment, "_WEEKS_ON_MAP", (1, 3))
     monkeypatch.setattr(experiment, "fit_year", lambda year, seen, max_iter: fit_year(year, seen, 2))
     made = experiment.birds(quick=True)
     found = run_tasks(made.tasks, tmp_path)

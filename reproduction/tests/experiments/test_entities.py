@@ -36,7 +36,7 @@ def test_every_method_finds_what_is_plain():
 
 def test_means_count_the_splits_above_components(tmp_path):
     tasks = {task.key: task for task in load_experiment("entities", quick=True).tasks}
-    with pytest.raises(InvalidInputError, match="come before their mean"):
+    with pytest.raises(InvalidInputError, match="the mean needs the results of its splits"):
         tasks["cora-mean"].run(tmp_path / "none")
     for key, ours, components in (("cora-13", 0.9, 0.8), ("cora-14", 0.7, 0.8)):
         save_finding(key, Finding(values(ours, components), 100), tmp_path)

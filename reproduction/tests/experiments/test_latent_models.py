@@ -28,7 +28,7 @@ def test_implications_by_truth_tables():
 
 
 def test_what_cannot_be_broken_is_left_out():
-    model = assemble(1, [implies([], Literal([0, 0]), 0, given=[0.0, 0.5])], ["rule"])
+    model = assemble(1, [implies([], Literal([0, 0]), 0, observed=[0.0, 0.5])], ["rule"])
     assert model.n_terms == 1
 
 

@@ -90,7 +90,7 @@ def test_two_names_and_two_first_persons():
 
 def test_passages_are_consecutive_and_of_the_right_size(texts):
     for seed in range(20):
-        part = cut_passage(texts[0], np.random.default_rng(seed), least=5, most=9)
+        part = cut_passage(texts[0], np.random.default_rng(seed), min_mentions=5, max_mentions=9)
         assert 5 <= len(part.mentions) <= 9
         first = next(k for k in range(40) if texts[0].sentences[k] is part.sentences[0])
         assert texts[0].sentences[first : first + len(part.sentences)] == part.sentences
@@ -98,7 +98,7 @@ def test_passages_are_consecutive_and_of_the_right_size(texts):
                     if first <= m.sentence < first + len(part.sentences)]  # fmt: skip
         assert part.mentions == expected
     with pytest.raises(InvalidInputError, match="no consecutive sentences have 200"):
-        cut_passage(texts[0], np.random.default_rng(0), least=200, most=200)
+        cut_passage(texts[0], np.random.default_rng(0), min_mentions=200, max_mentions=200)
 
 
 def test_books_are_used_once(texts):
@@ -137,7 +137,7 @@ def test_bounds_against_other_programs(seed):
 
 
 def test_the_perceptron_keeps_both_bounds(texts):
-    passages = [module.tell_truth(one) for one in cut_passages(texts, 3, most=26)[0]]
+    passages = [module.add_truth_feature(passage) for passage in cut_passages(texts, 3, max_mentions=26)[0]]
     proposer = module._proposer(False, 5).set_params(max_iter=2)
     walk = module.walk_passages(passages, proposer, 0, "pair_accuracy")
     assert 0 < walk.errors[-1] <= ranking_bound(walk.differences) <= separable_bound(walk.differences)

@@ -22,9 +22,9 @@ from intarsia_reproduction.experiments.groups import (
 from intarsia_reproduction.models.latent_learning import (
     METHODS,
     Comparison,
+    compare_curves,
     draw_curves,
     method_tasks,
-    reached,
     spread_rows,
 )
 
@@ -72,7 +72,9 @@ def test_from_equal_weights_all_methods_are_scored(small):
 
 def test_a_comparison_needs_what_it_compares(small, tmp_path):
     bar = [task for task in method_tasks(small) if task.key == "bar-naive"]
-    with pytest.raises(InvalidInputError, match="needs primal subgradient, EM, naive interleaving, N = 1 first"):
+    with pytest.raises(
+        InvalidInputError, match="needs the results of primal subgradient, EM, naive interleaving, N = 1"
+    ):
         run_tasks(bar, tmp_path)
 
 
@@ -80,14 +82,14 @@ def test_the_bar():
     theirs = np.array([[0.0, 50.0, 100.0], [3.0, 1.0, 2.0], [0.1, 0.8, 0.9]])
     worse = np.array([[0.0, 100.0], [3.0, 2.5], [0.1, 0.2]])
     early = np.array([[0.0, 2.0, 8.0, 40.0], [3.0, 1.01, 0.9, 0.8], [0.1, 0.5, 0.79, 0.2]])
-    share, there, later = reached(early, [worse, theirs])
+    share, there, later = compare_curves(early, [worse, theirs])
     assert share == pytest.approx(2 / 50)
     assert there == pytest.approx(0.5 - 0.8)
     assert later == pytest.approx(0.79 - 0.8)  # the score after a fifth of 50 iterations
     late = np.array([[0.0, 40.0], [3.0, 1.0], [0.1, 0.85]])
-    assert reached(late, [theirs]) == pytest.approx((0.8, 0.05, 0.05))
+    assert compare_curves(late, [theirs]) == pytest.approx((0.8, 0.05, 0.05))
     never = np.array([[0.0, 40.0], [3.0, 1.02], [0.1, 0.85]])
-    assert reached(never, [theirs]) == (np.inf, -np.inf, -np.inf)
+    assert compare_curves(never, [theirs]) == (np.inf, -np.inf, -np.inf)
 
 
 def test_rows_are_spread_and_keep_both_ends():
