@@ -8,7 +8,7 @@ import pytest
 from intarsia_reproduction.datasets import load_woodcock
 from intarsia_reproduction.experiment import run_tasks
 from intarsia_reproduction.experiments import birds as experiment
-from intarsia_reproduction.experiments.birds import Year, fit_year, load_year, total_variation, weeks_seen
+from intarsia_reproduction.experiments.birds import Year, fit_year, load_year, observed_mask, total_variation
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def moving(monkeypatch):
 
 
 def test_the_model_predicts_a_week_better_than_the_baselines(moving):
-    observed = weeks_seen(7, 1)
+    observed = observed_mask(7, 1)
     errors = {
         name: total_variation(predict(moving, observed), moving.shares)[~observed].mean()
         for name, predict in {
@@ -46,7 +46,7 @@ def test_baselines_by_hand():
 
 
 def test_held_out_weeks_are_not_used(moving):
-    observed = weeks_seen(7, 1)
+    observed = observed_mask(7, 1)
     changed = Year(np.where(observed[:, None], moving.shares, 1 / 8), moving.positions)
     original, after_change = (fit_year(year, observed, max_iter=2).predict() for year in (moving, changed))
     np.testing.assert_array_equal(original, after_change)

@@ -194,11 +194,13 @@ def test_the_wrong_cluster_is_chosen_more_often(small, tmp_path):
 
 def test_joined_entities_and_uniform_chance():
     entity = np.array([0, 0, 1, 1, 2, 2, 3])
-    joined = second.join_two(entity, np.random.default_rng(1))
+    joined = second.merge_two_entities(entity, np.random.default_rng(1))
     assert len(np.unique(joined)) == 3
     passage = Passage("a", mention_features(book("a", 0, 3)), np.array([0, 0, 1, 1, 2, 2]))
     proposer = module.AdaptiveSplitMerge(beta=1.0, n_samples=10, max_iter=1, adapt=False)
-    chance, uniform = second.chance_of_wrong(passage, np.zeros(len(NAMES)), proposer, np.random.default_rng(0), True)
+    chance, uniform = second.probability_of_wrong(
+        passage, np.zeros(len(NAMES)), proposer, np.random.default_rng(0), True
+    )
     assert chance == pytest.approx(uniform) == pytest.approx(0.5)  # two of three pairs are merged
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intarsia.metrics.pixels import error_rate, interpolate
-from intarsia_reproduction.models.image_fits import Pictures, in_blocks
+from intarsia_reproduction.models.image_fits import Pictures, block_means
 
 
 def test_error_rate_pools_all_labelled_pixels():
@@ -27,7 +27,7 @@ def test_interpolation_is_exact_for_a_ramp():
     """Interpolation between the centres of 2 x 2 blocks of a linear ramp restores the ramp, except at the border."""
     rows, columns = np.mgrid[:6, :8]
     ramp = 0.1 * rows + 0.01 * columns
-    blocks = in_blocks(ramp, 2)
+    blocks = block_means(ramp, 2)
     for r, c in np.ndindex(3, 4):
         assert blocks[r, c] == pytest.approx(np.mean([ramp[2 * r + i, 2 * c + j] for i in (0, 1) for j in (0, 1)]))
     restored = interpolate(blocks[:, :, None], (6, 8))[:, :, 0]
@@ -36,7 +36,7 @@ def test_interpolation_is_exact_for_a_ramp():
 
 def test_incomplete_blocks_repeat_the_border():
     picture = np.arange(15.0).reshape(3, 5, 1)
-    blocks = in_blocks(picture, 2)
+    blocks = block_means(picture, 2)
     assert blocks.shape == (2, 3, 1)
     assert blocks[1, 2, 0] == 14.0  # four copies of the corner
     assert interpolate(blocks, (3, 5)).shape == (3, 5, 1)

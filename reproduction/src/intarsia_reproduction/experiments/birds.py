@@ -93,12 +93,12 @@ def load_year(coarse: int, data: Path | None) -> Year:
     return Year(abundance / abundance.sum(axis=1, keepdims=True), positions)
 
 
-def weeks_seen(n_weeks: int, gap: int) -> NDArray[np.bool_]:
+def observed_mask(n_weeks: int, gap: int) -> NDArray[np.bool_]:
     """Return a mask of the observed weeks: every (gap + 1)-th week, and the last.
 
     Examples
     --------
-    >>> weeks_seen(7, 3).tolist()
+    >>> observed_mask(7, 3).tolist()
     [True, False, False, False, True, False, True]
     """
     observed = np.arange(n_weeks) % (gap + 1) == 0
@@ -163,7 +163,7 @@ def _held_out(predict: Callable[[Year, NDArray[np.bool_]], FloatArray], load: Ca
     year = load()
     values, arrays, n = {}, {}, 0
     for name, gap in _GAPS.items():
-        observed = weeks_seen(len(year.shares), gap)
+        observed = observed_mask(len(year.shares), gap)
         errors = total_variation(predict(year, observed), year.shares)
         values[name] = float(errors[~observed].mean())
         arrays[f"gap_{gap}"] = np.where(observed, np.nan, errors)

@@ -18,9 +18,9 @@ from intarsia_reproduction.models.image_fits import (
     LOSSES,
     NEEDS_START,
     Pictures,
+    block_means,
     fit_independent,
     fit_pictures,
-    in_blocks,
     penalty,
     plot_beliefs,
     saved_weights,
@@ -118,9 +118,9 @@ def _load(quick: bool, data: Path | None) -> tuple[Pictures, Pictures, Any]:
         masks = [np.asarray(horses.mask[i], dtype=np.int64) for i in indices]
         sets.append(
             Pictures(
-                [in_blocks(pixel_features(horses.rgb[i]), scale).astype(np.float32) for i in indices],
-                [(in_blocks(mask, scale) >= 0.5).astype(np.int64) for mask in masks],
-                [edge_features(in_blocks(horses.rgb[i] / 255.0, scale)) for i in indices],
+                [block_means(pixel_features(horses.rgb[i]), scale).astype(np.float32) for i in indices],
+                [(block_means(mask, scale) >= 0.5).astype(np.int64) for mask in masks],
+                [edge_features(block_means(horses.rgb[i] / 255.0, scale)) for i in indices],
                 masks,
             )
         )

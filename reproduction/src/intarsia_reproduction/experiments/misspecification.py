@@ -165,7 +165,7 @@ class RandomChain:
 
     def marginals(self, y: IntArray) -> FloatArray:
         """Return P(x_i = 1 | y) for each row of inputs."""
-        graph = side_by_side(len(y), self.length)
+        graph = disjoint_chains(len(y), self.length)
         variables = self.single + self.across[:, None] * np.where(y[:, :, None] == np.arange(2), 1.0, -1.0)
         tables = np.tile(agreement(self.along_x), (len(y), 1, 1))
         theta = graph.pack(variables.reshape(-1, 2), tables)
@@ -178,7 +178,7 @@ def agreement(t: FloatArray) -> FloatArray:
 
 
 @cache  # there are few sizes, and a graph caches preparations of inference
-def side_by_side(n: int, length: int) -> FactorGraph:
+def disjoint_chains(n: int, length: int) -> FactorGraph:
     """Return n chains of binary variables as one graph, so that one call infers all of them."""
     first = (np.arange(n)[:, None] * length + np.arange(length - 1)).reshape(-1)
     return from_edges(np.full(n * length, 2), np.stack([first, first + 1], axis=1))
@@ -193,7 +193,7 @@ def chain_scores(y: IntArray) -> LinearScores:
     )
     step = np.tile(np.arange(length - 1), n)
     edges = sparse.csr_array((np.ones(step.size), (np.arange(step.size), step)), shape=(step.size, length - 1))
-    return LinearScores(side_by_side(n, length), nodes, edges)
+    return LinearScores(disjoint_chains(n, length), nodes, edges)
 
 
 def fit_chains(x: IntArray, y: IntArray, loss: str | Loss, ridge: float) -> FloatArray:

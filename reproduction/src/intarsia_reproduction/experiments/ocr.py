@@ -102,8 +102,8 @@ def ocr(quick: bool = False, data: Path | None = None) -> Experiment:
 
     tasks = []
     for key, (label, paper) in _PAPER.items():
-        answer = partial(_ANSWERS[key], quick=quick, base=base)
-        tasks.append(Task(key, label, {"": paper}, "per cent", partial(_run, answer, fold, n_folds)))
+        predict = partial(_PREDICTORS[key], quick=quick, base=base)
+        tasks.append(Task(key, label, {"": paper}, "per cent", partial(_run, predict, fold, n_folds)))
     return Experiment(
         "ocr",
         "Handwritten words: letters that are right (Vilnis2015, Table 3)",
@@ -116,14 +116,14 @@ def ocr(quick: bool = False, data: Path | None = None) -> Experiment:
 
 
 # From a fold's number, its training words and its test words to predicted letters and settings to store.
-Answer = Callable[[int, Words, Words], tuple[list[NDArray[np.int64]], dict[str, Any]]]
+Predict = Callable[[int, Words, Words], tuple[list[NDArray[np.int64]], dict[str, Any]]]
 
 
 def _take(X: list[FloatArray], y: list[NDArray[np.int64]], indices: NDArray[np.int64]) -> Words:
     return Words([X[i] for i in indices], [y[i] for i in indices])
 
 
-def _run(answer: Answer, fold: Callable[[int], tuple[Words, Words]], n_folds: int, checkpoint: Path) -> Finding:
+def _run(predict: Predict, fold: Callable[[int], tuple[Words, Words]], n_folds: int, checkpoint: Path) -> Finding:
     """Run all folds and save the checkpoint after each of them."""
     n_right, n_letters, first, n_done = np.zeros(n_folds), np.zeros(n_folds), np.empty(0, np.int64), 0
     settings: dict[str, Any] = {}
@@ -133,7 +133,7 @@ def _run(answer: Answer, fold: Callable[[int], tuple[Words, Words]], n_folds: in
             n_done = int(progress["done"])
     for i in range(n_done, n_folds):
         learn, test = fold(i)
-        predicted, settings = answer(i, learn, test)
+        predicted, settings = predict(i, learn, test)
         flat, truth = np.concatenate(predicted), np.concatenate(test.y)
         n_right[i], n_letters[i] = (flat == truth).sum(), truth.size
         first = flat if i == 0 else first
@@ -145,13 +145,13 @@ def _run(answer: Answer, fold: Callable[[int], tuple[Words, Words]], n_folds: in
     )
 
 
-def _answer_base(
+def _predict_base(
     i: int, learn: Words, test: Words, *, quick: bool, base: Callable[[int], ChainCRF]
 ) -> tuple[list[Any], dict[str, Any]]:
     return base(i).predict(test.X), {}
 
 
-def _answer_energy(
+def _predict_energy(
     i: int, learn: Words, test: Words, *, quick: bool, base: Callable[[int], ChainCRF], positional: bool, mapped: bool
 ) -> tuple[list[Any], dict[str, Any]]:
     energy = DistanceToSet(learn.dictionary, positional=positional, psi=3.0)
@@ -168,7 +168,7 @@ def _answer_energy(
     return predicted, settings
 
 
-def _answer_classifier(
+def _predict_classifier(
     i: int, learn: Words, test: Words, *, quick: bool, base: Callable[[int], ChainCRF]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Predict words by logistic regression over the training words, restricted to words of the right length."""
@@ -196,11 +196,11 @@ def _answer_classifier(
 
 _CLASSIFIER_C = 0.01
 
-_ANSWERS: dict[str, Callable[..., tuple[list[Any], dict[str, Any]]]] = {
-    "base": _answer_base,
-    "classifier": _answer_classifier,
+_PREDICTORS: dict[str, Callable[..., tuple[list[Any], dict[str, Any]]]] = {
+    "base": _predict_base,
+    "classifier": _predict_classifier,
     **{
-        key: partial(_answer_energy, positional=positional, mapped=mapped)
+        key: partial(_predict_energy, positional=positional, mapped=mapped)
         for key, (positional, mapped) in _ENERGIES.items()
     },
 }

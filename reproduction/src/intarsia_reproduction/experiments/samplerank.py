@@ -94,7 +94,7 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
         mean = Task(f"jumps{n_draws}-mean", label, paper_figures, _UNIT, partial(_mean, seeds), significant=4)
         no_figures = dict.fromkeys((STANDARD, LESS, LESS_LOW, LESS_HIGH, COST))
         label = f"jumps, {n_draws} samples, standard split-merge"
-        run = partial(_beside_standard, n_draws, seeds, passages)
+        run = partial(_compare_with_standard, n_draws, seeds, passages)
         tasks += [*seeds, mean, Task(f"jumps{n_draws}-standard", label, no_figures, _UNIT, run, significant=4)]
     for key, label, names in (
         ("errors-adaptive", "first pass, adaptive", (RANKED, ERRORS, THEOREM_2)),
@@ -264,7 +264,7 @@ def _mean(seeds: Sequence[Task], checkpoint: Path) -> Finding:
     return Finding({**means, LOW: low, HIGH: high}, n, curves, {"seeds": len(findings), "interval": "95 %, t"})
 
 
-def _beside_standard(n_draws: int, seeds: Sequence[Task], passages: Passages, checkpoint: Path) -> Finding:
+def _compare_with_standard(n_draws: int, seeds: Sequence[Task], passages: Passages, checkpoint: Path) -> Finding:
     """Compare the adaptive proposals of all seeds with the standard split-merge under the same budget.
 
     Processor seconds are measured for the adaptive and the uniform proposer with the first seed: both draw in compiled

@@ -128,7 +128,7 @@ def trust_model(pairs: IntArray, n_users: int, average: float) -> HingeLossMRF:
     for directions, (first, second, third) in enumerate(triads(pairs, n_users)):
         for k, (a, b, c) in enumerate(_SIGNS):
             rules.append(implies([Literal(first, a), Literal(second, b)], Literal(third, c), 4 * directions + k))
-    forward, backward = returns(pairs, n_users)
+    forward, backward = opposite_pairs(pairs, n_users)
     rules += [
         implies([Literal(forward)], Literal(backward), 16),
         implies([Literal(forward, positive=False)], Literal(backward, positive=False), 17),
@@ -169,12 +169,12 @@ def triads(pairs: IntArray, n_users: int) -> list[tuple[IntArray, IntArray, IntA
     return triples
 
 
-def returns(pairs: IntArray, n_users: int) -> tuple[IntArray, IntArray]:
+def opposite_pairs(pairs: IntArray, n_users: int) -> tuple[IntArray, IntArray]:
     """Return the indices of the pairs that exist in both directions, and of their opposites.
 
     Examples
     --------
-    >>> [index.tolist() for index in returns(np.array([[0, 1], [1, 0], [1, 2]]), 3)]
+    >>> [index.tolist() for index in opposite_pairs(np.array([[0, 1], [1, 0], [1, 2]]), 3)]
     [[0, 1], [1, 0]]
     """
     opposite = _PairIndex(pairs, n_users)(pairs[:, 1], pairs[:, 0])

@@ -70,23 +70,23 @@ def wrong_cluster(quick: bool = False, data: Path | None = None) -> Experiment:
     )
 
 
-def join_two(entity: IntArray, rng: np.random.Generator) -> IntArray:
+def merge_two_entities(entity: IntArray, rng: np.random.Generator) -> IntArray:
     """Return the true entities with two of them, drawn at random, merged.
 
     Examples
     --------
-    >>> join_two(np.array([3, 5, 3]), np.random.default_rng(0)).tolist()
+    >>> merge_two_entities(np.array([3, 5, 3]), np.random.default_rng(0)).tolist()
     [3, 3, 3]
     """
     first, second = sorted(rng.choice(np.unique(entity), size=2, replace=False).tolist())
     return np.where(entity == second, first, entity)
 
 
-def chance_of_wrong(
+def probability_of_wrong(
     passage: Passage, weights: FloatArray, proposer: AdaptiveSplitMerge, rng: np.random.Generator, by_truth: bool
 ) -> tuple[float, float]:
     """Return the probabilities that the wrong cluster is chosen: after learning, and with equal probabilities."""
-    labels = join_two(passage.entity, rng)
+    labels = merge_two_entities(passage.entity, rng)
     world = ClusterWorld(passage.pairs, ClusterModel(absent=False), truth=passage.entity, start=labels)
     parameters = proposer.learn(world, proposer.initial(world), rng, None if by_truth else weights, weights)[0]
     choices = choices_of(world)
@@ -107,7 +107,7 @@ def _run(seeds: Sequence[int], by_truth: bool, allocation: str, load: Loader, _:
     for s, seed in enumerate(seeds):
         rng = np.random.default_rng(seed)
         for k, passage in enumerate(passages):
-            chances[:, s, k] = chance_of_wrong(passage, weights, proposer, rng, by_truth)
+            chances[:, s, k] = probability_of_wrong(passage, weights, proposer, rng, by_truth)
     adaptive, uniform = (float(values.mean()) for values in chances)
     low, high = mean_interval(chances[0].mean(axis=1))
     values = {ADAPTIVE: adaptive, UNIFORM: uniform, TIMES: adaptive / uniform, LOW: low, HIGH: high}

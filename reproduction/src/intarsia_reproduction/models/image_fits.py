@@ -153,12 +153,12 @@ def fit_pictures(
     return Finding(errors, n, arrays, details | (settings or {}))
 
 
-def in_blocks(picture: Any, scale: int) -> FloatArray:
+def block_means(picture: Any, scale: int) -> FloatArray:
     """Return the means over blocks of scale x scale pixels; incomplete blocks repeat the border.
 
     Examples
     --------
-    >>> in_blocks(np.arange(6.0).reshape(2, 3), 2).tolist()
+    >>> block_means(np.arange(6.0).reshape(2, 3), 2).tolist()
     [[2.0, 3.5]]
     """
     array = np.asarray(picture, dtype=np.float64)
