@@ -11,7 +11,7 @@ from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_thread
 
 
 def test_results_keep_their_order_and_threads_run_in_parallel(monkeypatch):
-    monkeypatch.setattr(worker_threads, "cpu_count", lambda: 2)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
     meeting = threading.Barrier(2, timeout=30)
 
     def call(i):

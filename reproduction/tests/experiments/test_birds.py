@@ -1,4 +1,4 @@
-"""A tiny year on the real map: what is held out is not seen, and what is drawn is there."""
+"""The experiment with woodcocks on a small generated year; held-out weeks are not used."""
 
 from functools import partial
 
@@ -8,63 +8,63 @@ import pytest
 from intarsia_reproduction.datasets import load_woodcock
 from intarsia_reproduction.experiment import run_tasks
 from intarsia_reproduction.experiments import birds as experiment
-from intarsia_reproduction.experiments.birds import Year, fit_year, load_year, total_variation, weeks_seen
+from intarsia_reproduction.experiments.birds import Year, fit_year, load_year, observed_mask, total_variation
 
 
 @pytest.fixture
 def moving(monkeypatch):
-    """A crowd that walks along a line of cells, one cell a week; noisy counts of it, which are quicker to fit."""
+    """Return a population that moves along a line of cells, one cell per week; noisy counts are faster to fit."""
     monkeypatch.setattr(experiment, "_RATE", 5.0)
     monkeypatch.setattr(experiment, "_WALKERS", 100.0)
-    at = np.stack([700.0 * np.arange(8.0), np.zeros(8)], axis=1)
+    positions = np.stack([700.0 * np.arange(8.0), np.zeros(8)], axis=1)
     shares = np.exp(-0.5 * (np.arange(8.0)[None, :] - np.arange(0.5, 7.5)[:, None]) ** 2)
-    return Year(shares / shares.sum(axis=1, keepdims=True), at)
+    return Year(shares / shares.sum(axis=1, keepdims=True), positions)
 
 
-def test_the_model_fills_a_week_better_than_the_others(moving):
-    seen = weeks_seen(7, 1)
+def test_the_model_predicts_a_week_better_than_the_baselines(moving):
+    observed = observed_mask(7, 1)
     errors = {
-        name: total_variation(way(moving, seen), moving.shares)[~seen].mean()
-        for name, way in {
+        name: total_variation(predict(moving, observed), moving.shares)[~observed].mean()
+        for name, predict in {
             "model": partial(experiment._by_model, 10),
             "interpolation": experiment._by_interpolation,
             "nearest": experiment._by_nearest,
             "mean": experiment._by_mean,
         }.items()
     }
-    # A crowd in motion is in between, not half here and half there.
+    # A moving population is between its two observed positions; interpolation divides it between both.
     assert min(errors, key=errors.get) == "model"
     assert errors["mean"] > errors["interpolation"]
 
 
 def test_baselines_by_hand():
     year = Year(np.array([[1.0, 0.0], [0.2, 0.8], [0.0, 1.0], [0.5, 0.5]]), np.zeros((2, 2)))
-    seen = np.array([True, False, True, True])
-    np.testing.assert_allclose(experiment._by_interpolation(year, seen)[1], [0.5, 0.5])
-    np.testing.assert_allclose(experiment._by_nearest(year, seen)[1], [1.0, 0.0])
-    np.testing.assert_allclose(experiment._by_mean(year, seen)[1], [0.5, 0.5])
+    observed = np.array([True, False, True, True])
+    np.testing.assert_allclose(experiment._by_interpolation(year, observed)[1], [0.5, 0.5])
+    np.testing.assert_allclose(experiment._by_nearest(year, observed)[1], [1.0, 0.0])
+    np.testing.assert_allclose(experiment._by_mean(year, observed)[1], [0.5, 0.5])
 
 
-def test_held_out_weeks_are_not_looked_at(moving):
-    seen = weeks_seen(7, 1)
-    changed = Year(np.where(seen[:, None], moving.shares, 1 / 8), moving.positions)
-    one, other = (fit_year(year, seen, max_iter=2).predict() for year in (moving, changed))
-    np.testing.assert_array_equal(one, other)
+def test_held_out_weeks_are_not_used(moving):
+    observed = observed_mask(7, 1)
+    changed = Year(np.where(observed[:, None], moving.shares, 1 / 8), moving.positions)
+    original, after_change = (fit_year(year, observed, max_iter=2).predict() for year in (moving, changed))
+    np.testing.assert_array_equal(original, after_change)
 
 
 def test_rows_and_maps(moving, monkeypatch, tmp_path):
     monkeypatch.setattr(experiment, "load_year", lambda coarse, data: moving)
-    monkeypatch.setattr(experiment, "_SHOWN", (1, 3))
-    monkeypatch.setattr(experiment, "fit_year", lambda year, seen, max_iter: fit_year(year, seen, 2))
-    made = experiment.birds(quick=True)
-    found = run_tasks(made.tasks, tmp_path)
-    assert all(0 <= row["ours"] <= 1 for row in made.rows(found))
-    assert found["flows"].arrays["walkers"].shape == (2, 8)
-    assert len(made.figures(found)["birds-flows"].axes) == 3
+    monkeypatch.setattr(experiment, "_WEEKS_ON_MAP", (1, 3))
+    monkeypatch.setattr(experiment, "fit_year", lambda year, observed, max_iter: fit_year(year, observed, 2))
+    birds = experiment.birds(quick=True)
+    findings = run_tasks(birds.tasks, tmp_path)
+    assert all(0 <= row["ours"] <= 1 for row in birds.rows(findings))
+    assert findings["flows"].arrays["walkers"].shape == (2, 8)
+    assert len(birds.figures(findings)["birds-flows"].axes) == 3
 
 
 @pytest.mark.data
-def test_joined_cells_hold_all_birds(data):
+def test_merged_cells_contain_all_birds(data):
     year = load_year(8, data)
     assert year.shares.shape == (52, len(year.positions))
     np.testing.assert_allclose(year.shares.sum(axis=1), 1.0)

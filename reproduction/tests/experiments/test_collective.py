@@ -1,4 +1,4 @@
-"""Tiny versions of the collective experiments and benchmark rows; what they time is not asserted."""
+"""Tiny versions of the collective experiments and benchmark rows; times are not asserted."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_rows_without_peers(small, monkeypatch):
     assert rows[2]["ours_gap"] <= 1e-4
 
 
-def test_the_limit_is_a_setting(monkeypatch):
+def test_the_time_limit_is_an_environment_variable(monkeypatch):
     monkeypatch.setenv(bench.TIME_LIMIT, "12.5")
     assert bench.time_limit() == 12.5
     for bad in ("soon", "0"):
@@ -44,7 +44,7 @@ def test_the_limit_is_a_setting(monkeypatch):
     assert bench.time_limit() == 1800.0
 
 
-def test_table_says_what_did_not_finish(monkeypatch, tmp_path):
+def test_rows_of_an_unfinished_solver_are_lower_bounds(monkeypatch, tmp_path):
     experiment = load_experiment("collective", quick=True)
     monkeypatch.setattr(table, "migration", lambda n_cells: migration(5, 4))
     answers = iter(
@@ -54,7 +54,7 @@ def test_table_says_what_did_not_finish(monkeypatch, tmp_path):
         ]
     )
 
-    def ask(made, limit):
+    def ask(workload, limit):
         assert limit == 60.0
         answer = next(answers)
         if isinstance(answer, Exception):
@@ -77,31 +77,31 @@ def test_table_says_what_did_not_finish(monkeypatch, tmp_path):
 def test_clarabel_has_the_same_objective(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "migration", lambda n_cells: migration(6, 4))
     experiment = load_experiment("collective", quick=True)
-    found = run_tasks(experiment.tasks, tmp_path)["s625"]
-    assert found.values["objectives apart"] < 1e-6
-    assert experiment.figures({"s625": found})
+    finding = run_tasks(experiment.tasks, tmp_path)["s625"]
+    assert finding.values["objectives apart"] < 1e-6
+    assert experiment.figures({"s625": finding})
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_peer("mbi") is None, reason="mbi is not set up; see reproduction/README.md")
-def test_mbi_comes_to_the_same_errors(small, monkeypatch):
+def test_mbi_has_the_same_errors(small, monkeypatch):
     monkeypatch.setattr(bench, "_ITERATIONS", 1000)
     row = bench._beside_mbi(noisy_marginals(3, 4, 200), 1)
     assert row["ours_quality"] == pytest.approx(row["peer_quality"], rel=1e-2)
 
 
-def test_workloads_are_those_of_the_peers():
-    """Sums of the draws, from the generators with which peers were measured."""
-    made = migration(50)
-    assert (made.counts.sum(), made.counts[3, 7], made.n_walkers) == (19831.0, 35.0, 1000.0)
+def test_workloads_are_identical_to_those_of_the_peers():
+    """Compare sums and entries with those of the generators of the published timings."""
+    workload = migration(50)
+    assert (workload.counts.sum(), workload.counts[3, 7], workload.n_walkers) == (19831.0, 35.0, 1000.0)
     marginals = noisy_marginals()
     assert marginals.counts[2, 5] == pytest.approx(294.3597115676496, rel=1e-14)
     assert marginals.flow_counts[8, 49, 49] == pytest.approx(-10.197299751730483, rel=1e-14)
 
 
-def test_a_year_reaches_no_further_than_its_band():
-    made = banded_year(3, 6, 20)
-    rows, columns = made.theta.nonzero()
+def test_moves_of_a_year_stay_in_their_band():
+    year = banded_year(3, 6, 20)
+    rows, columns = year.theta.nonzero()
     assert np.abs(rows - columns).max() <= 3 * 6
-    leaving = made.moves.matrix(np.exp(made.theta.data)).sum(axis=1)
+    leaving = year.moves.matrix(np.exp(year.theta.data)).sum(axis=1)
     np.testing.assert_allclose(leaving, 1.0)

@@ -1,4 +1,4 @@
-"""The comparison of ways from pairs to entities, on made-up customers and in a tiny version of the experiment."""
+"""Comparison of clustering methods on synthetic customers, and a tiny version of the experiment."""
 
 from __future__ import annotations
 
@@ -12,51 +12,53 @@ from intarsia_reproduction.experiments import entities
 
 
 def values(ours, components):
-    """F1 of all columns: the same by both measures, agglomeration at 0.5."""
+    """Return the F1 of all columns: equal for both scores, and 0.5 for agglomeration."""
     by_method = {"ours": ours, "components": components, "agglomeration": 0.5}
     return {f"{title}, {method}": f1 for title in ("B-cubed F1", "pairwise F1") for method, f1 in by_method.items()}
 
 
 def test_no_entity_is_in_both_halves():
     entity = np.random.default_rng(0).integers(0, 21, 200)
-    one, other = entities.split_by_entity(entity, 3)
-    assert sorted([*one, *other]) == list(range(200))
-    assert not set(entity[one]) & set(entity[other])
-    assert {len(set(entity[one])), len(set(entity[other]))} == {10, 11}
-    assert not np.array_equal(one, entities.split_by_entity(entity, 4)[0])
+    train, test = entities.split_by_entity(entity, 3)
+    assert sorted([*train, *test]) == list(range(200))
+    assert not set(entity[train]) & set(entity[test])
+    assert {len(set(entity[train])), len(set(entity[test]))} == {10, 11}
+    assert not np.array_equal(train, entities.split_by_entity(entity, 4)[0])
 
 
-def test_every_method_finds_what_is_plain():
+def test_every_method_recovers_easy_entities():
     train, test = (make_customers(20, max_copies=3, typos=0.2, random_state=seed) for seed in (1, 2))
-    compared = {"first_name": "jaro_winkler", "last_name": "jaro_winkler", "birth_date": "date", "email": "exact"}
-    found = entities.compare_methods(train, test, comparisons=compared)
-    assert set(found) == set(values(0.0, 0.0))
-    assert min(found.values()) > 0.9
+    comparisons = {"first_name": "jaro_winkler", "last_name": "jaro_winkler", "birth_date": "date", "email": "exact"}
+    scores = entities.compare_methods(train, test, comparisons=comparisons)
+    assert set(scores) == set(values(0.0, 0.0))
+    assert min(scores.values()) > 0.9
 
 
 def test_means_count_the_splits_above_components(tmp_path):
     tasks = {task.key: task for task in load_experiment("entities", quick=True).tasks}
-    with pytest.raises(InvalidInputError, match="come before their mean"):
+    with pytest.raises(InvalidInputError, match="the mean needs the results of its splits"):
         tasks["cora-mean"].run(tmp_path / "none")
     for key, ours, components in (("cora-13", 0.9, 0.8), ("cora-14", 0.7, 0.8)):
         save_finding(key, Finding(values(ours, components), 100), tmp_path)
-    found = run_tasks([tasks["cora-mean"]], tmp_path)["cora-mean"]
-    assert found.n == 2
-    assert found.values[entities.ABOVE] == 1.0
-    assert found.values["pairwise F1, ours"] == pytest.approx(0.8)
-    # Above by one measure only is not above.
+    finding = run_tasks([tasks["cora-mean"]], tmp_path)["cora-mean"]
+    assert finding.n == 2
+    assert finding.values[entities.ABOVE] == 1.0
+    assert finding.values["pairwise F1, ours"] == pytest.approx(0.8)
+    # A split that is higher by one score only does not count.
     mixed = values(0.9, 0.8) | {"pairwise F1, ours": 0.8}
     save_finding("cora-14", Finding(mixed, 100), tmp_path)
     assert tasks["cora-mean"].run(tmp_path / "none").values[entities.ABOVE] == 1.0
 
 
-def test_figure_of_every_split_and_of_no_mean():
-    one = Finding(values(0.9, 0.8), 100)
-    figure = load_experiment("entities").figures(dict.fromkeys(("cora-0", "cora-13", "cora-chosen", "cora-mean"), one))
+def test_the_figure_has_splits_but_no_means():
+    finding = Finding(values(0.9, 0.8), 100)
+    figure = load_experiment("entities").figures(
+        dict.fromkeys(("cora-0", "cora-13", "cora-chosen", "cora-mean"), finding)
+    )
     axes = figure["entities-cora"].axes
-    assert all(len(line.get_xdata()) == 2 for each in axes for line in each.lines)
-    assert [len(each.lines) for each in axes] == [3, 3]
-    assert load_experiment("entities").figures({"febrl1-13": one}) == {}
+    assert all(len(line.get_xdata()) == 2 for panel in axes for line in panel.lines)
+    assert [len(panel.lines) for panel in axes] == [3, 3]
+    assert load_experiment("entities").figures({"febrl1-13": finding}) == {}
 
 
 @pytest.mark.data
@@ -70,8 +72,8 @@ def test_entities_tiny(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(entities, "_load", small)
     experiment = load_experiment("entities", quick=True, data=data)
-    found = run_tasks(experiment.tasks, tmp_path)
-    assert set(found) == {"cora-13", "cora-mean"}
-    assert 0.5 < found["cora-13"].values["B-cubed F1, ours"] <= 1.0
-    assert set(experiment.figures(found)) == {"entities-cora"}
-    assert all(row["ours"] is not None for row in experiment.rows(found))
+    findings = run_tasks(experiment.tasks, tmp_path)
+    assert set(findings) == {"cora-13", "cora-mean"}
+    assert 0.5 < findings["cora-13"].values["B-cubed F1, ours"] <= 1.0
+    assert set(experiment.figures(findings)) == {"entities-cora"}
+    assert all(row["ours"] is not None for row in experiment.rows(findings))

@@ -1,4 +1,4 @@
-"""Tiny versions of the image experiments: a model with neighbours beats the independent one on real pictures."""
+"""Tiny versions of the image experiments: a CRF beats the independent model on real images."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FITS = {
 def test_neighbours_help(name, data, tmp_path):
     experiment = load_experiment(name, quick=True, data=data)
     tasks = [task for key in FITS[name] for task in choose_tasks(experiment, key)]
-    found = run_tasks(tasks, tmp_path)
-    alone, joined = (found[key].values["train error"] for key in FITS[name])
-    assert joined < alone
-    figures = experiment.figures(found)
+    findings = run_tasks(tasks, tmp_path)
+    independent, crf = (findings[key].values["train error"] for key in FITS[name])
+    assert crf < independent
+    figures = experiment.figures(findings)
     assert figures
-    assert all(np.isfinite(finding.arrays["weights"]).all() for finding in found.values())
+    assert all(np.isfinite(finding.arrays["weights"]).all() for finding in findings.values())

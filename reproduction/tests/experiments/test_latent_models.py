@@ -1,4 +1,4 @@
-"""The models of the experiments with latent variables against their rules, grounded by the program's own grounder."""
+"""The models of the experiments with latent variables are compared with their rules, grounded by `ground`."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from intarsia_reproduction.experiments.trust import trust_model
 from intarsia_reproduction.models.hinge_rules import Literal, assemble, implies
 
 
-def test_implications_by_truth_tables():
-    """Distance to satisfaction of body -> head: the truth of the conjunction less that of the head, Lukasiewicz."""
+def test_implications_in_lukasiewicz_logic():
+    """The distance to satisfaction of body -> head is the value of the conjunction minus that of the head."""
     rng = np.random.default_rng(0)
     x = rng.random(3)
     for signs in np.ndindex(2, 2, 2):
         a, b, c = (value if sign else 1.0 - value for value, sign in zip(x, signs, strict=True))
-        for given in (1.0, 0.6):
+        for observed in (1.0, 0.6):
             rule = implies(
-                [Literal([0], bool(signs[0])), Literal([1], bool(signs[1]))], Literal([2], bool(signs[2])), 0, given
+                [Literal([0], bool(signs[0])), Literal([1], bool(signs[1]))], Literal([2], bool(signs[2])), 0, observed
             )
-            broken = float(rule.coef[0] @ x[rule.idx[0]] + rule.const[0])
-            assert max(0.0, broken) == pytest.approx(max(0.0, max(0.0, given + a + b - 2.0) - c), abs=1e-12)
+            distance = float(rule.coef[0] @ x[rule.idx[0]] + rule.const[0])
+            assert max(0.0, distance) == pytest.approx(max(0.0, max(0.0, observed + a + b - 2.0) - c), abs=1e-12)
 
 
-def test_what_cannot_be_broken_is_left_out():
-    model = assemble(1, [implies([], Literal([0, 0]), 0, given=[0.0, 0.5])], ["rule"])
+def test_rules_that_are_always_satisfied_are_omitted():
+    model = assemble(1, [implies([], Literal([0, 0]), 0, observed=[0.0, 0.5])], ["rule"])
     assert model.n_terms == 1
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_trust_has_the_terms_of_its_rules(seed):
+def test_trust_model_has_the_terms_of_its_rules(seed):
     rng = np.random.default_rng(seed)
     n_users, average = 5, 0.75
-    every = np.array([(a, b) for a in range(n_users) for b in range(n_users) if a != b])
-    pairs = every[np.sort(rng.choice(len(every), 12, replace=False))]
+    all_pairs = np.array([(a, b) for a in range(n_users) for b in range(n_users) if a != b])
+    pairs = all_pairs[np.sort(rng.choice(len(all_pairs), 12, replace=False))]
     program = Program().predicate("Knows", 2).predicate("Trusts", 2).predicate("Average", 1)
     program.predicate("Trusting", 1).predicate("Trustworthy", 1)
     for k, rule in enumerate(TRUST_RULES.splitlines()):
@@ -52,17 +52,17 @@ def test_trust_has_the_terms_of_its_rules(seed):
     grounding = ground(program)
     ours = trust_model(pairs, n_users, average)
     x = rng.random(ours.n_variables)
-    there = np.zeros(len(x))
+    values = np.zeros(len(x))
     for e, (a, b) in enumerate(names):
-        there[grounding.atoms.find("Trusts", a, b)] = x[e]
+        values[grounding.atoms.find("Trusts", a, b)] = x[e]
     for u, user in enumerate(users):
-        there[grounding.atoms.find("Trusting", user)] = x[len(pairs) + u]
-        there[grounding.atoms.find("Trustworthy", user)] = x[len(pairs) + n_users + u]
-    np.testing.assert_allclose(ours.features(x), grounding.mrf.features(there), atol=1e-12)
+        values[grounding.atoms.find("Trusting", user)] = x[len(pairs) + u]
+        values[grounding.atoms.find("Trustworthy", user)] = x[len(pairs) + n_users + u]
+    np.testing.assert_allclose(ours.features(x), grounding.mrf.features(values), atol=1e-12)
     assert ours.n_terms == grounding.mrf.n_terms
 
 
-def test_groups_have_the_terms_of_their_rules():
+def test_group_model_has_the_terms_of_its_rules():
     rng = np.random.default_rng(0)
     n_users, n_tags, n_top = 4, 2, 2
     tags = np.array([[1, 0], [1, 1], [0, 1], [0, 0]], dtype=bool)
@@ -84,12 +84,12 @@ def test_groups_have_the_terms_of_their_rules():
     grounding = ground(program)
     ours = group_model(tags, n_top, links)
     x = rng.random(ours.n_variables)
-    there = np.zeros(len(x))
+    values = np.zeros(len(x))
     for u in range(n_users):
-        there[grounding.atoms.find("Red", f"u{u}")] = x[u]
+        values[grounding.atoms.find("Red", f"u{u}")] = x[u]
         for t in range(n_top):
-            there[grounding.atoms.find("Interacts", f"u{u}", f"t{t}")] = x[n_users + u * n_top + t]
-    np.testing.assert_allclose(ours.features(x), grounding.mrf.features(there), atol=1e-12)
+            values[grounding.atoms.find("Interacts", f"u{u}", f"t{t}")] = x[n_users + u * n_top + t]
+    np.testing.assert_allclose(ours.features(x), grounding.mrf.features(values), atol=1e-12)
 
 
 def test_faces_by_arithmetic():
@@ -99,24 +99,24 @@ def test_faces_by_arithmetic():
     x = rng.random((2, 6 + 4))
     expected = []
     for value in (above, np.round(above)):
-        for given in (value, 1.0 - value):
+        for observed in (value, 1.0 - value):
             for state in (x[:, :6], 1.0 - x[:, :6]):
-                broken = np.maximum(given[:, :, None] - state[:, None, :], 0.0)
-                expected.append((broken**2).sum(axis=0).reshape(-1))
+                distance = np.maximum(observed[:, :, None] - state[:, None, :], 0.0)
+                expected.append((distance**2).sum(axis=0).reshape(-1))
     for state in (x[:, :6], 1.0 - x[:, :6]):
         for below in (x[:, 6:], 1.0 - x[:, 6:]):
-            broken = np.maximum(state[:, None, :] - below[:, :, None], 0.0)
-            expected.append((broken**2).sum(axis=0).reshape(-1))
+            distance = np.maximum(state[:, None, :] - below[:, :, None], 0.0)
+            expected.append((distance**2).sum(axis=0).reshape(-1))
     step = x[:, :5] - x[:, 1:6]
     expected += [(np.maximum(step, 0.0) ** 2).sum(axis=0), (np.maximum(-step, 0.0) ** 2).sum(axis=0)]
     expected += [((1.0 - x[:, 6:]) ** 2).sum(axis=0), (x[:, 6:] ** 2).sum(axis=0)]
     np.testing.assert_allclose(model.features(x.reshape(-1)), np.concatenate(expected), atol=1e-12)
 
 
-def test_the_network_keeps_to_its_camps():
+def test_most_links_and_tags_are_within_camps():
     network = make_social_groups(200, random_state=1)
-    same = network.camp[network.links[:, 0]] == network.camp[network.links[:, 1]]
-    assert 0.8 < same.mean() < 1.0
+    same_camp = network.camp[network.links[:, 0]] == network.camp[network.links[:, 1]]
+    assert 0.8 < same_camp.mean() < 1.0
     leaning = np.arange(network.tags.shape[1]) % 3
     red = network.tags[network.camp == 1].sum(axis=0)
     assert red[leaning == 1].sum() > 2 * red[leaning == 0].sum()

@@ -1,4 +1,4 @@
-"""Margin learners beside likelihoods on made-up words and snakes."""
+"""Max-margin learners and likelihood training on synthetic words and snakes."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from intarsia_reproduction.experiments import margin as module
 
 @pytest.fixture(scope="module")
 def words():
-    """Letters that alternate, each with a pixel of its own: learnable by all."""
+    """Return words of alternating letters, each with its own pixel, which every learner can learn."""
     rng = np.random.default_rng(0)
     letters = [((np.arange(n) + first) % 3).astype(np.int8) for n, first in rng.integers([2, 0], [6, 3], size=(30, 2))]
     pixels = [(np.eye(128)[y] > 0.5).astype(np.int8) for y in letters]
@@ -18,29 +18,29 @@ def words():
 
 
 @pytest.mark.parametrize("key", list(module._WORDS))
-def test_words_are_learnt_by_every_learner(words, key):
+def test_every_learner_learns_words(words, key):
     _, learner = module._WORDS[key]
-    found = module._quietly(lambda: module._run_words(learner, False, lambda: words, folds=(0, 1)))(None)
-    assert found.values[module.TRAIN] == 0.0
-    assert found.values[module.TEST] < 0.1
-    assert found.n == sum(
+    finding = module._quietly(lambda: module._run_words(learner, False, lambda: words, folds=(0, 1)))(None)
+    assert finding.values[module.TRAIN] == 0.0
+    assert finding.values[module.TEST] < 0.1
+    assert finding.n == sum(
         len(y) for y, fold in zip(words.letters, words.fold, strict=True) for k in (0, 1) if fold != k
     )
 
 
-def test_snakes_are_read_and_learnt():
+def test_snakes_are_learned():
     colours = np.array([[0, 0, 255], [0, 255, 0], [255, 0, 0]], np.uint8)
     labels = [np.array([[0, 1], [1, 2]], np.int8), np.array([[2, 1], [0, 0]], np.int8)]
-    rgb = [colours[one] for one in labels]
+    rgb = [colours[y] for y in labels]
     snakes = SnakeImages(rgb, labels, rgb, labels)
     for key in ("likelihood", "perceptron"):
         _, inference, learner = module._SNAKES[key]
-        found = module._quietly(lambda i=inference, k=learner: module._run_snakes(i, k, 2, 2, lambda: snakes))(None)
-        assert found.values == {module.TRAIN: 0.0, module.TEST: 0.0}
-        assert found.n == 8
+        finding = module._quietly(lambda i=inference, k=learner: module._run_snakes(i, k, 2, 2, lambda: snakes))(None)
+        assert finding.values == {module.TRAIN: 0.0, module.TEST: 0.0}
+        assert finding.n == 8
 
 
-def test_what_is_not_required_is_the_long_part():
+def test_long_tasks_are_not_required():
     tasks = module.margin().tasks
     assert {task.key for task in tasks if not task.required} == {
         *(f"words-ten-{key}" for key in module._WORDS),

@@ -1,4 +1,4 @@
-"""The handwriting experiment on words of our own making: rows, folds that are kept, the picture."""
+"""The handwriting experiment on synthetic words: rows, checkpoints of folds, and the figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = ["abca", "bcab", "cab", "bac"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Letters are noisy patterns; a word of each kind in every fold, several times."""
+    """Write a data set of noisy letters, with each word several times in every fold."""
     rng = np.random.default_rng(0)
     patterns = rng.random((26, 128)) < 0.3
     words = [word for _ in range(3) for word in WORDS for _ in range(10)]
@@ -37,33 +37,33 @@ def run(folder, tmp_path_factory):
     return experiment, run_tasks(experiment.tasks, results), results
 
 
-def test_energies_that_know_the_words_read_better(run):
-    _, found, _ = run
-    share = {key: finding.values[""] for key, finding in found.items()}
-    assert 50.0 < share["base"] < share["positional"] <= 100.0
-    assert share["base"] < share["positional_mm"]
-    assert share["unigram"] >= share["base"]
-    assert share["classifier"] > 20.0
-    assert {finding.n for finding in found.values()} == {sum(len(word) for word in WORDS) * 3}
+def test_dictionary_energies_raise_the_accuracy(run):
+    _, findings, _ = run
+    accuracy = {key: finding.values[""] for key, finding in findings.items()}
+    assert 50.0 < accuracy["base"] < accuracy["positional"] <= 100.0
+    assert accuracy["base"] < accuracy["positional_mm"]
+    assert accuracy["unigram"] >= accuracy["base"]
+    assert accuracy["classifier"] > 20.0
+    assert {finding.n for finding in findings.values()} == {sum(len(word) for word in WORDS) * 3}
 
 
-def test_rows_stand_beside_the_papers(run):
-    experiment, found, _ = run
-    rows = experiment.rows(found)
+def test_rows_have_the_figures_of_the_paper(run):
+    experiment, findings, _ = run
+    rows = experiment.rows(findings)
     assert [row["paper"] for row in rows] == [84.93, 94.01, 94.96, 98.26, 98.83, 86.06]
     assert all(row["status"] == "done" for row in rows)
     assert load_experiment("ocr", quick=True).name == "ocr"
 
 
-def test_folds_that_are_done_are_kept(folder, tmp_path):
+def test_finished_folds_are_read_from_the_checkpoint(folder, tmp_path):
     task = ocr(data=folder).tasks[0]
     assert task.key == "base"
-    kept = tmp_path / "base.checkpoint.npz"
-    np.savez(kept, right=np.full(10, 7.0), total=np.full(10, 10.0), first=np.zeros(1, np.int64), done=10)
-    assert task.run(kept).values[""] == pytest.approx(70.0)  # nothing was left to be done
+    checkpoint = tmp_path / "base.checkpoint.npz"
+    np.savez(checkpoint, right=np.full(10, 7.0), total=np.full(10, 10.0), first=np.zeros(1, np.int64), done=10)
+    assert task.run(checkpoint).values[""] == pytest.approx(70.0)  # all folds are finished
 
 
-def test_the_picture_shows_words_that_were_misread(run):
+def test_the_figure_shows_misread_words(run):
     experiment, _, results = run
     figures = experiment.figures(load_findings(experiment.tasks, results))
     assert list(figures) == ["ocr-words"]

@@ -1,4 +1,4 @@
-"""Figure 3 on small grids: orders of the differences, and the gradient that they are held against."""
+"""Figure 3 on small grids: the order of the errors, and the reference gradient."""
 
 import itertools
 
@@ -18,20 +18,20 @@ def finding(request):
     return module._run(request.param, 0.5, TINY)
 
 
-def test_errors_grow_with_the_power_of_the_step_that_the_sides_promise(finding):
+def test_errors_have_the_order_of_the_number_of_sides(finding):
     m, errors = finding.arrays["multipliers"], np.median(finding.arrays["errors"], axis=2)
     for row, order in enumerate((1, 2, 4)):
-        last = np.log10(errors[row, -1] / errors[row, -2]) / np.log10(m[-1] / m[-2])
-        assert last == pytest.approx(order, abs=0.35)
+        slope = np.log10(errors[row, -1] / errors[row, -2]) / np.log10(m[-1] / m[-2])
+        assert slope == pytest.approx(order, abs=0.35)
 
 
-def test_more_sides_do_better_at_larger_multipliers(finding):
+def test_more_sides_are_more_accurate_at_larger_multipliers(finding):
     values, errors = finding.values, np.median(finding.arrays["errors"], axis=2)
     best = [values[f"{sides}-sided, best multiplier"] for sides in ("one", "two", "four")]
     assert best[0] > 10 * best[1]
     assert best[1] > 10 * best[2]
     assert list(errors.argmin(axis=1)) == sorted(errors.argmin(axis=1))
-    assert values["single scores moved"] < 1e-7  # both truths are one
+    assert values["single scores moved"] < 1e-7  # both reference gradients agree
     assert finding.n == TINY.n_models
 
 
@@ -45,8 +45,8 @@ def test_differences_of_single_scores_give_the_enumerated_gradient():
     mu = p @ statistics
     # d(-log mu_i(y_i)) / d theta = mu - E[statistics | x_i = y_i]
     true = sum(mu - (p * (x := labellings[:, i] == y[i])) @ statistics / p[x].sum() for i in range(3))
-    found = module.differences(graph, theta, training_labels(graph, y), METHODS.resolve("belief_propagation", {}))
-    np.testing.assert_allclose(found, true, atol=1e-8)
+    gradient = module.differences(graph, theta, training_labels(graph, y), METHODS.resolve("belief_propagation", {}))
+    np.testing.assert_allclose(gradient, true, atol=1e-8)
 
 
 def test_strengths_scale_the_same_draws():

@@ -1,4 +1,4 @@
-"""Jumps, bounds and wrong clusters on texts made up here; features of mentions by hand; bounds by other programs."""
+"""Jumps, bounds and wrong clusters on synthetic texts; features are compared with a manual calculation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED, CALLED = ("Anna", "Boris", "Clara", "Dmitri"), ("she", "he", "her", "him"
 
 
 def book(name, seed, n_sentences=40):
-    """Sentences such as "Anna saw the man near him", with names and pronouns that tell."""
+    """Return a synthetic text whose names and pronouns identify the entities."""
     rng = np.random.default_rng(seed)
     sentences, mentions = [], []
     for s in range(n_sentences):
@@ -39,18 +39,18 @@ def texts():
 
 @pytest.fixture
 def small(texts, monkeypatch):
-    """Experiments on made-up books, with few samples."""
+    """Run the experiments on synthetic books, with few samples."""
     monkeypatch.setattr("intarsia_reproduction.datasets.load_litbank", lambda data=None: texts)
-    for where in (module, second):
-        monkeypatch.setattr(where, "_QUICK_PASSAGES", 3)
-        monkeypatch.setattr(where, "_QUICK_MOST", 26)
+    for experiment_module in (module, second):
+        monkeypatch.setattr(experiment_module, "_QUICK_PASSAGES", 3)
+        monkeypatch.setattr(experiment_module, "_QUICK_MOST", 26)
 
 
 def features_of(text):
-    found = mention_features(text)
+    pairs = mention_features(text)
     return {
-        tuple(pair): {name for name, value in zip(found.names, values, strict=True) if value}
-        for pair, values in zip(found.pairs.tolist(), found.values, strict=True)
+        tuple(pair): {name for name, value in zip(pairs.names, values, strict=True) if value}
+        for pair, values in zip(pairs.pairs.tolist(), pairs.values, strict=True)
     }
 
 
@@ -65,63 +65,63 @@ def test_features_by_hand():
         Mention(1, 3, 3, 0, "PRON", "PER"),  # her
         Mention(1, 5, 5, 3, "PRON", "PER"),  # they
     ]
-    found = features_of(CoreferenceText("a", sentences, mentions))
-    assert found[1, 3] >= {"same head", "shared words", "log sentences apart", "next agreeing mention"}
-    assert "same words" not in found[1, 3]
-    assert found[0, 4] >= {"pronoun agrees with words"}
-    assert found[3, 4] >= {"pronoun disagrees with words", "same sentence"}
-    assert found[1, 2] >= {"categories differ", "one within the other", "descriptions of other heads"}
-    assert found[4, 5] >= {"pronouns disagree", "numbers differ"}
-    assert found[0, 1] >= {"name and description of other heads"}
-    assert "numbers differ" not in found[0, 4]
-    used = set().union(*found.values())
-    assert used <= set(NAMES)
+    features = features_of(CoreferenceText("a", sentences, mentions))
+    assert features[1, 3] >= {"same head", "shared words", "log sentences apart", "next agreeing mention"}
+    assert "same words" not in features[1, 3]
+    assert features[0, 4] >= {"pronoun agrees with words"}
+    assert features[3, 4] >= {"pronoun disagrees with words", "same sentence"}
+    assert features[1, 2] >= {"categories differ", "one within the other", "descriptions of other heads"}
+    assert features[4, 5] >= {"pronouns disagree", "numbers differ"}
+    assert features[0, 1] >= {"name and description of other heads"}
+    assert "numbers differ" not in features[0, 4]
+    names = set().union(*features.values())
+    assert names <= set(NAMES)
 
 
 def test_two_names_and_two_first_persons():
     sentences = [["I", "am", "Tom", "Brown", "I", "say", "Tom"]]
-    places = ((0, 0, "PRON"), (2, 3, "PROP"), (4, 4, "PRON"), (6, 6, "PROP"))
-    mentions = [Mention(0, start, end, 0, kind, "PER") for start, end, kind in places]
-    found = features_of(CoreferenceText("a", sentences, mentions))
-    assert found[0, 2] >= {"pronouns agree", "first persons"}
-    assert found[1, 3] >= {"names share a word", "shared words"}
-    assert "names share no word" not in found[1, 3]
+    spans = ((0, 0, "PRON"), (2, 3, "PROP"), (4, 4, "PRON"), (6, 6, "PROP"))
+    mentions = [Mention(0, start, end, 0, kind, "PER") for start, end, kind in spans]
+    features = features_of(CoreferenceText("a", sentences, mentions))
+    assert features[0, 2] >= {"pronouns agree", "first persons"}
+    assert features[1, 3] >= {"names share a word", "shared words"}
+    assert "names share no word" not in features[1, 3]
 
 
 def test_passages_are_consecutive_and_of_the_right_size(texts):
     for seed in range(20):
-        part = cut_passage(texts[0], np.random.default_rng(seed), least=5, most=9)
-        assert 5 <= len(part.mentions) <= 9
-        first = next(k for k in range(40) if texts[0].sentences[k] is part.sentences[0])
-        assert texts[0].sentences[first : first + len(part.sentences)] == part.sentences
+        passage = cut_passage(texts[0], np.random.default_rng(seed), min_mentions=5, max_mentions=9)
+        assert 5 <= len(passage.mentions) <= 9
+        first = next(k for k in range(40) if texts[0].sentences[k] is passage.sentences[0])
+        assert texts[0].sentences[first : first + len(passage.sentences)] == passage.sentences
         expected = [m._replace(sentence=m.sentence - first) for m in texts[0].mentions
-                    if first <= m.sentence < first + len(part.sentences)]  # fmt: skip
-        assert part.mentions == expected
+                    if first <= m.sentence < first + len(passage.sentences)]  # fmt: skip
+        assert passage.mentions == expected
     with pytest.raises(InvalidInputError, match="no consecutive sentences have 200"):
-        cut_passage(texts[0], np.random.default_rng(0), least=200, most=200)
+        cut_passage(texts[0], np.random.default_rng(0), min_mentions=200, max_mentions=200)
 
 
-def test_books_are_used_once(texts):
+def test_each_book_has_at_most_one_passage(texts):
     chosen, others = cut_passages(texts, 5, random_state=3)
     again, _ = cut_passages(texts, 5, random_state=3)
-    names = [one.name for one in chosen + others]
+    names = [passage.name for passage in chosen + others]
     assert len(set(names)) == 10
-    assert [one.name for one in again] == names[:5]
-    assert all(20 <= len(one.entity) <= 115 for one in chosen)
+    assert [passage.name for passage in again] == names[:5]
+    assert all(20 <= len(passage.entity) <= 115 for passage in chosen)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_bounds_against_other_programs(seed):
+def test_bounds_agree_with_general_optimizers(seed):
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=3)
     rows = rng.normal(size=(30, 3))
     rows *= np.sign(rows @ truth)[:, None]
     longest = np.linalg.norm(rows, axis=1).max()
-    least = minimize(
+    shortest = minimize(
         lambda w: w @ w, truth * 50.0, jac=lambda w: 2.0 * w, method="SLSQP", options={"ftol": 1e-14, "maxiter": 500},
         constraints={"type": "ineq", "fun": lambda w: rows @ w - 1.0, "jac": lambda w: rows},
     )  # fmt: skip
-    assert separable_bound(rows) == pytest.approx(longest**2 * least.fun, rel=1e-4)
+    assert separable_bound(rows) == pytest.approx(longest**2 * shortest.fun, rel=1e-4)
     assert ranking_bound(rows) <= separable_bound(rows) * (1.0 + 1e-6)
     rows[0] *= -1.0
     rows[1] = -rows[0]
@@ -136,14 +136,14 @@ def test_bounds_against_other_programs(seed):
     assert ranking_bound(rows) == pytest.approx(min(30, best**2), rel=1e-3)
 
 
-def test_the_perceptron_keeps_both_bounds(texts):
-    passages = [module.tell_truth(one) for one in cut_passages(texts, 3, most=26)[0]]
+def test_errors_of_the_perceptron_are_below_both_bounds(texts):
+    passages = [module.add_truth_feature(passage) for passage in cut_passages(texts, 3, max_mentions=26)[0]]
     proposer = module._proposer(False, 5).set_params(max_iter=2)
     walk = module.walk_passages(passages, proposer, 0, "pair_accuracy")
     assert 0 < walk.errors[-1] <= ranking_bound(walk.differences) <= separable_bound(walk.differences)
     assert len(walk.errors) == len(walk.differences)
     assert (np.diff(walk.errors) >= 0).all()
-    # replayed: the errors are those of a perceptron over the differences
+    # The errors equal those of a perceptron over the recorded differences.
     weights, errors = np.zeros(walk.differences.shape[1]), 0
     for row in walk.differences:
         if weights @ row <= 0.0:
@@ -159,47 +159,49 @@ def test_no_passages():
 def test_rows_and_curves(small, monkeypatch, tmp_path):
     monkeypatch.setitem(module._BUDGET, "max_iter", 4)
     experiment = load_experiment("samplerank", quick=True)
-    found = run_tasks(experiment.tasks, tmp_path)
-    rows = {row["label"]: row["ours"] for row in experiment.rows(found)}
+    findings = run_tasks(experiment.tasks, tmp_path)
+    rows = {row["label"]: row["ours"] for row in experiment.rows(findings)}
     assert all(value is not None for value in rows.values())
     seeds = [rows[f"jumps, 5 samples, seed {k}, fewer"] for k in (0, 1)]
     assert rows["jumps, 5 samples, mean of seeds, fewer"] == pytest.approx(np.mean(seeds))
     assert rows["jumps, 5 samples, mean of seeds, fewer, low"] <= min(seeds)
     for key in ("adaptive", "uniform"):
         assert rows[f"first pass, {key}, errors"] <= rows[f"first pass, {key}, Theorem 2"]
-        curve = found["jumps5-mean"].arrays[f"{key} curve"]
+        curve = findings["jumps5-mean"].arrays[f"{key} curve"]
         assert curve[0] < 0.5
         assert curve[-1] >= 0.95
     assert rows["first pass, uniform, made separable, errors"] <= rows["first pass, uniform, made separable, Theorem 1"]
     assert rows["weights after 3 passes, other books, pairwise F1"] > 0.5
-    figures = experiment.figures(found)
+    figures = experiment.figures(findings)
     assert [len(figure.axes) for figure in figures.values()] == [2, 3]
     assert experiment.figures({}) == {}
 
 
-def test_a_mean_without_its_seeds_is_refused(small, tmp_path):
+def test_a_mean_without_its_seeds_raises(small, tmp_path):
     tasks = [task for task in load_experiment("samplerank", quick=True).tasks if task.key == "jumps5-mean"]
     with pytest.raises(InvalidInputError, match="jumps5-seed0 has not been run"):
         run_tasks(tasks, tmp_path)
 
 
-def test_the_wrong_cluster_is_found(small, tmp_path):
+def test_the_wrong_cluster_is_chosen_more_often(small, tmp_path):
     experiment = load_experiment("wrong-cluster", quick=True)
-    found = run_tasks(experiment.tasks, tmp_path)
-    values = found["truth-sequential"].values
-    assert values["adaptive"] > 2.0 * values["uniform"]  # three or four entities: one in two or three is uniform
-    assert len(experiment.figures(found)["wrong-cluster-chances"].axes) == 3
+    findings = run_tasks(experiment.tasks, tmp_path)
+    values = findings["truth-sequential"].values
+    assert values["adaptive"] > 2.0 * values["uniform"]  # the uniform probability is 1/2 or 1/3
+    assert len(experiment.figures(findings)["wrong-cluster-chances"].axes) == 3
     assert experiment.figures({}) == {}
 
 
 def test_joined_entities_and_uniform_chance():
     entity = np.array([0, 0, 1, 1, 2, 2, 3])
-    joined = second.join_two(entity, np.random.default_rng(1))
+    joined = second.merge_two_entities(entity, np.random.default_rng(1))
     assert len(np.unique(joined)) == 3
     passage = Passage("a", mention_features(book("a", 0, 3)), np.array([0, 0, 1, 1, 2, 2]))
     proposer = module.AdaptiveSplitMerge(beta=1.0, n_samples=10, max_iter=1, adapt=False)
-    chance, uniform = second.chance_of_wrong(passage, np.zeros(len(NAMES)), proposer, np.random.default_rng(0), True)
-    assert chance == pytest.approx(uniform) == pytest.approx(0.5)  # three pairs, two of them made one
+    chance, uniform = second.probability_of_wrong(
+        passage, np.zeros(len(NAMES)), proposer, np.random.default_rng(0), True
+    )
+    assert chance == pytest.approx(uniform) == pytest.approx(0.5)  # two of three pairs are merged
 
 
 @pytest.mark.data
@@ -207,6 +209,6 @@ def test_passages_of_the_books(data):
     from intarsia_reproduction.datasets import load_litbank
 
     chosen, others = cut_passages(load_litbank(data), 30, random_state=0)
-    assert len({one.name for one in chosen + others}) == 60
-    assert all(20 <= len(one.entity) <= 115 for one in chosen)
-    assert all(np.isfinite(one.pairs.values).all() for one in chosen)
+    assert len({passage.name for passage in chosen + others}) == 60
+    assert all(20 <= len(passage.entity) <= 115 for passage in chosen)
+    assert all(np.isfinite(passage.pairs.values).all() for passage in chosen)

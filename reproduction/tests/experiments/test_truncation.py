@@ -1,4 +1,4 @@
-"""Figure 7 on pictures made of two noisy halves."""
+"""Figure 7 on synthetic images of two noisy halves."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def pictures():
     labels = [np.where(np.arange(10) < cut, 0, 5) * np.ones((8, 1), int) for cut in (3, 5, 7)]
     labels[0][0, :4] = -1
     rgb = [np.clip(0.5 + 0.15 * (y > 2)[:, :, None] + 0.2 * rng.normal(size=(8, 10, 3)), 0, 1) for y in labels]
-    features = [np.concatenate([np.ones((8, 10, 1)), one], axis=2) for one in rgb]
-    return Pictures(features, labels, [edge_features(one, sobel=False) for one in rgb])
+    features = [np.concatenate([np.ones((8, 10, 1)), image], axis=2) for image in rgb]
+    return Pictures(features, labels, [edge_features(image, sobel=False) for image in rgb])
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def start(pictures):
 
 
 def test_truncated_fitting_lowers_the_risk(pictures, start):
-    found = module.fit_with("truncated, 5 sweeps", TruncatedGradient(n_iter=5), pictures, start, TINY)
-    risk = found.arrays["risk"]
-    assert found.values[module.REACHED] == pytest.approx(risk.min())
+    finding = module.fit_with("truncated, 5 sweeps", TruncatedGradient(n_iter=5), pictures, start, TINY)
+    risk = finding.arrays["risk"]
+    assert finding.values[module.REACHED] == pytest.approx(risk.min())
     assert risk[-1] < 0.8 * risk[0]
-    assert np.all(np.diff(found.arrays["seconds"]) > 0)
-    # The ridge apart, five sweeps and convergence nearly agree on grids this small.
-    assert found.values[module.CONVERGED] <= found.values[module.REACHED]
-    assert found.settings["label"] == "truncated, 5 sweeps"
+    assert np.all(np.diff(finding.arrays["seconds"]) > 0)
+    # Except for the regularization, five sweeps and convergence nearly agree on such small grids.
+    assert finding.values[module.CONVERGED] <= finding.values[module.REACHED]
+    assert finding.settings["label"] == "truncated, 5 sweeps"
 
 
 def test_perturbation_with_a_loose_threshold_learns_less(pictures, start):
@@ -45,7 +45,7 @@ def test_perturbation_with_a_loose_threshold_learns_less(pictures, start):
     assert exact.values[module.CONVERGED] < loose.values[module.CONVERGED]
 
 
-def test_photographs_are_cut_from_the_middle():
+def test_photographs_are_cropped_at_the_centre():
     rows, columns = module._middle((48, 63), 24)
     assert (rows, columns) == (slice(12, 36), slice(19, 43))
     rows, columns = module._middle((20, 63), 24)
@@ -56,15 +56,15 @@ def test_tasks_and_figure(pictures, start):
     experiment = module.truncation(quick=True)
     keys = [task.key for task in experiment.tasks]
     assert len(set(keys)) == len(keys) == 11
-    found = module.fit_with("perturbation, 1e-04", PerturbationGradient(tol=1e-4), pictures, start, TINY)
-    assert set(found.values) == set(experiment.tasks[0].paper)
-    figure = experiment.figures({"perturbation_1e-04": found})["truncation"]
+    finding = module.fit_with("perturbation, 1e-04", PerturbationGradient(tol=1e-4), pictures, start, TINY)
+    assert set(finding.values) == set(experiment.tasks[0].paper)
+    figure = experiment.figures({"perturbation_1e-04": finding})["truncation"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["perturbation, 1e-04"]
     assert experiment.figures({}) == {}
 
 
 @pytest.mark.data
-def test_the_photographs_are_there(data):
+def test_photographs_are_loaded(data):
     settings = module.Settings(n_images=2, crop=16)
     loaded = module._load(settings, data)
     assert [x.shape for x in loaded.features] == [(16, 16, 100)] * 2
@@ -72,15 +72,15 @@ def test_the_photographs_are_there(data):
 
 
 def test_ctrl_c_ends_the_run(monkeypatch, pictures):
-    """A learner keeps its best and gives it back; that must not become a row."""
-    calls, whole = [], Risk.__call__
+    """A learner returns its best weights when interrupted; they must not become a row."""
+    calls, original = [], Risk.__call__
 
-    def broken_off(risk, weights):
+    def interrupt(risk, weights):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return whole(risk, weights)
+        return original(risk, weights)
 
-    monkeypatch.setattr(Risk, "__call__", broken_off)
+    monkeypatch.setattr(Risk, "__call__", interrupt)
     with pytest.raises(KeyboardInterrupt):
         module.independent_weights(pictures, TINY)

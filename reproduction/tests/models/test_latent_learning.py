@@ -1,4 +1,4 @@
-"""Learning with latent variables against ADMM iterations: small versions of the three experiments."""
+"""Comparison of learners with latent variables: small versions of the three experiments."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from intarsia_reproduction.experiments.groups import (
     make_social_groups,
 )
 from intarsia_reproduction.models.latent_learning import (
+    _FRACTION,
     METHODS,
     Comparison,
+    compare_curves,
     draw_curves,
     method_tasks,
-    reached,
     spread_rows,
 )
 
@@ -46,51 +47,53 @@ def small():
 
 def test_all_methods_on_a_small_network(small, tmp_path):
     tasks = method_tasks(small)
-    found = run_tasks(tasks, tmp_path)
+    findings = run_tasks(tasks, tmp_path)
     for key in ("primal", "em", "paired_1", "paired_10", "naive"):
-        curve = found[key].arrays["fold_0"]
+        curve = findings[key].arrays["fold_0"]
         assert curve[0, 0] == 0
-        assert 3600 <= curve[0, -1] < 3800  # all stop soon after the budget is spent
+        assert 3600 <= curve[0, -1] < 3800  # all methods stop soon after the budget is spent
         assert curve[1, -1] < 0.8 * curve[1, 0]
         assert curve[2, -1] > curve[2, 0] + 0.1
         assert (curve[1] >= 0.0).all()  # the clamped problem is a restriction of the free one
-        assert min(found[key].settings["updates"]) >= 50
-    first = [found[key].arrays["fold_0"][1, 0] for key in ("primal", "em", "paired_1", "paired_10", "naive")]
-    np.testing.assert_allclose(first, first[0], rtol=1e-3)  # the same start for all
-    assert found["bar-paired_1"].values["share of iterations, worst fold"] < 0.2
-    assert set(draw_curves(found, "groups", "Groups", "AuPR")) == {"groups-objective", "groups-aupr"}
+        assert min(findings[key].settings["updates"]) >= 50
+    first = [findings[key].arrays["fold_0"][1, 0] for key in ("primal", "em", "paired_1", "paired_10", "naive")]
+    np.testing.assert_allclose(first, first[0], rtol=1e-3)  # all methods have the same initial weights
+    assert findings["bar-paired_1"].values[_FRACTION] < 0.2
+    assert set(draw_curves(findings, "groups", "Groups", "AuPR")) == {"groups-objective", "groups-aupr"}
 
 
 def test_from_equal_weights_all_methods_are_scored(small):
-    found = from_equal_weights(replace(small, budget=300))
-    assert set(found.values) == {f"{name}, AuPR" for key, name in METHODS.items() if key != "naive"}
-    assert all(0.0 < value < 1.0 for value in found.values.values())
+    finding = from_equal_weights(replace(small, budget=300))
+    assert set(finding.values) == {f"{name}, AuPR" for key, name in METHODS.items() if key != "naive"}
+    assert all(0.0 < value < 1.0 for value in finding.values.values())
     learner, fold = replace(small, budget=300).learner("em"), small.folds(0)
     weights = learner.fit(fold.model.with_weights(np.ones(fold.model.n_groups)), fold.labels).history["weights"]
-    assert found.values["EM, AuPR"] == pytest.approx(fold.score(weights[-1]), abs=1e-6)
+    assert finding.values["EM, AuPR"] == pytest.approx(fold.score(weights[-1]), abs=1e-6)
 
 
-def test_a_comparison_needs_what_it_compares(small, tmp_path):
+def test_a_comparison_without_results_raises(small, tmp_path):
     bar = [task for task in method_tasks(small) if task.key == "bar-naive"]
-    with pytest.raises(InvalidInputError, match="needs primal subgradient, EM, naive interleaving, N = 1 first"):
+    with pytest.raises(
+        InvalidInputError, match="needs the results of primal subgradient, EM, naive interleaving, N = 1"
+    ):
         run_tasks(bar, tmp_path)
 
 
-def test_the_bar():
+def test_curves_are_compared_at_the_objective_of_the_baselines():
     theirs = np.array([[0.0, 50.0, 100.0], [3.0, 1.0, 2.0], [0.1, 0.8, 0.9]])
     worse = np.array([[0.0, 100.0], [3.0, 2.5], [0.1, 0.2]])
     early = np.array([[0.0, 2.0, 8.0, 40.0], [3.0, 1.01, 0.9, 0.8], [0.1, 0.5, 0.79, 0.2]])
-    share, there, later = reached(early, [worse, theirs])
-    assert share == pytest.approx(2 / 50)
-    assert there == pytest.approx(0.5 - 0.8)
-    assert later == pytest.approx(0.79 - 0.8)  # the score after a fifth of 50 iterations
+    fraction, gain, later_gain = compare_curves(early, [worse, theirs])
+    assert fraction == pytest.approx(2 / 50)
+    assert gain == pytest.approx(0.5 - 0.8)
+    assert later_gain == pytest.approx(0.79 - 0.8)  # the score after a fifth of 50 iterations
     late = np.array([[0.0, 40.0], [3.0, 1.0], [0.1, 0.85]])
-    assert reached(late, [theirs]) == pytest.approx((0.8, 0.05, 0.05))
+    assert compare_curves(late, [theirs]) == pytest.approx((0.8, 0.05, 0.05))
     never = np.array([[0.0, 40.0], [3.0, 1.02], [0.1, 0.85]])
-    assert reached(never, [theirs]) == (np.inf, -np.inf, -np.inf)
+    assert compare_curves(never, [theirs]) == (np.inf, -np.inf, -np.inf)
 
 
-def test_rows_are_spread_and_keep_both_ends():
+def test_rows_are_spread_and_include_both_ends():
     few = spread_rows(np.array([0, 40, 80]), 10)
     np.testing.assert_array_equal(few, [0, 1, 2])
     many = spread_rows(2 * np.arange(1000), 12)
@@ -100,24 +103,24 @@ def test_rows_are_spread_and_keep_both_ends():
     assert (np.diff(many) > 0).all()
 
 
-def test_the_karate_club_splits_as_it_did(tmp_path):
+def test_factions_of_the_karate_club_are_recovered(tmp_path):
     assert karate(tmp_path / "none").values["accuracy"] >= 0.9
 
 
-def test_the_camps_of_a_network_are_found(tmp_path):
+def test_camps_of_a_network_are_recovered(tmp_path):
     network = make_social_groups(150, 18, 10, random_state=3)
-    found = camps(network, tmp_path / "none")
-    assert found.values["accuracy"] >= 0.9 > 0.6 > network.camp.mean() > 0.4  # neither camp is so large by itself
-    assert found.n == 150
+    finding = camps(network, tmp_path / "none")
+    assert finding.values["accuracy"] >= 0.9 > 0.6 > network.camp.mean() > 0.4  # above the accuracy of the larger camp
+    assert finding.n == 150
 
 
-def test_trust_on_a_made_network():
-    """Ten users whom nobody trusts among forty: latent trustworthiness tells them."""
+def test_trust_on_a_generated_network():
+    """Latent trustworthiness identifies ten users among forty whom nobody trusts."""
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 40, (400, 2)), axis=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    said = (pairs[:, 1] >= 10).astype(float)
-    fold = trust.make_fold(pairs, said, 40, 0, 4)
+    trusted = (pairs[:, 1] >= 10).astype(float)
+    fold = trust.make_fold(pairs, trusted, 40, 0, 4)
     comparison = Comparison(
         folds=lambda k: fold,
         n_folds=1,
@@ -127,12 +130,12 @@ def test_trust_on_a_made_network():
         budget=200,
         score_name="AuPR",
     )
-    found = comparison.learner("paired_1").fit(fold.model, fold.labels)
-    assert fold.score(found.weights) > 0.9 > (said == 0.0).mean() + 0.5
+    fit = comparison.learner("paired_1").fit(fold.model, fold.labels)
+    assert fold.score(fit.weights) > 0.9 > (trusted == 0.0).mean() + 0.5
 
 
 def test_faces_of_two_kinds():
-    """Faces whose lower half is bright where the upper half is, and dark where it is dark."""
+    """Lower halves of faces are predicted if both halves are bright or both are dark."""
     rng = np.random.default_rng(0)
 
     def pictures(n):
@@ -151,13 +154,13 @@ def test_faces_of_two_kinds():
         warm_up=10,
         score_name="variance explained",
     )
-    found = experiment.learner("paired_1").fit(fold.model, fold.labels)
-    assert fold.score(found.history["weights"][0]) < 0.3
-    assert fold.score(found.weights) > 0.6
+    fit = experiment.learner("paired_1").fit(fold.model, fold.labels)
+    assert fold.score(fit.history["weights"][0]) < 0.3
+    assert fold.score(fit.weights) > 0.6
 
 
 @pytest.mark.parametrize("name", ["groups", "trust", "faces"])
-def test_they_are_known_by_name(name):
+def test_experiments_load_by_name(name):
     experiment = load_experiment(name, quick=True)
     assert experiment.name == name
     assert {"primal", "em", "paired_1", "paired_10", "naive", "bar-paired_1"} <= {task.key for task in experiment.tasks}

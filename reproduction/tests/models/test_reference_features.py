@@ -1,4 +1,4 @@
-"""What the features of references see."""
+"""Features of the tokens of references."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_quotes_and_years():
     ]  # fmt: skip
 
 
-def test_turning_words_are_remembered():
+def test_separators_are_features_of_later_tokens():
     features = reference_features(["Trees", ",", "in", "Proc", "of"])
     assert "after in" not in features[2]
     assert {"after in", "after proc"} <= set(features[4])
 
 
 @pytest.mark.parametrize("tokens", [[], ["."], ["()"]])
-def test_little_text(tokens):
+def test_short_references(tokens):
     assert len(reference_features(tokens)) == len(tokens)

@@ -1,4 +1,4 @@
-"""The models are those on which other solvers were measured, bit for bit."""
+"""The models are identical to those on which other solvers were measured."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import ConsensusADMM
 from intarsia_reproduction.workloads.softlogic_workloads import checksum, hinge_workload, many_clauses
 
-# SHA-256 of the arrays that the generator of the quoted figures gave, as `checksum` reads them.
+# SHA-256 of the arrays of the published timings, as computed by `checksum`.
 CHECKSUMS = {
     "w5_small": "9c6b54eb2ff06dbf62e3641fb7697f027ce5884dfb7552043865a54a8a9ea22d",
     "w5_big": "ff9f179d016eaaac4622b7f55d17fcf2532134d89d504547cae470973eccdf2e",
@@ -14,18 +14,18 @@ CHECKSUMS = {
 
 
 @pytest.mark.parametrize("name", ["w5_small", pytest.param("w5_big", marks=pytest.mark.slow)])
-def test_same_bits_as_the_models_that_peers_were_measured_on(name):
+def test_models_are_identical_to_those_of_the_published_timings(name):
     assert checksum(hinge_workload(name)) == CHECKSUMS[name]
 
 
-def test_the_optimum_that_was_quoted():
+def test_the_published_optimum_is_reached():
     result = ConsensusADMM(tol=1e-4).solve(hinge_workload("w5_small"))
     assert result.converged
     assert result.lower_bound <= 32.7035
     assert 32.7025 <= result.objective <= 32.703 * (1.0 + 2e-4)
 
 
-def test_clauses_drawn_at_once_are_of_the_same_kind():
+def test_many_clauses_have_the_same_distribution():
     model = many_clauses(42_000)
     sizes = model.terms.ptr[1:] - model.terms.ptr[:-1]
     assert model.n_variables == 10_000

@@ -20,7 +20,7 @@ from intarsia_reproduction.models.image_fits import (
     fit_pictures,
     penalty,
     plot_beliefs,
-    weights_left,
+    saved_weights,
     with_marginals,
 )
 
@@ -35,7 +35,7 @@ _LOSSES: dict[str, tuple[str, Any]] = {
     "pseudo_likelihood": ("pseudo-likelihood", "pseudo_likelihood"),
     "piecewise": ("piecewise likelihood", "piecewise_likelihood"),
 }
-# Train and test errors of Table 3 for 5, 10 and 20 sweeps; the last three rows know no sweeps.
+# Training and test errors of Table 3 for 5, 10 and 20 sweeps; the last three rows have no sweeps.
 _PAPER: dict[str, tuple[float, ...]] = {
     "surrogate_em": (0.876, 0.877, 0.239, 0.249, 0.238, 0.248),
     "univariate_logistic": (0.210, 0.228, 0.202, 0.224, 0.201, 0.223),
@@ -48,20 +48,20 @@ _PAPER_OTHERS: dict[str, tuple[float, float]] = {
 }
 _RIDGE = 1e-3
 _WEAK_RIDGE = 1e-4  # of the last three rows
-_FOLD = 0  # the paper averages over five; each costs as much as the first
-_CELL = 16.0  # of the histograms; of the sizes tried the best for single pixels
-_SHOWN = 0
+_FOLD = 0  # the paper averages over five folds
+_CELL = 16.0  # cell size of the histograms; the best of the sizes tried for single pixels
+_PLOT_INDEX = 0
 _MIRROR = "mirror-"
 _MIRROR_ITERATIONS = 80
 _NAMES = ("sky", "tree", "road", "grass", "water", "building", "mountain", "foreground")
 
 
 def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Errors on eight classes with some pixels unlabelled, one of five folds.
+    """Return the experiment with error rates on eight classes, some pixels unlabelled, on one of five folds.
 
-    Rows "with mirror images" are ours alone: what a scene shows does not depend on the side, so that training may see
-    every picture twice; they go on from the rows without. The quick version has 12 pictures to train and 12 to test on,
-    cropped to 24x32, with 5 sweeps.
+    Rows "with mirror images" are not in the paper: training uses every image and its mirror image, and starts from the
+    weights of the row without mirror images. The quick version has 12 training and 12 test images, cropped to 24x32,
+    with 5 sweeps.
 
     Examples
     --------
@@ -81,13 +81,13 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
         run = partial(_run_other, key, quick, pictures)
         tasks.append(Task(key, label, paper, "error rate", run, required=quick or key == "independent"))
     for key, errors in _PAPER.items():
-        for at, sweeps in enumerate(_SWEEPS):
-            paper = dict(zip(("train error", "test error"), errors[2 * at : 2 * at + 2], strict=True))
+        for column, sweeps in enumerate(_SWEEPS):
+            paper = dict(zip(("train error", "test error"), errors[2 * column : 2 * column + 2], strict=True))
             label = f"TRW, {sweeps} sweeps, {_LOSSES[key][0]}"
             run = partial(_run, key, sweeps, quick, pictures)
-            wanted = sweeps == (5 if quick else 10)
-            tasks.append(Task(f"trw-{sweeps}-{key}", label, paper, "error rate", run, required=wanted))
-    nothing = {"train error": None, "test error": None}
+            required = sweeps == (5 if quick else 10)
+            tasks.append(Task(f"trw-{sweeps}-{key}", label, paper, "error rate", run, required=required))
+    no_figures = {"train error": None, "test error": None}
     sweeps = 5 if quick else 10
     for key, label, run in (
         ("independent", "independent", partial(_run_other, "independent", quick, partial(pictures, True))),
@@ -100,13 +100,15 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
             for loss in ("univariate_logistic", "clique_logistic")
         ),
     ):
-        wanted = not quick and not key.endswith("univariate_logistic")
-        tasks.append(Task(_MIRROR + key, f"{label}, with mirror images", nothing, "error rate", run, required=wanted))
+        required = not quick and not key.endswith("univariate_logistic")
+        tasks.append(
+            Task(_MIRROR + key, f"{label}, with mirror images", no_figures, "error rate", run, required=required)
+        )
     return Experiment(
         "backgrounds",
         "Stanford backgrounds: error rates (Domke2013, Table 3)",
         tasks,
-        lambda found: _figures(found, pictures),
+        lambda findings: _figures(findings, pictures),
         "715 pictures (Stanford backgrounds), features and errors at 20 % of their size; one of five folds",
         question="Regions of photographs, some pixels unlabelled: which loss fits best through ten sweeps?",
     )
@@ -123,31 +125,31 @@ def _load(quick: bool, data: Path | None, mirrored: bool) -> tuple[Pictures, Pic
     size = (slice(24), slice(32)) if quick else (slice(None), slice(None))
 
     def pictures(indices: Any, sides: tuple[int, ...]) -> Pictures:
-        # A side of -1 mirrors the picture before anything is computed from it.
-        shown = [(scenes.rgb[i][:, ::side], scenes.regions[i][:, ::side]) for side in sides for i in indices]
+        # A side of -1 mirrors the image before its features are computed.
+        images = [(scenes.rgb[i][:, ::side], scenes.regions[i][:, ::side]) for side in sides for i in indices]
         return Pictures(
-            [pixel_features(rgb, cell=_CELL)[size] for rgb, _ in shown],
-            [np.asarray(regions, dtype=np.int64)[size] for _, regions in shown],
-            [edge_features(rgb[size], sobel=False) for rgb, _ in shown],
+            [pixel_features(rgb, cell=_CELL)[size] for rgb, _ in images],
+            [np.asarray(regions, dtype=np.int64)[size] for _, regions in images],
+            [edge_features(rgb[size], sobel=False) for rgb, _ in images],
         )
 
     sides = (1, -1) if mirrored else (1,)
-    return pictures(train, sides), pictures(test, (1,)), scenes.rgb[int(test[_SHOWN])][size]
+    return pictures(train, sides), pictures(test, (1,)), scenes.rgb[int(test[_PLOT_INDEX])][size]
 
 
 def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
     mirrored = checkpoint.name.startswith(_MIRROR)
     n_start, max_iter = (6, 40) if quick else (143, 96)
-    told: dict[str, Any] = {"sweeps": sweeps, "ridge": _RIDGE, "fold": _FOLD, "mirrored": mirrored}
-    if mirrored:  # goes on from the row without mirror images, on all pictures
+    settings: dict[str, Any] = {"sweeps": sweeps, "ridge": _RIDGE, "fold": _FOLD, "mirrored": mirrored}
+    if mirrored:  # start from the row without mirror images, and use all images
         optimizer, schedule = LBFGS(tol=1e-5, max_iter=_MIRROR_ITERATIONS), None
-        start = weights_left(checkpoint.parent, f"trw-{sweeps}-{key}")
-        told |= {"max_iter": _MIRROR_ITERATIONS}
+        start = saved_weights(checkpoint.parent, f"trw-{sweeps}-{key}")
+        settings |= {"max_iter": _MIRROR_ITERATIONS}
     else:
         optimizer, schedule = LBFGS(tol=1e-5), Incremental(n_start=n_start, max_iter=max_iter)
-        start = weights_left(checkpoint.parent, "independent")
-        told |= {"incremental": [n_start, max_iter]}
+        start = saved_weights(checkpoint.parent, "independent")
+        settings |= {"incremental": [n_start, max_iter]}
     learner = RiskMinimizer(
         loss=_LOSSES[key][1],
         gradient=TruncatedGradient(n_iter=sweeps),
@@ -157,13 +159,13 @@ def _run(key: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) ->
         checkpoint=checkpoint,
     )
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(len(_NAMES)))
-    return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
+    return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
     stages = (6, 20) if quick else (72, 120)
-    told: dict[str, Any] = {"fold": _FOLD, "mirrored": checkpoint.name.startswith(_MIRROR)}
+    settings: dict[str, Any] = {"fold": _FOLD, "mirrored": checkpoint.name.startswith(_MIRROR)}
     if key == "independent":
         return fit_independent(
             train,
@@ -172,10 +174,10 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
             ridge=_WEAK_RIDGE,
             stages=stages,
             checkpoint=checkpoint,
-            shown=_SHOWN,
-            settings=told,
+            plot_index=_PLOT_INDEX,
+            settings=settings,
         )
-    told |= {"ridge": _WEAK_RIDGE, "incremental": list(stages)}
+    settings |= {"ridge": _WEAK_RIDGE, "incremental": list(stages)}
     learner = RiskMinimizer(
         loss=_LOSSES[key][1],
         optimizer=LBFGS(tol=1e-5),
@@ -185,20 +187,20 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
     )
     method = TreeReweighted(tol=1e-5, max_iter=1000)
     crf = GridCRF(inference=method, learner=learner, classes=np.arange(len(_NAMES)))
-    start = weights_left(checkpoint.parent, "independent")
-    return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
+    start = saved_weights(checkpoint.parent, "independent")
+    return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
 
-def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
-    """Labels of one test picture, paler where they are less certain."""
-    found = with_marginals(found)
-    if not found:
+def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
+    """Plot the labels of one test image, paler where they are less certain."""
+    findings = with_marginals(findings)
+    if not findings:
         return {}
     _, test, rgb = pictures()
-    truth = test.labels[_SHOWN]
-    known = np.eye(len(_NAMES))[np.maximum(truth, 0)] * (truth >= 0)[..., None]
-    panels: list[tuple[str, Any]] = [("picture", rgb), ("truth", _coloured(known))]
-    for key, finding in found.items():
+    truth = test.labels[_PLOT_INDEX]
+    one_hot = np.eye(len(_NAMES))[np.maximum(truth, 0)] * (truth >= 0)[..., None]
+    panels: list[tuple[str, Any]] = [("picture", rgb), ("truth", _coloured(one_hot))]
+    for key, finding in findings.items():
         error = finding.values["test error"]
         loss = key.rpartition("-")[2]
         label = _LOSSES[loss][0] if loss in _LOSSES else loss
@@ -208,7 +210,7 @@ def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
 
 
 def _coloured(marginals: Any) -> Any:
-    """Mean of the classes' colours under the marginals; white where nothing is known."""
+    """Return the mean colour of the classes under the marginals; white for unlabelled pixels."""
     from matplotlib import colormaps
 
     colours = np.asarray(colormaps["tab10"].colors)[: len(_NAMES)]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Chunks of newspaper sentences (CoNLL-2000): what the learners of chain models reach with ordinary features."""
+"""Chunking of newspaper sentences (CoNLL-2000) by the learners of chain models, with common features."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from intarsia_reproduction.experiment import Experiment, Finding, Task
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Nothing is chosen on the test set: features and ridge had F1 94.1 on the last 1,436 training sentences when fitted to
-# the others, and were kept; the rest are usual values.
+# No setting was chosen on the test set. Features and regularization had F1 94.1 on the last 1,436 training sentences
+# when fitted to the others; the other settings are common values.
 _LEARNERS: dict[str, tuple[str, ChainLearner]] = {
     "l2": ("likelihood, L2", MaximumLikelihood(l2=1.4)),
     "l1": ("likelihood, L1", MaximumLikelihood(l1=0.3, l2=0.2, optimizer=LBFGS(tol=1e-4))),
@@ -35,7 +35,7 @@ Sentences = tuple[list[list[list[str]]], list[list[str]]]
 
 
 def chunk_features(words: Sequence[str], pos: Sequence[str]) -> list[list[str]]:
-    """Features of each word of one sentence, as strings: words and parts of speech around it, affixes, shape.
+    """Return the features of each word of a sentence as strings: nearby words and parts of speech, affixes, shape.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def chunk_features(words: Sequence[str], pos: Sequence[str]) -> list[list[str]]:
 
 
 def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Segment F1 on the test sentences for each learner, with the same features for all.
+    """Return the experiment with the segment F1 of each learner, with the same features for all.
 
     The quick version has 400 training and 300 test sentences.
 
@@ -60,9 +60,9 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
     def sentences() -> tuple[Sentences, Sentences]:
         from intarsia_reproduction.datasets import load_conll2000
 
-        parts = load_conll2000(data)
+        corpus = load_conll2000(data)
         n_train, n_test = QUICK if quick else (None, None)
-        return _take(parts.train, n_train), _take(parts.test, n_test)
+        return _take(corpus.train, n_train), _take(corpus.test, n_test)
 
     tasks = [
         Task(key, label, dict.fromkeys(_FIGURES), "per cent", partial(_run, key, sentences))
@@ -74,18 +74,18 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "CoNLL-2000, 8,936 training and 2,012 test sentences; words, parts of speech, affixes and shapes as features",
-        question="Which words of a sentence belong together: is a chain CRF here as good as CRFsuite?",
+        question="Which words of a sentence form a phrase, and is our chain CRF as good as CRFsuite?",
     )
 
 
-def _take(part: TaggedSequences, n: int | None) -> Sentences:
-    made = [chunk_features(words, pos) for words, pos in zip(part.words[:n], (part.pos or [])[:n], strict=True)]
-    return made, part.tags[:n]
+def _take(sequences: TaggedSequences, n: int | None) -> Sentences:
+    tagged = zip(sequences.words[:n], (sequences.pos or [])[:n], strict=True)
+    return [chunk_features(words, pos) for words, pos in tagged], sequences.tags[:n]
 
 
 def _run(key: str, sentences: Any, checkpoint: Path) -> Finding:
     (X, y), (test_X, test_y) = sentences()
-    crf = ChainCRF(learner=_LEARNERS[key][1], scheme="bio").fit(X, y)  # minutes: not worth a checkpoint
+    crf = ChainCRF(learner=_LEARNERS[key][1], scheme="bio").fit(X, y)  # takes minutes and needs no checkpoint
     scores = segment_scores(test_y, [labels.tolist() for labels in crf.predict(test_X)])
     labels = sorted(scores.by_label, key=lambda label: -scores.by_label[label].n_true)
     arrays = {
@@ -93,7 +93,7 @@ def _run(key: str, sentences: Any, checkpoint: Path) -> Finding:
         "n_true": np.array([scores.by_label[label].n_true for label in labels]),
         "f1": np.array([100.0 * scores.by_label[label].f1 for label in labels]),
     }
-    about = {
+    settings = {
         "learner": repr(_LEARNERS[key][1]),
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
@@ -101,26 +101,26 @@ def _run(key: str, sentences: Any, checkpoint: Path) -> Finding:
         "weights above 0": int(np.count_nonzero(crf.weights_)),
         "training sentences": len(X),
     }
-    return Finding(as_figures(scores), len(test_X), arrays, about)
+    return Finding(as_figures(scores), len(test_X), arrays, settings)
 
 
 def as_figures(scores: SegmentScores) -> dict[str, float]:
-    """The figures of a row, in per cent."""
+    """Return the scores of a row in per cent."""
     values = (scores.f1, scores.precision, scores.recall, scores.accuracy)
     return {name: 100.0 * value for name, value in zip(_FIGURES, values, strict=True)}
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
-    """F1 of the more frequent kinds of chunks, a line for each learner."""
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    """Plot the F1 of the more frequent kinds of chunks, with a line for each learner."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    done = {key: finding for key, finding in found.items() if "f1" in finding.arrays}
-    if not done:
+    scored = {key: finding for key, finding in findings.items() if "f1" in finding.arrays}
+    if not scored:
         return {}
-    first = next(iter(done.values())).arrays
+    first = next(iter(scored.values())).arrays
     names = [str(name) for name, n in zip(first["labels"], first["n_true"], strict=True) if n >= 40]
     lines = []
-    for key, finding in done.items():
+    for key, finding in scored.items():
         by_label = dict(zip(finding.arrays["labels"].tolist(), finding.arrays["f1"], strict=True))
         lines.append(
             Line(_LEARNERS[key][0], np.arange(len(names)), [by_label[name] for name in names], dashes="", marker="o")

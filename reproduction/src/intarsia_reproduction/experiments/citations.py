@@ -1,4 +1,4 @@
-"""Fields of references (Vilnis2015, section 8.1): Table 1, Figures 1 and 2."""
+"""Field extraction from references (Vilnis2015, section 8.1): Table 1, Figures 1 and 2."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _QUOTED = {"the paper's chain": 94.47, "the paper's energies": 95.47, "Soft-DD, 
 
 
 def citations(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Segment F1 on the test references without and with learned preferences about their fields.
+    """Return the experiment with the segment F1 without and with learned energies (soft constraints on fields).
 
-    Weights of the chain are learned on the training set, strengths on the development set, as in the paper. Two
-    further rows have a chain learned on both sets, with the same strengths. The quick version has 150 training, 100
-    development and 60 test references.
+    The weights of the chain are learned on the training set and the weights psi of the energies on the development
+    set, as in the paper. Two more rows have a chain learned on both sets, with the same psi. The quick version has 150
+    training, 100 development and 60 test references.
 
     Examples
     --------
@@ -62,55 +62,55 @@ def citations(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "UMass citations, 1,457 training, 660 development and 367 test references; features without any lexicon",
-        question="Does knowing what references look like as a whole find their fields better?",
+        question="Do global constraints on whole references improve the extraction of their fields?",
     )
 
 
 class _Models:
-    """The sets and the models behind the rows; each is made once, when a row needs it."""
+    """Data sets and models of the rows; each is computed once, when a row needs it."""
 
     def __init__(self, quick: bool, data: Path | None) -> None:
         self._quick, self._data = quick, data
 
     @cached_property
-    def _parts(self) -> tuple[References, References, References]:
+    def _sets(self) -> tuple[References, References, References]:
         from intarsia_reproduction.datasets import load_umass_citations
 
-        found = load_umass_citations(self._data)
+        corpus = load_umass_citations(self._data)
         sizes = QUICK if self._quick else (None, None, None)
         train, development, test = (
-            make_references(getattr(found, name), n) for name, n in zip(("train", "dev", "test"), sizes, strict=True)
+            make_references(getattr(corpus, name), n) for name, n in zip(("train", "dev", "test"), sizes, strict=True)
         )
         return train, development, test
 
     @property
     def test(self) -> References:
-        return self._parts[2]
+        return self._sets[2]
 
     @cached_property
     def chain(self) -> ChainCRF:
-        return fit_base(self._parts[0])
+        return fit_base(self._sets[0])
 
     @cached_property
     def preferences(self) -> list[MeasuredEnergy]:
-        return choose_preferences(self.chain, *self._parts[:2])
+        return choose_preferences(self.chain, *self._sets[:2])
 
     @cached_property
     def energies(self) -> ChainCRF:
-        return learn_strengths(self.chain, self.preferences, self._parts[1])
+        return learn_strengths(self.chain, self.preferences, self._sets[1])
 
     @cached_property
     def chain_both(self) -> ChainCRF:
-        known = set(self.chain.classes_.tolist())  # so that the energies mean the same labels
-        return fit_base((self._parts[0] + self._parts[1]).with_labels(known))
+        labels = set(self.chain.classes_.tolist())  # so that the energies refer to the same labels
+        return fit_base((self._sets[0] + self._sets[1]).with_labels(labels))
 
     @cached_property
     def energies_both(self) -> ChainCRF:
-        return with_strengths(self.chain_both, self.preferences, strengths(self.energies), self._parts[1])
+        return with_strengths(self.chain_both, self.preferences, strengths(self.energies), self._sets[1])
 
 
 def strengths(crf: ChainCRF) -> FloatArray:
-    """The learned strengths, which do not depend on the reference."""
+    """Return the learned weights psi, which do not depend on the reference."""
     return np.asarray(crf.strengths([[["no feature"]]])[0])
 
 
@@ -144,7 +144,7 @@ def _run(key: str, models: _Models, checkpoint: Path) -> Finding:
 
 
 def _strongest(preferences: list[MeasuredEnergy], psi: FloatArray, n: int = 20) -> list[list[Any]]:
-    """The strongest preferences: what is measured, and the strength."""
+    """Return the measurements of the energies with the largest weights psi, and these weights."""
     order = np.argsort(-psi)[:n]
     return [[repr(preferences[j].measurement), round(float(psi[j]), 3)] for j in order.tolist()]
 
@@ -152,42 +152,42 @@ def _strongest(preferences: list[MeasuredEnergy], psi: FloatArray, n: int = 20) 
 # ---------------------------------------------------------------- figures
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
-    """F1 against steps of inference (Fig. 1), and how many references need how many steps (Fig. 2)."""
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    """Plot F1 over steps of inference (Fig. 1), and the fraction of references that have converged (Fig. 2)."""
     from intarsia.report.line_plots import REFERENCE, Line, LinePanel, plot_lines
 
-    made: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     pairs = [
         (chain, energies)
         for chain, energies in (("chain", "energies"), ("chain-both", "energies-both"))
-        if chain in found and energies in found
+        if chain in findings and energies in findings
     ]
     if pairs:
         lines = []
         for chain, energies in pairs:
-            values = found[energies].arrays
+            values = findings[energies].arrays
             x = np.concatenate([[0], values["limits"]])
-            y = np.concatenate([[found[chain].values["F1"]], values["f1"]])
-            more = "" if chain == "chain" else ", chain of both sets"
-            lines.append(Line(f"ours{more}", x, y, marker="o"))
+            y = np.concatenate([[findings[chain].values["F1"]], values["f1"]])
+            suffix = "" if chain == "chain" else ", chain of both sets"
+            lines.append(Line(f"ours{suffix}", x, y, marker="o"))
         ends = [0, MOST_STEPS]
         for dashes, (name, value) in zip(("-", "--", ":"), _QUOTED.items(), strict=True):
             lines.append(Line(name, ends, [value, value], colour=REFERENCE, dashes=dashes))
-        made["citations_steps"] = plot_lines(
+        figures["citations_steps"] = plot_lines(
             [LinePanel("F1 on the test set", lines)],
             x_label="steps of inference at most (0: the chain alone)",
             y_label="F1 in per cent",
             title="Few steps do (Vilnis2015, Fig. 1)",
         )
-    if "energies" in found:
-        n_steps, converged = found["energies"].arrays["n_steps"], found["energies"].arrays["converged"]
+    if "energies" in findings:
+        n_steps, converged = findings["energies"].arrays["n_steps"], findings["energies"].arrays["converged"]
         within = np.arange(MOST_STEPS + 1)
-        share = [100.0 * float(np.mean(converged & (n_steps <= k))) for k in within]
+        percentages = [100.0 * float(np.mean(converged & (n_steps <= k))) for k in within]
         title = f"converged within so many steps; mean {n_steps.mean():.1f} (paper: 9.8 and 93.7 % within 40)"
-        made["citations_converged"] = plot_lines(
-            [LinePanel(title, [Line("ours", within, share)])],
+        figures["citations_converged"] = plot_lines(
+            [LinePanel(title, [Line("ours", within, percentages)])],
             x_label="steps of inference",
             y_label="references in per cent",
             title="How long inference takes (Vilnis2015, Fig. 2)",
         )
-    return made
+    return figures

@@ -1,4 +1,4 @@
-"""Collective models beside an interior-point solver (Vilnis2015, Table 4)."""
+"""Collective models compared with an interior-point solver (Vilnis2015, Table 4)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from intarsia_reproduction.workloads.collective_workloads import migration
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Cells of the map, whose square is about s; then seconds of the paper's Algorithm 1 and of its interior-point solver.
+# Number of cells (s is about its square), and the paper's seconds of Algorithm 1 and of an interior-point solver.
 _SIZES = {"625": (25, 0.19, 2.8), "10k": (100, 2.7, 93.0), "50k": (224, 14.0, 690.0)}
 _OURS, _THEIRS, _RATIO, _APART = "ours", "interior point", "ratio", "objectives apart"
 _QUICK_LIMIT = 60.0
 
 
 def collective(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Processor seconds of both on one instance of each size.
+    """Return the experiment with the processor seconds of Intarsia and of an interior-point solver.
 
-    The solver is Clarabel through cvxpy. It is stopped at `$INTARSIA_INTERIOR_POINT_SECONDS` (half an hour); then its
-    seconds and the ratio are lower bounds, and the row says so. The quick version has the smallest size alone.
+    There is one instance of each size. The solver is Clarabel through cvxpy. It is stopped after
+    `$INTARSIA_INTERIOR_POINT_SECONDS` (half an hour); its seconds and the ratio are then lower bounds, and marked as
+    such. The quick version has the smallest size only.
 
     Examples
     --------
@@ -45,59 +46,59 @@ def collective(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "synthetic migrations of 1,000 walkers over 20 steps, s = square of the number of cells; Poisson counts",
-        question="Counts of walkers without their paths: how soon is the likeliest flow found?",
+        question="How fast is the most probable flow inferred from counts of individuals without their paths?",
     )
 
 
 def _run(n_cells: int, quick: bool, _: Path) -> Finding:
-    made = migration(n_cells)
+    workload = migration(n_cells)
     limit = min(time_limit(), _QUICK_LIMIT) if quick else time_limit()
     with one_processor():
-        result = solve(made)
-        seconds = fastest_in_turns({"ours": lambda: processor_seconds(lambda: solve(made))}, 3)["ours"]
-        theirs = _interior_point(made, limit)
+        result = solve(workload)
+        seconds = fastest_in_turns({"ours": lambda: processor_seconds(lambda: solve(workload))}, 3)["ours"]
+        theirs = _interior_point(workload, limit)
     values = {_OURS: seconds}
     settings: dict[str, Any] = {"n_cells": n_cells, "gap": result.residual, "n_iter": result.n_iter}
     if theirs is not None:
         values |= {_THEIRS: theirs["processor_seconds"], _RATIO: theirs["processor_seconds"] / seconds}
         settings |= {"time_limit": limit, "solver": theirs}
         if theirs["finished"]:
-            ours = comparable(result.objective, made)
+            ours = comparable(result.objective, workload)
             values[_APART] = abs(ours - theirs["objective"]) / abs(ours)
         else:
             settings |= {"note": "solver stopped: a lower bound", "lower_bounds": [_THEIRS, _RATIO]}
     return Finding(values, 1, settings=settings)
 
 
-def _interior_point(made: Any, limit: float) -> dict[str, Any] | None:
-    """What the solver says; one that ended, for want of memory or time, has spent what the system counted."""
+def _interior_point(workload: Any, limit: float) -> dict[str, Any] | None:
+    """Return the result of the solver; if it failed, for lack of memory or time, with its processor seconds."""
     start, before = time.perf_counter(), os.times()
     try:
-        found = ask_interior_point(made, limit)
+        answer = ask_interior_point(workload, limit)
     except IntarsiaError as error:
         after = os.times()
         spent = after.children_user + after.children_system - before.children_user - before.children_system
-        told = f"ended without an answer after {time.perf_counter() - start:.0f} s"
-        return {"finished": False, "processor_seconds": spent, "status": told, "error": str(error)}
-    if found is not None and not found["finished"]:
-        found["status"] = f"was stopped after {found['seconds']:.0f} s"
-    return found
+        status = f"ended without an answer after {time.perf_counter() - start:.0f} s"
+        return {"finished": False, "processor_seconds": spent, "status": status, "error": str(error)}
+    if answer is not None and not answer["finished"]:
+        answer["status"] = f"was stopped after {answer['seconds']:.0f} s"
+    return answer
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    rows = [(cells**2, paper, found.get(f"s{name}")) for name, (cells, *paper) in _SIZES.items()]
-    done = [(s, paper, finding) for s, paper, finding in rows if finding is not None]
-    if not done:
+    rows = [(cells**2, paper, findings.get(f"s{name}")) for name, (cells, *paper) in _SIZES.items()]
+    sizes_run = [(s, paper, finding) for s, paper, finding in rows if finding is not None]
+    if not sizes_run:
         return {}
-    sizes = [s for s, _, _ in done]
+    sizes = [s for s, _, _ in sizes_run]
     lines = [
-        Line("ours", sizes, [finding.values[_OURS] for _, _, finding in done], marker="o"),
-        Line("the paper's Algorithm 1", sizes, [paper[0] for _, paper, _ in done], marker="o", dashes=":"),
-        Line("the paper's interior point", sizes, [paper[1] for _, paper, _ in done], marker="s", dashes=":"),
+        Line("ours", sizes, [finding.values[_OURS] for _, _, finding in sizes_run], marker="o"),
+        Line("the paper's Algorithm 1", sizes, [paper[0] for _, paper, _ in sizes_run], marker="o", dashes=":"),
+        Line("the paper's interior point", sizes, [paper[1] for _, paper, _ in sizes_run], marker="s", dashes=":"),
     ]
-    timed = [(s, finding.values[_THEIRS]) for s, _, finding in done if _THEIRS in finding.values]
+    timed = [(s, finding.values[_THEIRS]) for s, _, finding in sizes_run if _THEIRS in finding.values]
     if timed:
         lines.append(
             Line("Clarabel, or where it was stopped", [s for s, _ in timed], [x for _, x in timed], marker="s")

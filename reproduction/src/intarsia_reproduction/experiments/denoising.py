@@ -22,14 +22,14 @@ from intarsia_reproduction.models.image_fits import (
     fit_pictures,
     penalty,
     plot_beliefs,
-    weights_left,
+    saved_weights,
     with_marginals,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Train and test errors of Table 1 at the three noise levels.
+# Training and test errors of Table 1 at the three noise levels.
 _PAPER: dict[str, tuple[float, ...]] = {
     "surrogate": (0.149, 0.143, 0.103, 0.097, 0.031, 0.030),
     "univariate_logistic": (0.133, 0.126, 0.102, 0.096, 0.031, 0.030),
@@ -43,15 +43,15 @@ _PAPER: dict[str, tuple[float, ...]] = {
     "independent": (0.421, 0.424, 0.367, 0.368, 0.129, 0.129),
 }
 _NOISES = (1.25, 1.5, 5.0)
-_TOL = 1e-4  # of the inference, as in the paper
-_RIDGE = 1e-6  # the paper names none here; twelve weights need none, but flat directions like a little
-_SHOWN = 1
+_TOL = 1e-4  # of inference, as in the paper
+_RIDGE = 1e-6  # the paper states none; a small one makes flat directions of the twelve weights well conditioned
+_PLOT_INDEX = 1
 
 
 def denoising(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Errors of all losses at three noise levels, through back-propagation at convergence.
+    """Return the experiment with error rates of all losses at three noise levels, by back-propagation at convergence.
 
-    The quick version has crops of 48x64 pixels, eight to train and eight to test on, at the highest noise only.
+    The quick version has eight training and eight test images, cropped to 48x64 pixels, at the highest noise only.
 
     Examples
     --------
@@ -68,17 +68,17 @@ def denoising(quick: bool = False, data: Path | None = None) -> Experiment:
     tasks = []
     for noise in noises:
         for key, label in rows:
-            at = 2 * _NOISES.index(noise)
-            paper = dict(zip(("train error", "test error"), _PAPER[key][at : at + 2], strict=True))
+            column = 2 * _NOISES.index(noise)
+            paper = dict(zip(("train error", "test error"), _PAPER[key][column : column + 2], strict=True))
             run = partial(_run, key, noise, quick, pictures)
             tasks.append(Task(_key(key, noise), f"n = {noise:g}, {label}", paper, "error rate", run))
     return Experiment(
         "denoising",
         "Binary denoising: error rates (Domke2013, Table 1)",
         tasks,
-        lambda found: _figures(found, noises, pictures),
+        lambda findings: _figures(findings, noises, pictures),
         "132 binary pictures made from the Berkeley segmentation set, 32 to train and 100 to test on (our choice)",
-        question="Which loss gives back most pixels, when inference is approximate in training and in use?",
+        question="Which loss restores most pixels if inference is approximate in training and in prediction?",
     )
 
 
@@ -91,57 +91,63 @@ def _load(noise: float, quick: bool, data: Path | None) -> tuple[Pictures, Pictu
     from intarsia_reproduction.datasets import load_denoising
 
     images = load_denoising(data=data)
-    both = []
+    sets = []
     for seed, indices in enumerate((images.train, images.test)):
-        chosen = [images.binary[i] for i in indices]
+        clean = [images.binary[i] for i in indices]
         if quick:
-            chosen = [picture[:48, :64] for picture in chosen[:8]]
-        inputs = noisy_inputs(chosen, noise, random_state=seed)
+            clean = [picture[:48, :64] for picture in clean[:8]]
+        inputs = noisy_inputs(clean, noise, random_state=seed)
         features = [np.stack([np.ones_like(noisy), noisy], axis=-1) for noisy in inputs]
-        both.append(Pictures(features, [np.asarray(picture, dtype=np.int64) for picture in chosen]))
-    return both[0], both[1]
+        sets.append(Pictures(features, [np.asarray(picture, dtype=np.int64) for picture in clean]))
+    return sets[0], sets[1]
 
 
 def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test = pictures(noise)
-    told: dict[str, Any] = {"noise": noise, "ridge": _RIDGE}
+    settings: dict[str, Any] = {"noise": noise, "ridge": _RIDGE}
     if key == "independent":
         return fit_independent(
-            train, test, n_classes=2, ridge=_RIDGE, stages=(4, 48), checkpoint=checkpoint, shown=_SHOWN, settings=told
+            train,
+            test,
+            n_classes=2,
+            ridge=_RIDGE,
+            stages=(4, 48),
+            checkpoint=checkpoint,
+            plot_index=_PLOT_INDEX,
+            settings=settings,
         )
-    first = ["surrogate", "independent"] if key in NEEDS_START else ["independent"]
-    start = weights_left(checkpoint.parent, *(_key(name, noise) for name in first))
+    earlier_rows = ["surrogate", "independent"] if key in NEEDS_START else ["independent"]
+    start = saved_weights(checkpoint.parent, *(_key(name, noise) for name in earlier_rows))
     n_start, max_iter = (4, 20) if quick else (8, 8) if key in NEEDS_START else (4, 32)
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
         gradient="auto" if key in CLOSED_FORM else BackPropagation(tol=_TOL),
-        optimizer=LBFGS(tol=1e-3),  # inference to 1e-4 gives no better gradients
+        optimizer=LBFGS(tol=1e-3),  # gradients of inference to 1e-4 are not more accurate
         schedule=Incremental(n_start=n_start, max_iter=max_iter),
         l2=penalty(_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
     crf = GridCRF(inference=TreeReweighted(tol=_TOL, max_iter=1000), learner=learner)
-    told |= {"tol": _TOL, "incremental": [n_start, max_iter]}
-    return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
+    settings |= {"tol": _TOL, "incremental": [n_start, max_iter]}
+    return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
 
-def _figures(found: dict[str, Finding], noises: tuple[float, ...], pictures: Any) -> dict[str, Figure]:
-    """Marginals of one test picture: a figure for each noise level."""
-    made = {}
+def _figures(findings: dict[str, Finding], noises: tuple[float, ...], pictures: Any) -> dict[str, Figure]:
+    """Plot the marginals of one test image: a figure for each noise level."""
+    figures = {}
     names = {key: label for key, label, _ in LOSSES} | {"independent": "independent"}
     for noise in noises:
-        done = {key: found[_key(key, noise)] for key in names if _key(key, noise) in found}
-        done = with_marginals(done)
-        if not done:
+        drawable = with_marginals({key: findings[_key(key, noise)] for key in names if _key(key, noise) in findings})
+        if not drawable:
             continue
         _, test = pictures(noise)
         panels: list[tuple[str, Any]] = [
-            ("truth", test.labels[_SHOWN]),
-            (f"input, n = {noise:g}", test.features[_SHOWN][..., 1]),
+            ("truth", test.labels[_PLOT_INDEX]),
+            (f"input, n = {noise:g}", test.features[_PLOT_INDEX][..., 1]),
         ]
-        for key, finding in done.items():
+        for key, finding in drawable.items():
             error = finding.values["test error"]
             panels.append((f"{names[key]}\ntest error {error:.3f}", finding.arrays["marginals"][..., 1].astype(float)))
         title = f"Probability of white in one test picture, noise level n = {noise:g}"
-        made[f"denoising-n{noise:g}".replace(".", "_")] = plot_beliefs(panels, title=title)
-    return made
+        figures[f"denoising-n{noise:g}".replace(".", "_")] = plot_beliefs(panels, title=title)
+    return figures

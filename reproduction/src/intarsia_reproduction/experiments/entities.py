@@ -1,4 +1,4 @@
-"""Records into entities: Cora citations and Febrl persons, against connected components and agglomeration."""
+"""Entity resolution on Cora citations and Febrl persons, compared with connected components and agglomeration."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FEBRL: dict[str, Any] = {
     "soc_sec_id": "jaro_winkler",
 }
 _NAMES = {"cora": "Cora", "febrl1": "Febrl 1", "febrl2": "Febrl 2", "febrl3": "Febrl 3"}
-# Defaults of the estimator were chosen on splits 0 to 12 of Cora; those from 13 on were not looked at before.
+# The defaults of the estimator were chosen on splits 0 to 12 of Cora; splits from 13 on were not used before.
 _SPLITS = {
     "cora": {"mean": range(13, 21), "chosen": range(13)},
     "febrl1": {"mean": range(13, 18)},
@@ -52,7 +52,7 @@ _SPLITS = {
     "febrl3": {"mean": range(13, 18)},
 }
 _QUICK = {"cora": {"mean": range(13, 15)}, "febrl1": {"mean": range(13, 15)}}
-_LOOKED_AT = {"mean": "", "chosen": " that settings were chosen on"}
+_LABEL_OF_GROUP = {"mean": "", "chosen": " that settings were chosen on"}
 _METRICS = ("b_cubed", "pairwise")
 _TITLES = {"b_cubed": "B-cubed F1", "pairwise": "pairwise F1"}
 _METHODS = ("ours", "components", "agglomeration")
@@ -60,11 +60,12 @@ ABOVE = "splits above components"
 
 
 def entities(quick: bool = False, data: Path | None = None) -> Experiment:
-    """F1 of three ways from the same pair features to entities, each learned on one half of the entities.
+    """Return the experiment with the F1 of three clustering methods, each learned on one half of the entities.
 
-    Halves are drawn by entity, so that no entity of the test half was seen. Components are cut at the log odds that
-    were best on the training half, by B-cubed and by pairwise F1; of the two, that which is better on the test half
-    stands in the table. Agglomeration merges greedily by the log odds. The quick version has two splits of two sets.
+    All methods have the same pair features. Halves are drawn by entity, so that the test half has no entity of the
+    training half. Components are cut at the log odds that were best on the training half, by B-cubed and by pairwise
+    F1; the table shows the better result on the test half. Agglomeration merges greedily by the log odds. The quick
+    version has two splits of two data sets.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def entities(quick: bool = False, data: Path | None = None) -> Experiment:
                 Task(f"{name}-{k}", f"{_NAMES[name]}, split {k}", columns, "F1", partial(_run, name, k, records))
                 for k in seeds
             ]
-            label = f"{_NAMES[name]}, mean of {len(seeds)} splits{_LOOKED_AT[group]}"
+            label = f"{_NAMES[name]}, mean of {len(seeds)} splits{_LABEL_OF_GROUP[group]}"
             mean = Task(f"{name}-{group}", label, {**columns, ABOVE: None}, "F1", partial(_mean, splits))
             tasks += [*splits, mean]
     return Experiment(
@@ -93,7 +94,7 @@ def entities(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "1,295 citations of 112 papers (Cora); made-up persons (Febrl), 1,000 and twice 5,000 records; split by entity",
-        question="Which records are of one entity: do learned clusterings beat connected components of the same pairs?",
+        question="Do learned clusterings of records beat connected components with the same pair scores?",
     )
 
 
@@ -108,12 +109,12 @@ def _load(name: str, data: Path | None) -> EntityRecords:
 
 
 def split_by_entity(entity: IntArray, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows of a random half of the entities, and the other rows.
+    """Return the rows of a random half of the entities, and the other rows.
 
     Examples
     --------
-    >>> one, other = split_by_entity(np.array([0, 1, 0, 1]), 0)
-    >>> sorted([one.tolist(), other.tolist()])
+    >>> train, test = split_by_entity(np.array([0, 1, 0, 1]), 0)
+    >>> sorted([train.tolist(), test.tolist()])
     [[0, 2], [1, 3]]
     """
     n_entities = int(entity.max()) + 1
@@ -122,8 +123,8 @@ def split_by_entity(entity: IntArray, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def compare_methods(train: EntityRecords, test: EntityRecords, **features: Any) -> dict[str, float]:
-    """F1 on `test` of all methods, learned on `train`; `features` are comparisons and blocking, the same for all."""
-    # Without an epoch the weights are those where learning begins: the log odds, and -1 for pairs that are none.
+    """Return the F1 of all methods on `test` after learning on `train`; `features` are comparisons and blocking."""
+    # Without an epoch the weights are the initial ones: the log odds, and -1 for pairs that are not candidates.
     greedy = EntityClusterer(learner=SampleRank(max_iter=0), decoder="agglomeration", **features)
     contenders: dict[str, list[Any]] = {
         "ours": [EntityClusterer(**features)],
@@ -132,51 +133,53 @@ def compare_methods(train: EntityRecords, test: EntityRecords, **features: Any) 
     }
     values = {}
     for method, models in contenders.items():
-        found = [
+        results = [
             clustering_scores(test.entity, model.fit(train.columns, train.entity).predict(test.columns))
             for model in models
         ]
         for metric in _METRICS:
-            values[_column(metric, method)] = max(getattr(scores, metric).f1 for scores in found)
+            values[_column(metric, method)] = max(getattr(scores, metric).f1 for scores in results)
     return values
 
 
 def _run(name: str, seed: int, records: Any, checkpoint: Path) -> Finding:
     table = records(name)
-    one, other = split_by_entity(table.entity, seed)
+    train, test = split_by_entity(table.entity, seed)
     features: dict[str, Any] = {"comparisons": _FEBRL}
     if name == "cora":
         blocking = SharedTokens(["title", "authors"], max_records=150, min_shared=2)
         features = {"comparisons": _CORA, "blocking": blocking}
-    values = compare_methods(table.take(one), table.take(other), **features)
-    return Finding(values, len(other), settings={"seed": seed, "train": len(one), "test": len(other)})
+    values = compare_methods(table.take(train), table.take(test), **features)
+    return Finding(values, len(test), settings={"seed": seed, "train": len(train), "test": len(test)})
 
 
 def _mean(splits: list[Task], checkpoint: Path) -> Finding:
-    found = list(load_findings(splits, checkpoint.parent).values())
-    if not found:
-        raise InvalidInputError(f"reproduce entities: {splits[0].key} and its like come before their mean. Run them.")
-    values = {name: float(np.mean([one.values[name] for one in found])) for name in found[0].values}
+    findings = list(load_findings(splits, checkpoint.parent).values())
+    if not findings:
+        raise InvalidInputError(
+            f"reproduce entities: the mean needs the results of its splits, such as {splits[0].key}. Run these first."
+        )
+    values = {name: float(np.mean([finding.values[name] for finding in findings])) for name in findings[0].values}
     above = [
-        all(one.values[_column(metric, "ours")] > one.values[_column(metric, "components")] for metric in _METRICS)
-        for one in found
+        all(split.values[_column(metric, "ours")] > split.values[_column(metric, "components")] for metric in _METRICS)
+        for split in findings
     ]
-    return Finding({**values, ABOVE: float(sum(above))}, len(found), settings={"splits": len(found)})
+    return Finding({**values, ABOVE: float(sum(above))}, len(findings), settings={"splits": len(findings)})
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
-    """Every split of Cora: the three methods by both measures."""
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    """Plot both scores of the three methods on every split of Cora."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    splits = {int(key[5:]): one for key, one in found.items() if key.startswith("cora-") and key[5:].isdigit()}
+    splits = {int(key[5:]): split for key, split in findings.items() if key.startswith("cora-") and key[5:].isdigit()}
     if not splits:
         return {}
-    at = np.array(sorted(splits), dtype=float)
+    seeds = np.array(sorted(splits), dtype=float)
     panels = []
     for metric in _METRICS:
         lines = []
         for method in _METHODS:
-            values = np.array([splits[int(seed)].values[_column(metric, method)] for seed in at])
-            lines.append(Line(method, at, values, marker="o", dashes=""))
+            values = np.array([splits[int(seed)].values[_column(metric, method)] for seed in seeds])
+            lines.append(Line(method, seeds, values, marker="o", dashes=""))
         panels.append(LinePanel(f"Cora, {_TITLES[metric]}", lines))
     return {"entities-cora": plot_lines(panels, x_label="split", y_label="F1 on the test half", n_columns=2)}

@@ -1,4 +1,4 @@
-"""The lower half of a face from its upper half (Bach2015, section 4), through six latent states."""
+"""Predict the lower half of a face from its upper half, through six latent states (Bach2015, section 4)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from intarsia_reproduction.models.latent_learning import Comparison, Fold, Predi
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The rules behind the arrays, for every pixel p and every state s; Round is the intensity rounded to 0 or 1. All are
-# squared and have a weight for each p and s; State(I, s) is latent, Below(I, p) labelled.
+# The rules that the arrays represent, for every pixel p and every state s. Round is the intensity rounded to 0 or 1.
+# All rules are squared and have a weight for each p and s. State(I, s) is latent, Below(I, p) is labelled.
 RULES = """
 w(p, s):   Above(I, 'p') -> State(I, 's')       w(p, s):   Above(I, 'p') -> !State(I, 's')
 w(p, s):   !Above(I, 'p') -> State(I, 's')      w(p, s):   !Above(I, 'p') -> !State(I, 's')
@@ -32,14 +32,14 @@ w(p):      Below(I, 'p')                        w(p):      !Below(I, 'p')
 _N_STATES = 6
 _SURROGATE = QuadraticPrior(weight=1.0)
 _L2, _STEP = 0.01, 0.1  # thousands of weights: AdaGrad for all methods
-_SHOWN = 8
+_N_SHOWN = 8
 
 
 def faces(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Methods compared on faces of 16x16 pixels; 64x64 by paired-dual learning, with pictures.
+    """Return the experiment that compares methods on faces of 16x16 pixels, and reconstructs faces of 64x64 pixels.
 
-    50 faces drawn from the first 350 to learn from, the last 50 to test on. Quick: 8x8
-    pixels, 30 faces to learn from.
+    50 training faces are drawn from the first 350; the last 50 are for testing. The quick version has 8x8 pixels and
+    30 training faces.
 
     Examples
     --------
@@ -79,28 +79,29 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         [*method_tasks(comparison), full],
         _figures,
         "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
-        question="How much of a lower half follows from the upper and six latent states; which learner is first?",
+        question="How well do the upper half and six latent states predict the lower half; which learner is fastest?",
     )
 
 
 def _load(side: int, n_train: int, data: Path | None) -> tuple[FloatArray, FloatArray]:
-    """Faces to learn from and to test on, intensities in [0, 1], each pixel the mean of a square of the original."""
+    """Return training and test faces with intensities in [0, 1]; each pixel is the mean of a square of the original."""
     from intarsia_reproduction.datasets import load_olivetti_faces
 
     pictures = np.stack(load_olivetti_faces(data).images) / 255.0
     block = pictures.shape[1] // side
     small = pictures.reshape(len(pictures), side, block, side, block).mean(axis=(2, 4))
-    chosen = np.random.default_rng(0).choice(350, n_train, replace=False)
-    return small[chosen], small[-50:]
+    indices = np.random.default_rng(0).choice(350, n_train, replace=False)
+    return small[indices], small[-50:]
 
 
 def face_model(above: FloatArray, n_below: int) -> HingeLossMRF:
-    """The rules grounded for faces whose upper pixels are known; each face has its states first, then its lower pixels.
+    """Ground the rules for faces with observed upper pixels; each face has its states first, then its lower pixels.
 
     Examples
     --------
-    One face of one pixel above and one below: of the eight rules of each state with what is above, the two whose
-    rounded value is false are left out; then four with what is below, five pairs of neighbours twice, two priors.
+    A face with one pixel above and one below. Of the eight rules between each state and the pixel above, the two whose
+    rounded value is false are omitted. Then follow four rules with the pixel below, five pairs of neighbouring states
+    in both directions, and two priors.
 
     >>> face_model(np.array([[0.75]]), 1).n_terms == 6 * (4 + 2) + 6 * 4 + 5 * 2 + 2
     True
@@ -110,27 +111,27 @@ def face_model(above: FloatArray, n_below: int) -> HingeLossMRF:
     rules: list[GroundRules] = []
     n_weights = 0
 
-    def add(body: list[Literal], head: Literal, which: IntArray, n_which: int, given: FloatArray | float) -> None:
+    def add(body: list[Literal], head: Literal, group: IntArray, n_groups: int, observed: FloatArray | float) -> None:
         nonlocal n_weights
-        rules.append(implies(body, head, n_weights + which, given))
-        n_weights += n_which
+        rules.append(implies(body, head, n_weights + group, observed))
+        n_weights += n_groups
 
     image, pixel, state = np.indices((n, n_above, _N_STATES)).reshape(3, -1)
     latent = Literal(image * stride + state)
     for value in (above, np.round(above)):
-        seen = value[image, pixel]
-        for given in (seen, 1.0 - seen):
+        intensity = value[image, pixel]
+        for observed in (intensity, 1.0 - intensity):
             for head in (latent, latent.negated()):
-                add([], head, pixel * _N_STATES + state, n_above * _N_STATES, given)
+                add([], head, pixel * _N_STATES + state, n_above * _N_STATES, observed)
     image, pixel, state = np.indices((n, n_below, _N_STATES)).reshape(3, -1)
     latent, below = Literal(image * stride + state), Literal(image * stride + _N_STATES + pixel)
     for body in (latent, latent.negated()):
         for head in (below, below.negated()):
             add([body], head, pixel * _N_STATES + state, n_below * _N_STATES, 1.0)
     image, state = np.indices((n, _N_STATES - 1)).reshape(2, -1)
-    one, next_one = Literal(image * stride + state), Literal(image * stride + state + 1)
-    add([one], next_one, state, _N_STATES - 1, 1.0)
-    add([next_one], one, state, _N_STATES - 1, 1.0)
+    latent, next_latent = Literal(image * stride + state), Literal(image * stride + state + 1)
+    add([latent], next_latent, state, _N_STATES - 1, 1.0)
+    add([next_latent], latent, state, _N_STATES - 1, 1.0)
     image, pixel = np.indices((n, n_below)).reshape(2, -1)
     below = Literal(image * stride + _N_STATES + pixel)
     add([], below, pixel, n_below, 1.0)
@@ -139,30 +140,30 @@ def face_model(above: FloatArray, n_below: int) -> HingeLossMRF:
 
 
 def make_fold(train: FloatArray, test: FloatArray) -> Fold:
-    """Learn from the training faces; the score is the share of the squared distance from their mean explained."""
+    """Make a fold whose score is the explained fraction of the variance of the lower halves of the test faces."""
     (above, below), (test_above, test_below) = _halves(train), _halves(test)
     model = face_model(above, below.shape[1])
     labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
-    asked = face_model(test_above, test_below.shape[1])
-    predictor = Predictor(asked, np.full(asked.n_variables, np.nan), _SURROGATE)
-    spread = float(np.mean((test_below - below.mean(axis=0)) ** 2))
+    test_model = face_model(test_above, test_below.shape[1])
+    predictor = Predictor(test_model, np.full(test_model.n_variables, np.nan), _SURROGATE)
+    variance = float(np.mean((test_below - below.mean(axis=0)) ** 2))
 
     def score(weights: FloatArray) -> float:
-        found = predictor(weights).reshape(len(test), -1)[:, _N_STATES:]
-        return 1.0 - float(np.mean((found - test_below) ** 2)) / spread
+        predicted = predictor(weights).reshape(len(test), -1)[:, _N_STATES:]
+        return 1.0 - float(np.mean((predicted - test_below) ** 2)) / variance
 
     return Fold(model, labels, score)
 
 
 def _halves(pictures: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Upper and lower halves, a row each."""
+    """Return the upper and the lower halves, with one row per face."""
     flat = pictures.reshape(len(pictures), -1)
     middle = flat.shape[1] // 2
     return flat[:, :middle], flat[:, middle:]
 
 
 def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Finding:
-    """Paired-dual learning on the largest pictures; what it makes of some test faces."""
+    """Run paired-dual learning on the largest images, and reconstruct some test faces."""
     train, test = halves(side)  # type: ignore[operator]
     (above, below), (test_above, test_below) = _halves(train), _halves(test)
     labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
@@ -170,36 +171,37 @@ def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Findin
         step_size=_STEP, adagrad=True, max_iter=n_updates, average=False, record_every=n_updates
     )
     learner = PairedDual(warm_up=10, surrogate=_SURROGATE, l2=_L2, optimizer=optimizer)
-    learned = learner.fit(face_model(above, below.shape[1]), labels)
-    asked = face_model(test_above, test_below.shape[1])
-    predictor = Predictor(asked, np.full(asked.n_variables, np.nan), _SURROGATE)
-    found = predictor(learned.weights).reshape(len(test), -1)[:, _N_STATES:]
-    error = float(np.mean((found - test_below) ** 2))
-    spread = float(np.mean((test_below - below.mean(axis=0)) ** 2))
-    values = {"variance explained": 1.0 - error / spread, "mean squared error": error * 255.0**2}
-    pictures = np.concatenate([test_above, found], axis=1).reshape(-1, side, side)
-    shown = np.linspace(0, len(test) - 1, _SHOWN).astype(int)  # those of a person stand together: some of everybody
-    arrays = {"made": pictures[shown].astype(np.float32), "truth": test[shown].astype(np.float32)}
-    told = {"updates": learned.n_iter, "admm_iterations": learned.n_admm_iter, "status": learned.status.name}
-    return Finding(values, len(test), arrays, told)
+    fit = learner.fit(face_model(above, below.shape[1]), labels)
+    test_model = face_model(test_above, test_below.shape[1])
+    predictor = Predictor(test_model, np.full(test_model.n_variables, np.nan), _SURROGATE)
+    predicted = predictor(fit.weights).reshape(len(test), -1)[:, _N_STATES:]
+    error = float(np.mean((predicted - test_below) ** 2))
+    variance = float(np.mean((test_below - below.mean(axis=0)) ** 2))
+    values = {"variance explained": 1.0 - error / variance, "mean squared error": error * 255.0**2}
+    pictures = np.concatenate([test_above, predicted], axis=1).reshape(-1, side, side)
+    # Faces of the same person are adjacent, so evenly spaced faces show different persons.
+    indices = np.linspace(0, len(test) - 1, _N_SHOWN).astype(int)
+    arrays = {"made": pictures[indices].astype(np.float32), "truth": test[indices].astype(np.float32)}
+    settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter, "status": fit.status.name}
+    return Finding(values, len(test), arrays, settings)
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
-    made = draw_curves(found, "faces", "Faces", "variance explained")
-    if "full" in found and "made" in found["full"].arrays:
-        made["faces-pictures"] = _draw(found["full"].arrays["truth"], found["full"].arrays["made"])
-    return made
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    figures = draw_curves(findings, "faces", "Faces", "variance explained")
+    if "full" in findings and "made" in findings["full"].arrays:
+        figures["faces-pictures"] = _draw(findings["full"].arrays["truth"], findings["full"].arrays["made"])
+    return figures
 
 
-def _draw(truth: FloatArray, made: FloatArray) -> Figure:
-    """Test faces above, the same with the lower half reconstructed below."""
+def _draw(truth: FloatArray, reconstructed: FloatArray) -> Figure:
+    """Plot test faces in the upper row, and with reconstructed lower halves in the lower row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.2 * len(truth), 2.8), layout="constrained")
     FigureCanvasAgg(figure)
     rows = figure.subplots(2, len(truth), squeeze=False)
-    for axes, pictures, name in zip(rows, (truth, made), ("truth", "reconstructed"), strict=True):
+    for axes, pictures, name in zip(rows, (truth, reconstructed), ("truth", "reconstructed"), strict=True):
         for panel, picture in zip(axes, pictures, strict=True):
             panel.imshow(picture, cmap="gray", vmin=0.0, vmax=1.0)
             panel.set_xticks([])

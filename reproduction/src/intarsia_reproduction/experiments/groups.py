@@ -1,4 +1,4 @@
-"""Latent groups in a social network (Bach2015, section 4): a generated network, and the karate club."""
+"""Latent groups in a social network (Bach2015, section 4), on a generated network and the karate club."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from intarsia_reproduction.models.latent_learning import (
 
 @dataclass(frozen=True, eq=False)
 class SocialGroups:
-    """Users, what they wrote and with whom they dealt.
+    """Users of a social network with their hashtags and interactions.
 
     Attributes
     ----------
     camp : int array (n_users,)
-        The hidden truth, 0 or 1.
+        True group of each user, 0 or 1, which the models do not observe.
     tags : bool array (n_users, n_tags)
-        Hashtags that each used.
+        Which hashtags each user used.
     top : bool array (n_users, n_top)
-        Top users with whom each interacted.
+        With which top users each user interacted.
     links : int array (n_links, 2)
-        Users who interacted with each other, each pair once.
+        Pairs of users who interacted with each other, each pair once.
     """
 
     camp: IntArray
@@ -56,14 +56,16 @@ class SocialGroups:
 def make_social_groups(
     n_users: int = 300, n_tags: int = 30, n_top: int = 20, *, loyalty: float = 0.9, random_state: int = 0
 ) -> SocialGroups:
-    """Draw a network: a third of the tags is neutral, the others and the top users belong to a camp each.
+    """Draw a random network of two groups (camps).
+
+    A third of the hashtags is neutral. Each of the other hashtags and each top user belongs to one camp.
 
     Parameters
     ----------
     n_users, n_tags, n_top : int
-        Sizes.
+        Numbers of users, hashtags and top users.
     loyalty : float
-        Chance that a tag, a link or an interaction stays within the user's camp.
+        Probability that a hashtag, a link or an interaction is within the user's camp.
     random_state : int
         Seed.
 
@@ -78,7 +80,7 @@ def make_social_groups(
     leaning = np.arange(n_tags) % 3  # 2 is neutral
     tags = np.zeros((n_users, n_tags), dtype=bool)
     top = np.zeros((n_users, n_top), dtype=bool)
-    fame = 1.0 / np.sqrt(np.arange(1, n_top // 2 + 2))  # some top users are better known than others
+    fame = 1.0 / np.sqrt(np.arange(1, n_top // 2 + 2))  # some top users are more popular than others
     pairs = set()
     for u in range(n_users):
         for _ in range(1 + rng.poisson(2.0)):
@@ -87,8 +89,9 @@ def make_social_groups(
             tags[u, rng.choice(np.flatnonzero(leaning == kind))] = True
         for _ in range(1 + rng.poisson(0.3 * n_top)):
             side = camp[u] if rng.random() < loyalty else 1 - camp[u]
-            known = np.arange(side, n_top, 2)
-            top[u, rng.choice(known, p=fame[: known.size] / fame[: known.size].sum())] = True
+            same_side = np.arange(side, n_top, 2)
+            chances = fame[: same_side.size] / fame[: same_side.size].sum()
+            top[u, rng.choice(same_side, p=chances)] = True
         for _ in range(1 + rng.poisson(1.0)):
             side = camp[u] if rng.random() < loyalty else 1 - camp[u]
             v = int(rng.choice(np.flatnonzero(camp == side)))
@@ -97,8 +100,8 @@ def make_social_groups(
     return SocialGroups(camp, tags, top, np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2))
 
 
-# The rules behind the arrays; each has a weight for every constant, the last one a single weight. The latent Red(U) is
-# 1 in the one group and 0 in the other.
+# The rules that the arrays represent. Each has a weight for every constant, the last has a single weight. The latent
+# variable Red(U) is 1 in one group and 0 in the other.
 RULES = """
 w(tag):    UsesTag(U, 'tag') -> Red(U) ^2
 w(tag):    UsesTag(U, 'tag') -> !Red(U) ^2
@@ -107,21 +110,22 @@ w(top):    User(U) & !Red(U) -> Interacts(U, 'top') ^2
 w:         Linked(U, V) & Red(U) -> Red(V) ^2
 """
 
-# Groups are two-sided; interactions are rare, so that nothing is what they are without evidence. The strengths, the
-# l2 and the start below were chosen on networks drawn with other seeds.
+# Groups are symmetric. Interactions are rare, so without evidence they are false: a prior towards 0. The weights of the
+# surrogates, l2 and the initial weights below were chosen on networks drawn with other seeds.
 _SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.1), labelled=QuadraticPrior(weight=0.5))
 _L2, _STEP = 0.5, 0.5
 
-# Where learning starts: from equal weights the two groups may stay alike, so red is the group of the first top user.
+# Initial weights. From equal weights the two groups may stay identical, so red is the group of the first top user.
 _TAG, _TOP, _FIRST_RED, _FIRST_OTHER, _LINK = 1.0, 0.3, 1.0, 0.0, 1.0
-_FROM_EQUAL = ("primal", "em", "paired_1", "paired_10")  # what becomes of them without such a start
+_FROM_EQUAL = ("primal", "em", "paired_1", "paired_10")  # methods that are also started from equal weights
 
 
 def groups(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Interactions with top users from hashtags and links, through groups that nobody labelled.
+    """Return the experiment that predicts interactions with top users through unlabelled groups.
 
-    The Twitter data of the paper is not public; a generated network of the same kind takes its place: 300 users, 30
-    hashtags, 20 top users, ten folds over the users. Quick: 150 users, 18 hashtags, 10 top users, one fold of five.
+    Hashtags and links are observed. The Twitter data of the paper are not public. We use a generated network of the
+    same kind: 300 users, 30 hashtags, 20 top users, ten folds over the users. The quick version has 150 users, 18
+    hashtags, 10 top users and one fold.
 
     Examples
     --------
@@ -161,16 +165,16 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         "groups",
         "Latent groups in a social network (Bach2015, section 4)",
         tasks,
-        lambda found: draw_curves(found, "groups", "Latent groups", "AuPR"),
+        lambda findings: draw_curves(findings, "groups", "Latent groups", "AuPR"),
         "a generated network of two camps, and the karate club that comes with the package",
-        question="Nobody says who is of which camp: do rules find out, and which learner is first?",
+        question="Do rules recover the groups of users without any labels, and which learner is fastest?",
     )
 
 
 def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLossMRF:
-    """The rules grounded: variable u is Red(u), variable n_users + u n_top + t is Interacts(u, t).
+    """Ground the rules: variable u is Red(u), variable n_users + u n_top + t is Interacts(u, t).
 
-    Its weights are those at which learning starts.
+    The model has the initial weights of learning.
     """
     n_users, n_tags = tags.shape
     user, tag = np.nonzero(tags)
@@ -199,35 +203,37 @@ def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLo
 
 
 def make_fold(network: SocialGroups, k: int, n_folds: int) -> Fold:
-    """Learn from the users outside fold k and their links; predict for those inside, in the whole network."""
+    """Make fold k: learn from the users outside the fold, predict for the users inside in the whole network."""
     n_users, n_top = network.top.shape
-    held = np.random.default_rng(0).permutation(n_users) % n_folds == k
-    number = np.cumsum(~held) - 1
-    inside = ~held[network.links].any(axis=1)
-    model = group_model(network.tags[~held], n_top, number[network.links[inside]])
-    labels = np.concatenate([np.full(int((~held).sum()), np.nan), network.top[~held].reshape(-1).astype(np.float64)])
+    held_out = np.random.default_rng(0).permutation(n_users) % n_folds == k
+    number = np.cumsum(~held_out) - 1
+    inside = ~held_out[network.links].any(axis=1)
+    model = group_model(network.tags[~held_out], n_top, number[network.links[inside]])
+    labels = np.concatenate(
+        [np.full(int((~held_out).sum()), np.nan), network.top[~held_out].reshape(-1).astype(np.float64)]
+    )
     whole = group_model(network.tags, n_top, network.links)
-    known = np.where(held[:, None], np.nan, network.top).reshape(-1)
-    predictor = Predictor(whole, np.concatenate([np.full(n_users, np.nan), known]), _SURROGATE)
-    truth = network.top[held].reshape(-1)
-    asked = n_users + np.flatnonzero(np.isnan(known))
-    return Fold(model, labels, lambda weights: area_under_precision(truth, predictor(weights)[asked]))
+    observed = np.where(held_out[:, None], np.nan, network.top).reshape(-1)
+    predictor = Predictor(whole, np.concatenate([np.full(n_users, np.nan), observed]), _SURROGATE)
+    truth = network.top[held_out].reshape(-1)
+    targets = n_users + np.flatnonzero(np.isnan(observed))
+    return Fold(model, labels, lambda weights: area_under_precision(truth, predictor(weights)[targets]))
 
 
 def from_equal_weights(comparison: Comparison) -> Finding:
-    """The score at the end, where all weights start at 1 and only chance tells the groups apart."""
+    """Compute the final scores if all weights start at 1, so that only chance breaks the symmetry of the groups."""
     scores: dict[str, list[float]] = {key: [] for key in _FROM_EQUAL}
     for k in range(comparison.n_folds):
         fold = comparison.folds(k)
         for key in _FROM_EQUAL:
-            found = comparison.learner(key).fit(fold.model, fold.labels, start=np.ones(fold.model.n_groups))
-            scores[key].append(fold.score(found.history["weights"][-1]))
+            fit = comparison.learner(key).fit(fold.model, fold.labels, start=np.ones(fold.model.n_groups))
+            scores[key].append(fold.score(fit.history["weights"][-1]))
     values = {f"{METHODS[key]}, AuPR": float(np.mean(scores[key])) for key in _FROM_EQUAL}
     return Finding(values, comparison.n_folds, {}, {"scores": scores})
 
 
 def karate(checkpoint: Path) -> Finding:
-    """The two leaders are the top users: who is tied to them is labelled, ties of the others are observed."""
+    """Recover the factions of the karate club: ties to the two leaders are labelled, other ties are observed."""
     from intarsia.datasets import load_karate_club
 
     club = load_karate_club()
@@ -244,7 +250,7 @@ def karate(checkpoint: Path) -> Finding:
 
 
 def camps(network: SocialGroups, checkpoint: Path) -> Finding:
-    """Learn from all users; how many of them are then in the group that they were drawn in."""
+    """Learn from all users, and compute how many are assigned to their true group."""
     model = group_model(network.tags, network.top.shape[1], network.links)
     labels = np.concatenate([np.full(network.camp.size, np.nan), network.top.reshape(-1).astype(np.float64)])
     return _two_groups(model, labels, network.camp)
@@ -253,8 +259,8 @@ def camps(network: SocialGroups, checkpoint: Path) -> Finding:
 def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray) -> Finding:
     """Learn by paired-dual learning, and compare the latent variables with the true groups."""
     optimizer = ProjectedSubgradient(step_size=_STEP, adagrad=False, max_iter=500, average=False)
-    found = PairedDual(surrogate=_SURROGATE, l2=_L2, optimizer=optimizer).fit(model, labels)
-    right = float(np.mean((found.latent > 0.5) == (truth == 0)))
-    values = {"accuracy": max(right, 1.0 - right)}  # which group is called red is an accident
-    told = {"updates": found.n_iter, "admm_iterations": found.n_admm_iter}
-    return Finding(values, truth.size, {"latent": found.latent}, told)
+    fit = PairedDual(surrogate=_SURROGATE, l2=_L2, optimizer=optimizer).fit(model, labels)
+    right = float(np.mean((fit.latent > 0.5) == (truth == 0)))
+    values = {"accuracy": max(right, 1.0 - right)}  # the names of the groups are arbitrary
+    settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter}
+    return Finding(values, truth.size, {"latent": fit.latent}, settings)

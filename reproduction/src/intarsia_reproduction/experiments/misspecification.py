@@ -1,4 +1,4 @@
-"""What a wrong model does to each loss when inference is exact (Domke2013, section 4.3, Fig. 1 and 2)."""
+"""Effect of a misspecified model on each loss with exact inference (Domke2013, section 4.3, Fig. 1 and 2)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Settings:
     Attributes
     ----------
     length : int
-        Labels, and inputs, in a chain.
+        Number of labels, and of inputs, of a chain.
     n_distributions : int
-        Random models that data are drawn from.
+        Number of random models from which data are drawn.
     n_train : tuple of int
-        Numbers of training chains, rising; each set contains those before it.
+        Increasing numbers of training chains; each set contains the previous ones.
     n_test : int
-        Test chains.
+        Number of test chains.
     ridge : float
-        Relative to the risk per label; without one, few data have no finite optimum.
+        Regularization relative to the risk per label; without it, small data sets have no finite optimum.
     """
 
     length: int = 20
@@ -64,15 +64,16 @@ QUICK = Settings(n_distributions=3, n_train=(10, 100, 1000))
 
 
 def misspecification(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Test error of likelihood, univariate and clique logistic loss as data depart from the model, inference exact.
+    """Return the experiment with test errors of three losses under misspecification, with exact inference.
 
-    A chain of binary labels x with a binary input y at each; y is coupled along the chain as well. Data are drawn from
-    random models of this form, then x is shifted around the circle against y, and chains with free scores at every
-    place are fitted. The paper prints curves, no numbers. Its figures show: without shift the three losses do alike;
-    with a shift all get worse, the likelihood more than the marginal losses, whose marginals stay nearer the true ones.
+    The model is a chain of binary labels x with a binary input y at each position; y is coupled along the chain as
+    well. Data are drawn from random models of this form, then x is shifted cyclically against y, and chains with free
+    scores at every position are fitted. The paper shows curves without numbers: without a shift the three losses
+    perform equally; with a shift all get worse, the likelihood more than the marginal losses, whose marginals stay
+    closer to the true marginals.
 
-    The rows hold the error with the largest training set. The paper does not tell the chain's length (ours: 20), its
-    shifts (ours: 0 to 10) nor a ridge; it drew data by Markov chain Monte Carlo, we draw exactly.
+    The rows show the error with the largest training set. The paper does not state the length of the chain (ours: 20),
+    its shifts (ours: 0 to 10) or its regularization. It drew data by Markov chain Monte Carlo; our samples are exact.
 
     Examples
     --------
@@ -97,15 +98,15 @@ def misspecification(quick: bool = False, data: Path | None = None) -> Experimen
         tasks,
         _figures,
         "drawn from random models of fixed seeds",
-        question="When the model is wrong, which loss loses least?",
+        question="Which loss is most robust if the model is misspecified?",
     )
 
 
 def _run(shift: int, settings: Settings, checkpoint: Path | None = None) -> Finding:
-    """Fit every loss to every amount of data from every distribution, labels shifted by so many places."""
+    """Fit every loss to every amount of data from every distribution, with labels shifted by `shift` positions."""
     errors = np.empty((len(LOSSES), len(settings.n_train), settings.n_distributions))
     exact = np.empty(settings.n_distributions)
-    shown = np.empty((len(LOSSES) + 1, settings.length))
+    example_marginals = np.empty((len(LOSSES) + 1, settings.length))
     for number in range(settings.n_distributions):
         truth = RandomChain(settings.length, number)
         x, y = truth.draw(settings.n_train[-1] + settings.n_test)
@@ -117,21 +118,21 @@ def _run(shift: int, settings: Settings, checkpoint: Path | None = None) -> Find
         for row, loss in enumerate(LOSSES.values()):
             for column, n in enumerate(settings.n_train):
                 weights = fit_chains(train_x[:n], train_y[:n], loss, settings.ridge)
-                found = predict_chains(weights, test_y)
-                errors[row, column, number] = np.mean((found > 0.5) != test_x)
-            if number == 0:  # the figure's example: the first test input of the first distribution
-                shown[row], shown[-1] = found[0], true[0]
+                predicted = predict_chains(weights, test_y)
+                errors[row, column, number] = np.mean((predicted > 0.5) != test_x)
+            if number == 0:  # the figure shows the first test input of the first distribution
+                example_marginals[row], example_marginals[-1] = predicted[0], true[0]
     values = {name: float(errors[row, -1].mean()) for row, name in enumerate(LOSSES)}
     values[EXACT] = float(exact.mean())
-    arrays = {"n_train": np.array(settings.n_train), "errors": errors, "exact": exact, "marginals": shown}
+    arrays = {"n_train": np.array(settings.n_train), "errors": errors, "exact": exact, "marginals": example_marginals}
     return Finding(values, settings.n_distributions, arrays, asdict(settings) | {"shift": shift})
 
 
 class RandomChain:
-    """A joint distribution of labels x and inputs y, each binary, along a chain.
+    """Joint distribution of binary labels x and binary inputs y along a chain.
 
-    Scores of single x are uniform in [-1, 1]; a pair of neighbours (in x, in y, or x and y at one place) has t where
-    both agree and -t where not, t uniform in [-1, 1].
+    Scores of single x are uniform in [-1, 1]. A pair of neighbours (in x, in y, or x and y at the same position) has
+    the score t if both are equal and -t otherwise, with t uniform in [-1, 1].
 
     Examples
     --------
@@ -149,7 +150,7 @@ class RandomChain:
         self.across = rng.uniform(-1.0, 1.0, length)
 
     def joint(self) -> tuple[FactorGraph, FloatArray]:
-        """Graph and scores over x (first) and y."""
+        """Return the graph and the scores over x (first) and y."""
         x, y = np.arange(self.length), np.arange(self.length) + self.length
         edges = np.concatenate([np.stack([x[:-1], x[1:]], 1), np.stack([y[:-1], y[1:]], 1), np.stack([x, y], 1)])
         graph = from_edges(np.full(2 * self.length, 2), edges)
@@ -157,14 +158,14 @@ class RandomChain:
         return graph, graph.pack(np.concatenate([self.single, np.zeros((self.length, 2))]), tables)
 
     def draw(self, n: int) -> tuple[IntArray, IntArray]:
-        """Independent draws of x and y, a row each."""
+        """Draw n independent samples of x and y, one per row."""
         graph, theta = self.joint()
-        drawn = infer(graph, theta, "junction_tree", n_samples=n, random_state=self.seed).samples
-        return np.asarray(drawn)[:, : self.length], np.asarray(drawn)[:, self.length :]
+        samples = infer(graph, theta, "junction_tree", n_samples=n, random_state=self.seed).samples
+        return np.asarray(samples)[:, : self.length], np.asarray(samples)[:, self.length :]
 
     def marginals(self, y: IntArray) -> FloatArray:
-        """P(x_i = 1 | y) for each row of inputs."""
-        graph = side_by_side(len(y), self.length)
+        """Return P(x_i = 1 | y) for each row of inputs."""
+        graph = disjoint_chains(len(y), self.length)
         variables = self.single + self.across[:, None] * np.where(y[:, :, None] == np.arange(2), 1.0, -1.0)
         tables = np.tile(agreement(self.along_x), (len(y), 1, 1))
         theta = graph.pack(variables.reshape(-1, 2), tables)
@@ -172,31 +173,33 @@ class RandomChain:
 
 
 def agreement(t: FloatArray) -> FloatArray:
-    """Tables with t on the diagonal and -t off it."""
+    """Return tables with t on the diagonal and -t elsewhere."""
     return np.asarray(t[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]]))
 
 
-@cache  # few sizes; a graph keeps what inference prepares for it
-def side_by_side(n: int, length: int) -> FactorGraph:
-    """Chains of binary variables as one graph, so that one call serves all of them."""
+@cache  # there are few sizes, and a graph caches preparations of inference
+def disjoint_chains(n: int, length: int) -> FactorGraph:
+    """Return n chains of binary variables as one graph, so that one call infers all of them."""
     first = (np.arange(n)[:, None] * length + np.arange(length - 1)).reshape(-1)
     return from_edges(np.full(n * length, 2), np.stack([first, first + 1], axis=1))
 
 
 def chain_scores(y: IntArray) -> LinearScores:
-    """Free scores at every place: features tell the place and its input, those of edges the place."""
+    """Return free scores at every position: indicators of position and input, and of the position for edges."""
     n, length = y.shape
-    place = (2 * np.arange(length) + y).reshape(-1)
-    nodes = sparse.csr_array((np.ones(place.size), (np.arange(place.size), place)), shape=(place.size, 2 * length))
+    feature = (2 * np.arange(length) + y).reshape(-1)
+    nodes = sparse.csr_array(
+        (np.ones(feature.size), (np.arange(feature.size), feature)), shape=(feature.size, 2 * length)
+    )
     step = np.tile(np.arange(length - 1), n)
     edges = sparse.csr_array((np.ones(step.size), (np.arange(step.size), step)), shape=(step.size, length - 1))
-    return LinearScores(side_by_side(n, length), nodes, edges)
+    return LinearScores(disjoint_chains(n, length), nodes, edges)
 
 
 def fit_chains(x: IntArray, y: IntArray, loss: str | Loss, ridge: float) -> FloatArray:
-    """Weights of the chain model that minimise the loss of labels x given inputs y."""
-    closed = loss == "likelihood"  # its gradient needs marginals only, Domke2013 section 4.1
-    # For the others, one sweep forward and backward is exact on a chain, and so is its gradient.
+    """Return the weights of the chain model that minimize the loss of labels x given inputs y."""
+    closed = loss == "likelihood"  # its gradient needs only marginals, Domke2013 section 4.1
+    # For the other losses, one forward and backward sweep is exact on a chain, and so is its gradient.
     learner = RiskMinimizer(
         loss=loss,
         gradient="auto" if closed else TruncatedGradient(n_iter=1),
@@ -205,15 +208,15 @@ def fit_chains(x: IntArray, y: IntArray, loss: str | Loss, ridge: float) -> Floa
     )
     inference = "tree" if closed else "belief_propagation"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits of the risk do not matter here
-        found = learner.minimize([example(chain_scores(y), x.reshape(-1))], inference)
-    if found.status is Status.INTERRUPTED:  # the best so far is no figure for a table
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits of the risk do not matter
+        fit = learner.minimize([example(chain_scores(y), x.reshape(-1))], inference)
+    if fit.status is Status.INTERRUPTED:  # an incomplete fit is not a result
         raise KeyboardInterrupt
-    return found.point
+    return fit.point
 
 
 def predict_chains(weights: FloatArray, y: IntArray) -> FloatArray:
-    """P(x_i = 1 | y) by the fitted model."""
+    """Return P(x_i = 1 | y) under the fitted model."""
     scores = chain_scores(y)
     return _probability_of_one(scores.graph, infer(scores.graph, scores.theta(weights), "tree").mu, y.shape[1])
 
@@ -222,20 +225,24 @@ def _probability_of_one(graph: FactorGraph, mu: FloatArray | None, length: int) 
     return np.asarray(mu)[: int(graph.variable_ptr[-1])].reshape(-1, length, 2)[:, :, 1]
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import REFERENCE, Line, LinePanel, plot_lines
 
     errors, marginals = [], []
-    for finding in found.values():
+    for finding in findings.values():
         title = f"shift {finding.settings['shift']}"
         n, mean = finding.arrays["n_train"], finding.arrays["errors"].mean(axis=2)
         lines = [Line(name, n, mean[row], marker="o") for row, name in enumerate(LOSSES)]
         best = np.full(n.size, finding.arrays["exact"].mean())
         errors.append(LinePanel(title, [*lines, Line(EXACT, n, best, colour=REFERENCE, dashes="--")]))
-        shown = finding.arrays["marginals"]
-        place = np.arange(1, shown.shape[1] + 1)
-        true = Line(EXACT, place, shown[-1], colour=REFERENCE, dashes="--")
-        marginals.append(LinePanel(title, [Line(name, place, shown[row]) for row, name in enumerate(LOSSES)] + [true]))
+        example_marginals = finding.arrays["marginals"]
+        positions = np.arange(1, example_marginals.shape[1] + 1)
+        true = Line(EXACT, positions, example_marginals[-1], colour=REFERENCE, dashes="--")
+        marginals.append(
+            LinePanel(
+                title, [Line(name, positions, example_marginals[row]) for row, name in enumerate(LOSSES)] + [true]
+            )
+        )
     if not errors:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""How large a perturbation should be: the accuracy of perturbation gradients (Domke2013, Fig. 3)."""
+"""Accuracy of perturbation gradients by the size of the perturbation (Domke2013, Fig. 3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_SWEEPS = 20_000
 
 @dataclass(frozen=True)
 class Settings:
-    """Size of the experiment: side of the grid, random models for each setting, multipliers tried."""
+    """Size of the experiment: side of the grid, number of random models, number of multipliers."""
 
     side: int = 10
     n_models: int = 24
@@ -39,7 +39,7 @@ class Settings:
 
     @property
     def multipliers(self) -> FloatArray:
-        """From 1e-4 to 1e4."""
+        """Multipliers from 1e-4 to 1e4."""
         return np.logspace(-4.0, 4.0, self.n_multipliers)
 
 
@@ -48,17 +48,17 @@ QUICK = Settings(side=6, n_models=4, n_multipliers=17)
 
 
 def perturbation(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Error of one-, two- and four-sided perturbation gradients as the multiplier of the step grows.
+    """Return the experiment with the errors of one-, two- and four-sided perturbation gradients by step size.
 
-    Random binary grids: scores of variables from a standard normal, those of pairs with a standard deviation of s; a
-    random labelling; the univariate logistic loss. The paper prints curves, no numbers. Its figure shows: errors fall
-    with the multiplier while rounding dominates and rise beyond an optimum, which is lower, and lies at larger
+    The models are random binary grids with standard normal scores of variables, scores of pairs with standard
+    deviation s, a random labelling and the univariate logistic loss. The paper shows curves without numbers: errors
+    fall with the multiplier while rounding dominates, and rise beyond an optimum. The optimum is lower, and at larger
     multipliers, the more sides are used.
 
-    The true gradient is that of back-propagation, run until nothing changes; the paper's own truth, two-sided
-    differences of every single score, is computed as well and its distance is a row ("single scores moved").
-    The paper names neither its values of s nor its norm: ours are in the rows, errors are 2-norms relative to the
-    gradient's.
+    The true gradient is computed by back-propagation after complete convergence. The paper's reference, two-sided
+    differences of every single score, is computed as well; a row shows its distance ("single scores moved").
+    The paper states neither its values of s nor its norm. Our values of s are in the rows, and errors are 2-norms
+    relative to the norm of the gradient.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def perturbation(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "random models, drawn from fixed seeds",
-        question="How far from the true gradient is one taken from differences, by rule and step?",
+        question="How accurate are gradients by finite perturbations, by number of sides and step size?",
     )
 
 
@@ -100,7 +100,7 @@ def _at_one(sides: int) -> str:
 
 
 def _run(method: str, strength: float, settings: Settings, checkpoint: Path | None = None) -> Finding:
-    """Measure all multipliers on all models of one setting."""
+    """Measure the errors of all multipliers on all models of one setting."""
     multipliers = settings.multipliers
     errors = np.empty((len(SIDES), multipliers.size, settings.n_models))
     single = np.empty(settings.n_models)
@@ -114,8 +114,8 @@ def _run(method: str, strength: float, settings: Settings, checkpoint: Path | No
         for row, sides in enumerate(SIDES):
             for column, multiplier in enumerate(multipliers):
                 rule = PerturbationGradient(sides=sides, multiplier=float(multiplier), tol=TOL)
-                found = rule.value_and_gradient(graph, theta, labels, loss, inference).gradient
-                errors[row, column, number] = _relative_error(found, true)
+                gradient = rule.value_and_gradient(graph, theta, labels, loss, inference).gradient
+                errors[row, column, number] = _relative_error(gradient, true)
     middle = np.median(errors, axis=2)
     at_one = int(np.abs(np.log(multipliers)).argmin())
     values = {_best(sides): float(middle[row].min()) for row, sides in enumerate(SIDES)}
@@ -130,7 +130,7 @@ def _run(method: str, strength: float, settings: Settings, checkpoint: Path | No
 
 
 def random_model(side: int, strength: float, seed: int) -> tuple[FactorGraph, FloatArray, TrainingLabels]:
-    """Binary grid with normal scores, those of pairs `strength` times as large, and a random labelling.
+    """Draw a binary grid with normal scores, those of pairs `strength` times as large, and a random labelling.
 
     Examples
     --------
@@ -148,36 +148,36 @@ def random_model(side: int, strength: float, seed: int) -> tuple[FactorGraph, Fl
 def differences(
     graph: FactorGraph, theta: FloatArray, labels: TrainingLabels, inference: InferenceMethod
 ) -> FloatArray:
-    """Gradient of the univariate logistic loss by moving each score alone, up and down, and inferring anew."""
+    """Compute the gradient of the univariate logistic loss by two-sided differences of each single score."""
     loss = UnivariateLogistic()
-    still = reversal_of(graph, theta, inference)
-    converge(still, inference, TOL)
-    start = still.position()
-    slope = graph.zeros()
-    for at in range(graph.n_theta):
-        step = float(np.finfo(float).eps ** (1 / 3) * (1.0 + abs(theta[at])))
+    unperturbed = reversal_of(graph, theta, inference)
+    converge(unperturbed, inference, TOL)
+    start = unperturbed.position()
+    gradient = graph.zeros()
+    for k in range(graph.n_theta):
+        step = float(np.finfo(float).eps ** (1 / 3) * (1.0 + abs(theta[k])))
         values = []
         for sign in (1.0, -1.0):
-            moved = theta.copy()
-            moved[at] += sign * step
-            run = reversal_of(graph, moved, inference)
-            run.stand_at(start)  # mean field: stay at the same local optimum
+            perturbed = theta.copy()
+            perturbed[k] += sign * step
+            run = reversal_of(graph, perturbed, inference)
+            run.stand_at(start)  # mean field stays at the same local optimum
             converge(run, inference, TOL)
             mu = run.marginals()
             values.append(np.nan if mu is None else loss.value_and_gradient(graph, mu, labels)[0])
-        slope[at] = (values[0] - values[1]) / (2.0 * step)
-    return slope
+        gradient[k] = (values[0] - values[1]) / (2.0 * step)
+    return gradient
 
 
-def _relative_error(found: FloatArray, true: FloatArray) -> float:
-    return float(np.linalg.norm(found - true) / np.linalg.norm(true))
+def _relative_error(gradient: FloatArray, true: FloatArray) -> float:
+    return float(np.linalg.norm(gradient - true) / np.linalg.norm(true))
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import REFERENCE, Line, LinePanel, plot_lines
 
     panels = []
-    for finding in found.values():
+    for finding in findings.values():
         m, errors = finding.arrays["multipliers"], finding.arrays["errors"]
         low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=2)
         lines = [Line(name, m, middle[row], low[row], high[row]) for row, name in enumerate(SIDES.values())]

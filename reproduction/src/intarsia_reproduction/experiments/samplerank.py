@@ -1,4 +1,4 @@
-"""Jumps that SampleRank needs with adaptive and with uniform proposals (Rohanimanesh2009, Table 1), and its errors."""
+"""Jumps and errors of SampleRank with adaptive and with uniform proposals (Rohanimanesh2009, Table 1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from intarsia.learning.ranking_world import RankingState
 from intarsia_reproduction.benchmarks.measurement import processor_seconds
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.experiments.ranking_bounds import ranking_bound, separable_bound
-from intarsia_reproduction.models.mention_features import MOST, Passage, cut_passages
+from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,16 +40,16 @@ STANDARD, LESS, LESS_LOW, LESS_HIGH = "split-merge", "fewer than split-merge", "
 COST = "adaptive / uniform, processor seconds"
 RANKED, ERRORS, THEOREM_1, THEOREM_2 = "pairs ranked", "errors", "Theorem 1", "Theorem 2"
 PAIRWISE, B_CUBED = "pairwise F1", "B-cubed F1"
-# Jumps per document in Table 1, by the number of samples between two learning steps.
+# Jumps per document in Table 1 (adaptive, uniform), by the number of samples between two learning steps.
 _PAPER = {5: (98.1, 132.9), 10: (84.5, 94.1)}
 _SEEDS, _QUICK_SEEDS = 5, 2
 _PASSAGES, _QUICK_PASSAGES, _QUICK_MOST = 30, 6, 40
-_WITHIN = 0.95  # of the truth's F, which is 1
-_MOST_JUMPS = 500  # a passage that did not get there counts as so many
-_CURVE = 150  # jumps drawn
-_TOP, _RIDGE = 0.02, 0.1  # chosen on passages of other books; the paper names neither
+_TARGET = 0.95  # pairwise F1 at which a passage is finished; the truth has 1
+_MOST_JUMPS = 500  # the count of a passage that does not reach the target
+_CURVE = 150  # number of jumps in the plot
+_TOP, _RIDGE = 0.02, 0.1  # chosen on passages of other books; the paper does not state them
 _PASSES = (1, 3, 10)
-# The budget of section 5: fifty samples in each of twenty rounds at every fifth jump.
+# Budget of section 5: twenty rounds of fifty samples at every fifth jump.
 _BUDGET: dict[str, Any] = {
     "n_samples": 50,
     "max_iter": 20,
@@ -63,10 +63,10 @@ Passages = Callable[[], tuple[list[Passage], list[Passage]]]
 
 
 def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Jumps until a passage is within 95 % of the truth, errors made beside their bounds, and what has been learned.
+    """Return the experiment with the jumps to F1 0.95, the errors and their bounds, and the F1 of learned weights.
 
-    Both proposers draw as many samples and propose the best by F. The quick version has six short passages and two
-    seeds.
+    Both proposers draw the same number of samples and propose the sample with the highest F1. The quick version has
+    six short passages and two seeds.
 
     Examples
     --------
@@ -78,31 +78,31 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
     def passages() -> tuple[list[Passage], list[Passage]]:
         from intarsia_reproduction.datasets import load_litbank
 
-        size = {"n_passages": _QUICK_PASSAGES, "most": _QUICK_MOST} if quick else {"n_passages": _PASSAGES}
-        return cut_passages(load_litbank(data), random_state=0, **{"most": MOST, **size})
+        size = {"n_passages": _QUICK_PASSAGES, "max_mentions": _QUICK_MOST} if quick else {"n_passages": _PASSAGES}
+        return cut_passages(load_litbank(data), random_state=0, **{"max_mentions": MAX_MENTIONS, **size})
 
     tasks: list[Task] = []
     for n_draws, paper in _PAPER.items():
         seeds = []
         for seed in range(_QUICK_SEEDS if quick else _SEEDS):
-            nothing = dict.fromkeys((ADAPTIVE, UNIFORM, FEWER))
+            no_figures = dict.fromkeys((ADAPTIVE, UNIFORM, FEWER))
             run = partial(_compare, n_draws, seed, passages)
             label = f"jumps, {n_draws} samples, seed {seed}"
-            seeds.append(Task(f"jumps{n_draws}-seed{seed}", label, nothing, _UNIT, run, significant=4))
-        printed = {ADAPTIVE: paper[0], UNIFORM: paper[1], FEWER: 1.0 - paper[0] / paper[1], LOW: None, HIGH: None}
+            seeds.append(Task(f"jumps{n_draws}-seed{seed}", label, no_figures, _UNIT, run, significant=4))
+        paper_figures = {ADAPTIVE: paper[0], UNIFORM: paper[1], FEWER: 1.0 - paper[0] / paper[1], LOW: None, HIGH: None}
         label = f"jumps, {n_draws} samples, mean of seeds"
-        mean = Task(f"jumps{n_draws}-mean", label, printed, _UNIT, partial(_mean, seeds), significant=4)
-        compared = dict.fromkeys((STANDARD, LESS, LESS_LOW, LESS_HIGH, COST))
+        mean = Task(f"jumps{n_draws}-mean", label, paper_figures, _UNIT, partial(_mean, seeds), significant=4)
+        no_figures = dict.fromkeys((STANDARD, LESS, LESS_LOW, LESS_HIGH, COST))
         label = f"jumps, {n_draws} samples, standard split-merge"
-        run = partial(_beside_standard, n_draws, seeds, passages)
-        tasks += [*seeds, mean, Task(f"jumps{n_draws}-standard", label, compared, _UNIT, run, significant=4)]
-    for key, label, figures in (
+        run = partial(_compare_with_standard, n_draws, seeds, passages)
+        tasks += [*seeds, mean, Task(f"jumps{n_draws}-standard", label, no_figures, _UNIT, run, significant=4)]
+    for key, label, names in (
         ("errors-adaptive", "first pass, adaptive", (RANKED, ERRORS, THEOREM_2)),
         ("errors-uniform", "first pass, uniform", (RANKED, ERRORS, THEOREM_2)),
         ("errors-separable", "first pass, uniform, made separable", (RANKED, ERRORS, THEOREM_1, THEOREM_2)),
     ):
         run = partial(_errors, key, passages)
-        tasks.append(Task(key, label, dict.fromkeys(figures), "pairs of states", run, significant=6))
+        tasks.append(Task(key, label, dict.fromkeys(names), "pairs of states", run, significant=6))
     for n_passes in _PASSES:
         label = f"weights after {n_passes} passes, other books"
         run = partial(_learned, n_passes, passages)
@@ -114,7 +114,7 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
         _figures,
         "30 passages of consecutive LitBank sentences with 20 to 115 mentions, one from a book; "
         "the paper's ACE 2004 is not free",
-        question="How many jumps to the right clustering with proposals that adapt, and how many without?",
+        question="How many jumps to the correct clustering do adaptive and uniform proposals need?",
     )
 
 
@@ -126,18 +126,18 @@ _UNIT = "jumps per passage; fewer: share"
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One pass of SampleRank over passages.
+    """Record of one pass of SampleRank over passages.
 
     Attributes
     ----------
     jumps : int array (n_passages,)
-        Jumps made until the passage was near the truth.
+        Jumps until the passage reached the target.
     curve : float array
-        Mean F after each jump.
+        Mean F1 after each jump.
     differences : float array (n_ranked, n_features)
-        Features of the better state less those of the worse one, of each proposal.
+        Features of the better state minus those of the worse state, for each proposal.
     errors : int array (n_ranked,)
-        Errors made up to each of them.
+        Number of errors up to each proposal.
     """
 
     jumps: FloatArray
@@ -147,24 +147,24 @@ class Walk:
 
 
 class _Recorded(ClusterWorld):
-    """A world that keeps what it proposed."""
+    """Cluster world that records the feature differences of its proposals."""
 
     differences: list[FloatArray]
 
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Move | None:
-        """A move of the proposer, noted."""
+        """Return a move of the proposer and record its feature difference."""
         move = super().propose(rng, weights)
         if move is not None:
-            better = self.performance_change(move)
-            if abs(better) > kernels.EQUAL_METRIC:
-                self.differences.append(np.sign(better) * self.feature_change(move))
+            change = self.performance_change(move)
+            if abs(change) > kernels.EQUAL_METRIC:
+                self.differences.append(np.sign(change) * self.feature_change(move))
         return move
 
 
 class BestSplitMerge(JumpProposer):
-    """The best by F of many draws of the standard `SplitMerge`: two mentions, whose clusters are split or merged.
+    """Propose the best by F1 of many draws of `SplitMerge`, which splits or merges the clusters of two mentions.
 
-    It draws as many moves as the adaptive proposer: `n_learning` at every `learn_every`-th jump, else `n_draws`.
+    It draws as many moves as the adaptive proposer: `n_learning` at every `learn_every`-th jump, otherwise `n_draws`.
 
     Examples
     --------
@@ -186,14 +186,14 @@ class BestSplitMerge(JumpProposer):
         score: FloatArray | None = None,
         model: FloatArray | None = None,
     ) -> tuple[Move | None, float]:
-        """Return the best move drawn, and the change of F."""
+        """Return the best move drawn, and the change of F1."""
         jumps = world.memory.get(id(self), 0)
         world.memory[id(self)] = jumps + 1
         weights = np.zeros(world.n_weights) if model is None else model
         best, best_value = None, -np.inf
         with world.proposing(SplitMerge()):
             for _ in range(self.n_draws if jumps % self.learn_every else self.n_learning):
-                move = ClusterWorld.propose(world, rng, weights)  # not the recorded one: only the best is proposed
+                move = ClusterWorld.propose(world, rng, weights)  # not recorded: only the best move is proposed
                 value = -np.inf if move is None else world.performance_change(move)
                 if value > best_value:
                     best, best_value = move, value
@@ -201,23 +201,23 @@ class BestSplitMerge(JumpProposer):
 
 
 def walk_passages(passages: Sequence[Passage], proposer: JumpProposer, seed: int, metric: str = "pairwise_f1") -> Walk:
-    """Algorithm 1 with the perceptron's steps, one pass: each passage from single mentions to near the truth.
+    """Run one pass of Algorithm 1 with perceptron updates, from single mentions to the target for each passage.
 
     Examples
     --------
-    Two mentions of one entity need one jump, and the first pair of states met is an error, since all weights are 0.
+    Two mentions of the same entity need one jump. The first pair of states is an error, since all weights are 0.
 
     >>> from intarsia.clusters import dense_pair_features
     >>> passage = Passage("a", dense_pair_features(np.ones((2, 2, 1))), np.zeros(2, dtype=np.int64))
-    >>> found = walk_passages([passage], AdaptiveSplitMerge(max_iter=1), 0)
-    >>> found.jumps.tolist(), found.errors.tolist(), found.differences.tolist()
+    >>> walk = walk_passages([passage], AdaptiveSplitMerge(max_iter=1), 0)
+    >>> walk.jumps.tolist(), walk.errors.tolist(), walk.differences.tolist()
     ([1.0], [1], [[1.0]])
     """
     if not passages:
-        raise InvalidInputError("walk_passages: no passages. Give at least one.")
+        raise InvalidInputError("walk_passages: no passages. Pass at least one passage.")
     model, rng = ClusterModel(absent=False), np.random.default_rng(seed)
     n = len(model.table(passages[0].pairs.names).names)
-    # The perceptron's steps, and a walk that goes on where F grows: local search by the truth.
+    # Perceptron updates, and local search by the truth: a proposal is accepted if F1 grows.
     state = RankingState(
         np.zeros(n), np.zeros((2, n)), np.zeros(6, dtype=np.int64), kernels.PERCEPTRON, kernels.BY_TRUTH, 1.0, 0.0, 0.0
     )
@@ -227,13 +227,13 @@ def walk_passages(passages: Sequence[Passage], proposer: JumpProposer, seed: int
     for passage in passages:
         world = _Recorded(passage.pairs, model, truth=passage.entity, metric=metric, proposer=proposer)
         world.differences = differences
-        reached = [world.performance()]
-        while reached[-1] < _WITHIN and len(reached) <= _MOST_JUMPS:
+        curve = [world.performance()]
+        while curve[-1] < _TARGET and len(curve) <= _MOST_JUMPS:
             world.walk(state, 1, rng)
-            reached.append(world.performance())
+            curve.append(world.performance())
             errors.extend([int(state.counters[kernels.ERRORS])] * (len(differences) - len(errors)))
-        jumps.append(len(reached) - 1.0)
-        curves.append(np.concatenate([reached, np.full(_CURVE, reached[-1])])[: _CURVE + 1])
+        jumps.append(len(curve) - 1.0)
+        curves.append(np.concatenate([curve, np.full(_CURVE, curve[-1])])[: _CURVE + 1])
     return Walk(np.array(jumps), np.mean(curves, axis=0), np.array(differences).reshape(-1, n), np.array(errors))
 
 
@@ -242,63 +242,65 @@ def _proposer(adapt: bool, n_draws: int) -> AdaptiveSplitMerge:
 
 
 def _compare(n_draws: int, seed: int, passages: Passages, _: Path) -> Finding:
-    chosen = passages()[0]
-    walks = {name: walk_passages(chosen, _proposer(name == ADAPTIVE, n_draws), seed) for name in (ADAPTIVE, UNIFORM)}
+    sample = passages()[0]
+    walks = {name: walk_passages(sample, _proposer(name == ADAPTIVE, n_draws), seed) for name in (ADAPTIVE, UNIFORM)}
     means = {name: float(walk.jumps.mean()) for name, walk in walks.items()}
     arrays = {f"{name} jumps": walk.jumps for name, walk in walks.items()}
     arrays |= {f"{name} curve": walk.curve for name, walk in walks.items()}
     settings: dict[str, Any] = {**_BUDGET, "n_draws": n_draws, "seed": seed, "most_jumps": _MOST_JUMPS}
     settings["not reached"] = {name: int((walk.jumps >= _MOST_JUMPS).sum()) for name, walk in walks.items()}
-    return Finding({**means, FEWER: 1.0 - means[ADAPTIVE] / means[UNIFORM]}, len(chosen), arrays, settings)
+    return Finding({**means, FEWER: 1.0 - means[ADAPTIVE] / means[UNIFORM]}, len(sample), arrays, settings)
 
 
 def _mean(seeds: Sequence[Task], checkpoint: Path) -> Finding:
-    """Means over the seeds run before, with a 95 % interval of the share saved."""
-    found = _all_seeds(seeds, checkpoint)
-    values = {name: np.array([one.values[name] for one in found.values()]) for name in (ADAPTIVE, UNIFORM, FEWER)}
+    """Return the means over the seeds, with a 95 % interval of the fraction of jumps saved."""
+    findings = _all_seeds(seeds, checkpoint)
+    values = {name: np.array([seed.values[name] for seed in findings.values()]) for name in (ADAPTIVE, UNIFORM, FEWER)}
     low, high = mean_interval(values[FEWER])
-    means = {name: float(each.mean()) for name, each in values.items()}
-    n = sum(one.n for one in found.values())
-    curves = {f"{name} curve": np.mean([one.arrays[f"{name} curve"] for one in found.values()], axis=0)
+    means = {name: float(array.mean()) for name, array in values.items()}
+    n = sum(seed.n for seed in findings.values())
+    curves = {f"{name} curve": np.mean([seed.arrays[f"{name} curve"] for seed in findings.values()], axis=0)
               for name in (ADAPTIVE, UNIFORM)}  # fmt: skip
-    return Finding({**means, LOW: low, HIGH: high}, n, curves, {"seeds": len(found), "interval": "95 %, t"})
+    return Finding({**means, LOW: low, HIGH: high}, n, curves, {"seeds": len(findings), "interval": "95 %, t"})
 
 
-def _beside_standard(n_draws: int, seeds: Sequence[Task], passages: Passages, checkpoint: Path) -> Finding:
-    """Jumps of the standard split-merge with the same budget, beside the adaptive ones of the seeds run before.
+def _compare_with_standard(n_draws: int, seeds: Sequence[Task], passages: Passages, checkpoint: Path) -> Finding:
+    """Compare the adaptive proposals of all seeds with the standard split-merge under the same budget.
 
-    Seconds are those of the processor for the adaptive and the uniform walks of the first seed, made again: both draw
-    in compiled loops, which `BestSplitMerge` does not.
+    Processor seconds are measured for the adaptive and the uniform proposer with the first seed: both draw in compiled
+    loops, which `BestSplitMerge` does not.
     """
-    found = _all_seeds(seeds, checkpoint)
-    chosen = passages()[0]
+    findings = _all_seeds(seeds, checkpoint)
+    sample = passages()[0]
     n_learning = int(_BUDGET["n_samples"]) * int(_BUDGET["max_iter"])
     standard = BestSplitMerge(n_draws=n_draws, n_learning=n_learning, learn_every=int(_BUDGET["learn_every"]))
-    means = [float(walk_passages(chosen, standard, seed).jumps.mean()) for seed in range(len(found))]
-    shares = [1.0 - one.values[ADAPTIVE] / mean for one, mean in zip(found.values(), means, strict=True)]
-    low, high = mean_interval(np.array(shares))
-    values = {STANDARD: float(np.mean(means)), LESS: float(np.mean(shares)), LESS_LOW: low, LESS_HIGH: high}
+    means = [float(walk_passages(sample, standard, seed).jumps.mean()) for seed in range(len(findings))]
+    savings = [1.0 - seed.values[ADAPTIVE] / mean for seed, mean in zip(findings.values(), means, strict=True)]
+    low, high = mean_interval(np.array(savings))
+    values = {STANDARD: float(np.mean(means)), LESS: float(np.mean(savings)), LESS_LOW: low, LESS_HIGH: high}
     seconds = {}
     for name in (ADAPTIVE, UNIFORM):
         walk = partial(walk_passages, proposer=_proposer(name == ADAPTIVE, n_draws), seed=0)
-        walk(chosen[:1])  # compiles
-        seconds[name] = processor_seconds(partial(walk, chosen))
+        walk(sample[:1])  # compile the kernels first
+        seconds[name] = processor_seconds(partial(walk, sample))
     values[COST] = seconds[ADAPTIVE] / seconds[UNIFORM]
     settings = {"n_draws": n_draws, "n_learning": n_learning, "jumps by seed": means, "processor seconds": seconds}
-    return Finding(values, len(chosen) * len(means), settings=settings)
+    return Finding(values, len(sample) * len(means), settings=settings)
 
 
 def _all_seeds(seeds: Sequence[Task], checkpoint: Path) -> dict[str, Finding]:
-    """Return the findings of all seeds; raises where one was not run."""
-    found = load_findings(seeds, checkpoint.parent)
-    left = [task.key for task in seeds if task.key not in found]
-    if left:
-        raise InvalidInputError(f"reproduce samplerank: {left[0]} has not been run. Run all seeds before their mean.")
-    return found
+    """Return the findings of all seeds; raise if a seed was not run."""
+    findings = load_findings(seeds, checkpoint.parent)
+    missing = [task.key for task in seeds if task.key not in findings]
+    if missing:
+        raise InvalidInputError(
+            f"reproduce samplerank: {missing[0]} has not been run. Run all seeds before their mean."
+        )
+    return findings
 
 
 def mean_interval(values: FloatArray) -> tuple[float, float]:
-    """95 % interval of a mean, by Student's t.
+    """Return the 95 % confidence interval of a mean, by Student's t.
 
     Examples
     --------
@@ -313,32 +315,32 @@ def mean_interval(values: FloatArray) -> tuple[float, float]:
 
 
 def _errors(key: str, passages: Passages, _: Path) -> Finding:
-    chosen, metric = passages()[0], "pairwise_f1"
+    sample, metric = passages()[0], "pairwise_f1"
     if key == "errors-separable":
-        # Sums of +-1 over the pairs inside clusters change as the share of right pairs does.
-        chosen, metric = [tell_truth(one) for one in chosen], "pair_accuracy"
-    walk = walk_passages(chosen, _proposer(key == "errors-adaptive", 5), 0, metric)
+        # The sum of +-1 over the pairs inside clusters grows with the fraction of correct pairs.
+        sample, metric = [add_truth_feature(passage) for passage in sample], "pair_accuracy"
+    walk = walk_passages(sample, _proposer(key == "errors-adaptive", 5), 0, metric)
     values = {RANKED: float(len(walk.errors)), ERRORS: float(walk.errors[-1])}
     values[THEOREM_2] = ranking_bound(walk.differences)
     if key == "errors-separable":
         bound = separable_bound(walk.differences)
         values |= {} if bound is None else {THEOREM_1: bound}
-    return Finding(values, len(chosen), {"errors": walk.errors}, {**_BUDGET, "metric": metric, "seed": 0})
+    return Finding(values, len(sample), {"errors": walk.errors}, {**_BUDGET, "metric": metric, "seed": 0})
 
 
-def tell_truth(passage: Passage) -> Passage:
-    """The passage with one more feature, which tells the truth: 1 for a pair of one entity and -1 for others.
+def add_truth_feature(passage: Passage) -> Passage:
+    """Return the passage with an added feature that reveals the truth: 1 for pairs of the same entity, otherwise -1.
 
     Examples
     --------
     >>> from intarsia.clusters import dense_pair_features
     >>> passage = Passage("a", dense_pair_features(np.ones((3, 3, 1))), np.array([4, 4, 7]))
-    >>> tell_truth(passage).pairs.values.tolist()
+    >>> add_truth_feature(passage).pairs.values.tolist()
     [[1.0, 1.0], [1.0, -1.0], [1.0, -1.0]]
     """
     pairs: PairFeatures = passage.pairs
-    same = passage.entity[pairs.pairs[:, 0]] == passage.entity[pairs.pairs[:, 1]]
-    values = np.column_stack([pairs.values, np.where(same, 1.0, -1.0)])
+    same_entity = passage.entity[pairs.pairs[:, 0]] == passage.entity[pairs.pairs[:, 1]]
+    values = np.column_stack([pairs.values, np.where(same_entity, 1.0, -1.0)])
     return Passage(
         passage.name,
         pair_features(pairs.n_records, pairs.pairs, values, [*pairs.names, "same entity"]),
@@ -347,55 +349,60 @@ def tell_truth(passage: Passage) -> Passage:
 
 
 def learn_weights(passages: Sequence[Passage], n_passes: int) -> FloatArray:
-    """Weights of SampleRank with its own settings after some passes over passages with the truth."""
+    """Learn weights by SampleRank with default settings in `n_passes` passes over labelled passages."""
     model = ClusterModel(absent=False)
-    worlds = [ClusterWorld(one.pairs, model, truth=one.entity) for one in passages]
+    worlds = [ClusterWorld(passage.pairs, model, truth=passage.entity) for passage in passages]
     return SampleRank(max_iter=n_passes).fit_worlds(worlds).point
 
 
 def _learned(n_passes: int, passages: Passages, _: Path) -> Finding:
-    chosen, others = passages()
+    test_passages, others = passages()
     weights = learn_weights(others, n_passes)
-    found: dict[str, list[float]] = {PAIRWISE: [], B_CUBED: []}
-    for one in chosen:
-        labels = decode(ClusterWorld(one.pairs, ClusterModel(absent=False)), weights).labels
+    scores: dict[str, list[float]] = {PAIRWISE: [], B_CUBED: []}
+    model = ClusterModel(absent=False)
+    for passage in test_passages:
+        labels = decode(ClusterWorld(passage.pairs, model), weights).labels
         for name, metric in ((PAIRWISE, "pairwise_f1"), (B_CUBED, "b_cubed_f1")):
-            world = ClusterWorld(one.pairs, ClusterModel(absent=False), truth=one.entity, metric=metric, start=labels)
-            found[name].append(world.performance())
+            world = ClusterWorld(passage.pairs, model, truth=passage.entity, metric=metric, start=labels)
+            scores[name].append(world.performance())
     settings = {"passes": n_passes, "learned from": len(others), "decoder": "hill_climbing"}
-    return Finding({name: float(np.mean(each)) for name, each in found.items()}, len(chosen), settings=settings)
+    return Finding(
+        {name: float(np.mean(values)) for name, values in scores.items()}, len(test_passages), settings=settings
+    )
 
 
 # ---------------------------------------------------------------- pictures
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    made: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     panels = []
     for n_draws in _PAPER:
-        finding = found.get(f"jumps{n_draws}-mean")
+        finding = findings.get(f"jumps{n_draws}-mean")
         if finding is not None and finding.arrays:
             curves = {name: finding.arrays[f"{name} curve"] for name in (ADAPTIVE, UNIFORM)}
             lines = [Line(name, np.arange(len(curve)), curve) for name, curve in curves.items()]
             panels.append(LinePanel(f"{n_draws} samples between learning steps", lines))
     if panels:
-        made["samplerank-jumps"] = plot_lines(
+        figures["samplerank-jumps"] = plot_lines(
             panels, x_label="jumps", y_label="pairwise F1, mean of passages and seeds", n_columns=2
         )
-    walks = {key: found[f"errors-{key}"] for key in (ADAPTIVE, UNIFORM, "separable") if f"errors-{key}" in found}
+    walks = {key: findings[f"errors-{key}"] for key in (ADAPTIVE, UNIFORM, "separable") if f"errors-{key}" in findings}
     panels = []
     for key, finding in walks.items():
         if finding.arrays:
-            met = np.arange(1, len(finding.arrays["errors"]) + 1)
-            lines = [Line("errors made", met, finding.arrays["errors"])]
+            ranked = np.arange(1, len(finding.arrays["errors"]) + 1)
+            lines = [Line("errors made", ranked, finding.arrays["errors"])]
             for name, dashes in ((THEOREM_1, ":"), (THEOREM_2, "--")):
                 if name in finding.values:
-                    lines.append(Line(f"{name}, whole pass", met[[0, -1]], [finding.values[name]] * 2, dashes=dashes))
+                    lines.append(
+                        Line(f"{name}, whole pass", ranked[[0, -1]], [finding.values[name]] * 2, dashes=dashes)
+                    )
             panels.append(LinePanel(key if key != "separable" else "uniform, made separable", lines))
     if panels:
-        made["samplerank-errors"] = plot_lines(
+        figures["samplerank-errors"] = plot_lines(
             panels, x_label="pairs of states ranked", y_label="errors of the perceptron", log_y=True
         )
-    return made
+    return figures

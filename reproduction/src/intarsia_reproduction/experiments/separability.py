@@ -1,4 +1,4 @@
-"""When learning through approximate inference fails (Kulesza2007): triangle, diamond, Figures 4 and 5."""
+"""Counterexamples in which learning with approximate inference fails (Kulesza2007): triangle, diamond, Figures 4, 5."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from intarsia.report.line_plots import COLOURS
 from intarsia.report.plots import INK, QUIET
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 
-# Of none, the first, the second, both.
+# Colours where no example is labelled correctly, only the first, only the second, or both.
 _REGIONS = ("#ffffff", "#d9d9d9", "#bdbdbd", INK)
 
 
 def plot_path(paths: Mapping[str, FloatArray], *, goal: tuple[float, float] | None = None, title: str = "") -> Figure:
-    """Weights of two features, step by step; an arrow points to weights that would make no mistake.
+    """Plot the weights of two features after each step; an arrow points to weights that make no mistakes.
 
     Examples
     --------
@@ -57,8 +57,8 @@ def plot_path(paths: Mapping[str, FloatArray], *, goal: tuple[float, float] | No
         axes.update_datalim([end])  # an annotation alone does not widen the axes
         axes.autoscale_view()
         axes.annotate("", xy=tuple(end), xytext=(0.0, 0.0), arrowprops={"arrowstyle": "->", "color": COLOURS[1]})
-        told = f"towards ({goal[0]:g}, {goal[1]:g}),\nwhich makes no mistake "
-        axes.text(end[0], end[1], told, color=COLOURS[1], fontsize=8, ha="right", va="top")
+        caption = f"towards ({goal[0]:g}, {goal[1]:g}),\nwhich makes no mistake "
+        axes.text(end[0], end[1], caption, color=COLOURS[1], fontsize=8, ha="right", va="top")
     _finish(axes)
     axes.legend(fontsize=8, frameon=False, loc="upper right")
     axes.set_title(title, fontsize=9, color=INK)
@@ -66,14 +66,15 @@ def plot_path(paths: Mapping[str, FloatArray], *, goal: tuple[float, float] | No
 
 
 def plot_regions(ticks: FloatArray, regions: Mapping[str, FloatArray], *, title: str = "") -> Figure:
-    """For each inference the plane of weights: white where no example is right, black where both are.
+    """Plot the plane of weights for each inference method: black where both examples are labelled correctly.
 
     Parameters
     ----------
     ticks : (n,) array
         Values of both weights.
     regions : dict of (n, n) arrays
-        0, 1 for the first example only, 2 for the second only, 3 for both; a row for each value of the second weight.
+        Which examples are correct: 0 for none, 1 for the first, 2 for the second, 3 for both. There is a row for each
+        value of the second weight.
 
     Examples
     --------
@@ -101,16 +102,19 @@ def _finish(axes: object) -> None:
     axes.spines[["top", "right"]].set_visible(False)  # type: ignore[attr-defined]
 
 
+# Rows in saved results are found by their labels, which contain this word.
+_STORED_WORD = "share"
 VALUE = ""
 _STRONG = 5000.0  # log lambda; weights are of the order of 1
 _COUPLINGS = (2.0, 5.0, 10.0, 50.0, _STRONG)
-# Each node by its own belief, as in the paper; many sweeps, since messages near the flip point grow slowly.
+# Each node is labelled by its belief, as in the paper. Near the point where labels flip, messages grow slowly and need
+# many sweeps.
 _PARALLEL = BeliefPropagation(schedule="parallel", rounding="beliefs", max_iter=20_000, tol=1e-10)
-_IN_TURN = BeliefPropagation(schedule="forward_backward", rounding="beliefs", max_iter=20_000, tol=1e-10)
+_FORWARD_BACKWARD = BeliefPropagation(schedule="forward_backward", rounding="beliefs", max_iter=20_000, tol=1e-10)
 
 
 def separability(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Every number of the paper's counterexamples and of its positive result, and Figures 4 and 5.
+    """Return the experiment with the paper's counterexamples, its positive result, and Figures 4 and 5.
 
     The quick version draws fewer triangles and a coarser Figure 5.
 
@@ -136,10 +140,10 @@ def separability(quick: bool = False, data: Path | None = None) -> Experiment:
         rows.append((f"gamma-{coupling:g}", label, paper, partial(_gamma_measured, coupling, _PARALLEL)))
     flip = "label at alpha 1, beta -0.95"
     rows += [
-        ("gamma-in-turn", "gamma: forward-backward sweeps", None, partial(_gamma_measured, _STRONG, _IN_TURN)),
+        ("gamma-in-turn", "gamma: forward-backward sweeps", None, partial(_gamma_measured, _STRONG, _FORWARD_BACKWARD)),
         ("flip-exact", f"{flip}: exact", 1.0, partial(_label, BruteForce())),
         ("flip-parallel", f"{flip}: parallel max-product", -1.0, partial(_label, _PARALLEL)),
-        ("flip-in-turn", f"{flip}: forward-backward sweeps", None, partial(_label, _IN_TURN)),
+        ("flip-in-turn", f"{flip}: forward-backward sweeps", None, partial(_label, _FORWARD_BACKWARD)),
         ("path-1", "parallel max-product: change of w_1 per pass", -0.05, partial(_net_step, 0)),
         ("path-2", "parallel max-product: change of w_2 per pass", 0.05, partial(_net_step, 1)),
         ("learns-lp", "mistakes, diamond: relaxed", None, partial(_mistakes, diamond, LPRelaxation())),
@@ -148,7 +152,7 @@ def separability(quick: bool = False, data: Path | None = None) -> Experiment:
         ("bound-exact", "mistakes, diamond: exact, Theorem 1", None, partial(_bound, diamond, BruteForce())),
         ("learns-triangle", "mistakes, triangle: exact", None, partial(_mistakes, triangle, BruteForce())),
         ("bound-triangle", "mistakes, triangle: exact, Theorem 1", None, partial(_bound, triangle, BruteForce())),
-        ("regions", "Figure 5: share of black inside the paper's lines", 1.0, partial(_regions, n_grid)),
+        ("regions", f"Figure 5: {_STORED_WORD} of black inside the paper's lines", 1.0, partial(_regions, n_grid)),
     ]
     tasks = [_task(*row) for row in rows]
     return Experiment(
@@ -157,7 +161,7 @@ def separability(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         "the paper's own two examples",
-        question="When does a learner fail although its inference has a guarantee?",
+        question="When does a learner fail although its inference method has a guarantee?",
     )
 
 
@@ -167,11 +171,11 @@ def _task(key: str, label: str, paper: float | None, find: Callable[[], Finding]
 
 def _n_right(method: InferenceMethod) -> Finding:
     n_right, answers = 0, []
-    for number, one in enumerate(triangle_examples()):
-        ready = MarginExample(one, number)
-        mu, _ = ready.answer(ready.theta(np.ones(3)), method)
+    for number, triangle in enumerate(triangle_examples()):
+        example = MarginExample(triangle, number)
+        mu, _ = example.answer(example.theta(np.ones(3)), method)
         answers.append(mu[:6])
-        n_right += ready.wrong_mass(mu) <= WRONG_MASS
+        n_right += example.wrong_mass(mu) <= WRONG_MASS
     return Finding({VALUE: float(n_right)}, 3, {"answers": np.array(answers)})
 
 
@@ -180,7 +184,7 @@ def _draws(n: int) -> FloatArray:
 
 
 def _halves(n: int) -> Finding:
-    """Section 3.1: 1/2 everywhere is the optimum just where half the sum exceeds the largest coupling."""
+    """Check section 3.1: mu = 1/2 is the optimum exactly if half the sum exceeds the largest coupling."""
     agree = 0
     for couplings in _draws(n):
         scores = triangle_scores(tuple(couplings))
@@ -201,15 +205,18 @@ def _ratio(n: int) -> Finding:
 
 def _separable(relaxed: bool) -> Finding:
     data = triangle_examples()
-    found = algorithmically_separable(data) if relaxed else separable(data)
-    told: dict[str, Any] = {"gamma": found.gamma, "constraints": found.n_constraints}
-    if found.certificate is not None:
-        told |= {"answers in the proof": int(found.certificate.examples.size), "residual": found.certificate.residual}
-    return Finding({VALUE: float(bool(found.separable))}, len(TRIANGLE_INPUTS), settings=told)
+    result = algorithmically_separable(data) if relaxed else separable(data)
+    settings: dict[str, Any] = {"gamma": result.gamma, "constraints": result.n_constraints}
+    if result.certificate is not None:
+        settings |= {
+            "answers in the proof": int(result.certificate.examples.size),
+            "residual": result.certificate.residual,
+        }
+    return Finding({VALUE: float(bool(result.separable))}, len(TRIANGLE_INPUTS), settings=settings)
 
 
 def _gamma_linear() -> Finding:
-    """Exponents (p, q) of the three messages under the printed updates, until q / p stands still."""
+    """Iterate the printed updates of the exponents (p, q) of the three messages until q / p converges."""
     ab, ba, bb = (np.zeros(2) for _ in range(3))
     alpha, beta = np.eye(2)
     for _ in range(200):
@@ -218,7 +225,7 @@ def _gamma_linear() -> Finding:
 
 
 def _first_label(alpha: float, beta: float, coupling: float, method: InferenceMethod) -> float:
-    """Label of the first node, +1 or -1; state 0 is +1."""
+    """Return the label of the first node, +1 or -1; state 0 is +1."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = infer(diamond_graph(), diamond_theta(alpha, beta, coupling), method, task="map")
@@ -226,7 +233,7 @@ def _first_label(alpha: float, beta: float, coupling: float, method: InferenceMe
 
 
 def _gamma_measured(coupling: float, method: InferenceMethod) -> Finding:
-    """Alpha / -beta at which the label flips, with alpha = 1."""
+    """Compute the ratio alpha / -beta at which the label flips, with alpha = 1."""
     low, high = 0.5, 1.5
     for _ in range(34):
         middle = 0.5 * (low + high)
@@ -242,12 +249,12 @@ def _label(method: InferenceMethod) -> Finding:
 
 
 def _perceptron_path(method: InferenceMethod, n_passes: int = 20) -> FloatArray:
-    """Weights after every step, in the paper's units: it counts one node of each type, and there are two."""
+    """Return the weights after every step in the paper's units: half of ours, as there are two nodes per type."""
     learner = StructuredPerceptron(average=False, shuffle=False, path="steps", max_iter=n_passes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CompatibilityWarning)
-        found = learner.minimize(diamond_examples(_STRONG), method)
-    return np.asarray(found.history["path"] / 2.0)
+        fit = learner.minimize(diamond_examples(_STRONG), method)
+    return np.asarray(fit.history["path"] / 2.0)
 
 
 def _net_step(weight: int) -> Finding:
@@ -259,55 +266,54 @@ def _net_step(weight: int) -> Finding:
 
 
 def _mistakes(data: list[Any], method: InferenceMethod) -> Finding:
-    found = mistake_bound(data, inference=method)
-    told = {"converged": found.converged, "bound": found.bound, "bound with the longest step": found.bound_of_run}
-    return Finding({VALUE: float(found.mistakes)}, len(data), settings=told)
+    result = mistake_bound(data, inference=method)
+    settings = {"converged": result.converged, "bound": result.bound, "bound with the longest step": result.bound_of_run}
+    return Finding({VALUE: float(result.mistakes)}, len(data), settings=settings)
 
 
 def _bound(data: list[Any], method: InferenceMethod) -> Finding:
-    found = algorithmically_separable(data, inference=method)
-    told = {"gamma": found.gamma, "gamma at least": found.gamma_at_least, "radius": found.radius}
-    return Finding({VALUE: float(found.mistake_bound or np.nan)}, len(data), settings=told)
+    result = algorithmically_separable(data, inference=method)
+    settings = {"gamma": result.gamma, "gamma at least": result.gamma_at_least, "radius": result.radius}
+    return Finding({VALUE: float(result.mistake_bound or np.nan)}, len(data), settings=settings)
 
 
 def _right_regions(n: int) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """For a grid of weights, how many of the two diamonds are right by exact inference and by max-product."""
+    """Return which diamonds exact inference and max-product label correctly, for a grid of weights."""
     ticks = np.linspace(-1.0, 1.0, n)
-    found = {"exact": np.zeros((n, n)), "parallel": np.zeros((n, n))}
-    data = [MarginExample(one, i) for i, one in enumerate(diamond_examples(_STRONG))]
+    regions = {"exact": np.zeros((n, n)), "parallel": np.zeros((n, n))}
+    examples = [MarginExample(diamond, i) for i, diamond in enumerate(diamond_examples(_STRONG))]
     for i, second in enumerate(ticks):
         for j, first in enumerate(ticks):
-            for bit, one in enumerate(data):
-                theta = one.theta(np.array([first, second]))
+            for bit, example in enumerate(examples):
+                theta = example.theta(np.array([first, second]))
                 for name, method in (("exact", BruteForce()), ("parallel", _PARALLEL)):
-                    right = one.wrong_mass(one.answer(theta, method)[0]) <= WRONG_MASS
-                    found[name][i, j] += right * (bit + 1)  # 1: only the first, 2: only the second, 3: both
-    return ticks, found
+                    right = example.wrong_mass(example.answer(theta, method)[0]) <= WRONG_MASS
+                    regions[name][i, j] += right * (bit + 1)  # 1: only the first, 2: only the second, 3: both
+    return ticks, regions
 
 
 def _regions(n: int) -> Finding:
-    ticks, found = _right_regions(n)
+    ticks, regions = _right_regions(n)
     gamma = 1.0893389
     w_1, w_2 = np.meshgrid(ticks, ticks)
     expected = (w_1 + 0.95 * gamma * w_2 < 0) & (0.95 * gamma * w_1 + w_2 > 0)
-    measured = found["parallel"] == 3
-    share = float(expected[measured].mean()) if measured.any() else np.nan
-    return Finding({VALUE: share}, n * n, {"ticks": ticks, **found})
+    both_right = regions["parallel"] == 3
+    fraction = float(expected[both_right].mean()) if both_right.any() else np.nan
+    return Finding({VALUE: fraction}, n * n, {"ticks": ticks, **regions})
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
-
-    made = {}
-    if "path-1" in found and "path" in found["path-1"].arrays:
-        paths = {"parallel max-product": found["path-1"].arrays["path"]}
-        made["figure-4-perceptron-path"] = plot_path(
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    figures = {}
+    if "path-1" in findings and "path" in findings["path-1"].arrays:
+        paths = {"parallel max-product": findings["path-1"].arrays["path"]}
+        figures["figure-4-perceptron-path"] = plot_path(
             paths, goal=(1.0, -1.0), title="The perceptron with loopy belief propagation (Figure 4)"
         )
-    if "regions" in found and "ticks" in found["regions"].arrays:
-        arrays = found["regions"].arrays
-        made["figure-5-feasible-regions"] = plot_regions(
+    if "regions" in findings and "ticks" in findings["regions"].arrays:
+        arrays = findings["regions"].arrays
+        figures["figure-5-feasible-regions"] = plot_regions(
             arrays["ticks"],
             {"exact inference": arrays["exact"], "parallel max-product": arrays["parallel"]},
             title="Weights that label both diamonds rightly (Figure 5)",
         )
-    return made
+    return figures

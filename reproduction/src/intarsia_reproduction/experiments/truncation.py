@@ -1,4 +1,4 @@
-"""Truncated fitting against fitting at convergence: risk against time (Domke2013, section 8.4, Fig. 7)."""
+"""Risk over time of truncated fitting and of fitting at convergence (Domke2013, section 8.4, Fig. 7)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SWEEPS = (2, 5, 10, 20)
 THRESHOLDS = (1e-1, 1e-2, 1e-4)
-# Perturbation divides an error of the marginals by a step of about 1e-5, so looser ones than these are hopeless.
+# Perturbation divides an error of the marginals by a step of about 1e-5, so looser thresholds cannot work.
 PERTURBATION_THRESHOLDS = (1e-2, 1e-4, 1e-6, 1e-8)
 REACHED = "risk reached"
 CONVERGED = "risk at convergence"
@@ -46,15 +46,15 @@ class Settings:
     Attributes
     ----------
     n_images : int
-        Photographs to fit; the paper has 100.
+        Number of photographs; the paper has 100.
     max_iter : int
         Iterations of L-BFGS.
     crop : int
         Largest height and width, cut from the middle.
     ridge : float
-        Relative to the risk per pixel, as in the paper's other experiment with these photographs.
+        Regularization relative to the risk per pixel, as in the paper's other experiment with these photographs.
     seed : int
-        Chooses the photographs.
+        Seed of the choice of photographs.
     """
 
     n_images: int = 12
@@ -69,17 +69,17 @@ QUICK = Settings(n_images=4, max_iter=60, crop=32)
 
 
 def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Risk against time when fitting through few sweeps, or through convergence to several thresholds.
+    """Return the experiment with the risk over time of fitting through a few sweeps or to a threshold.
 
-    Univariate logistic loss of tree-reweighted marginals on photographs of the Stanford backgrounds, all fits from the
-    same independent model. The paper prints curves, no numbers. Its figure shows: with loose thresholds perturbation
-    and back-propagation fail to learn and stop at poor risks; truncated fitting does not; more sweeps are slower and
-    end lower.
+    The univariate logistic loss of tree-reweighted marginals is minimized on photographs of the Stanford backgrounds;
+    all fits start from the same independent model. The paper shows curves without numbers: with loose thresholds
+    perturbation and back-propagation stop at high risks, truncated fitting does not, and more sweeps are slower and
+    reach a lower risk.
 
-    "risk reached" is what the fit minimised, through its own inference and with the ridge; "risk at convergence" the
-    loss alone with the same weights once inference has converged, equal terms for all. Times are those of one core
-    (wall-clock time by the share of it that the process had), so that other work on the machine does not bend the
-    curves. Ours has fewer photographs than the paper's 100, see the settings.
+    "risk reached" is the minimized objective, with the inference of the fit and the regularization. "risk at
+    convergence" is the loss of the same weights after inference has converged, which is comparable between rows. Times
+    are for one core (wall-clock time multiplied by the fraction in which the process ran), so that other work on the
+    machine does not distort the curves. We use fewer photographs than the paper's 100, see the settings.
 
     Examples
     --------
@@ -88,8 +88,8 @@ def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
     """
     settings = QUICK if quick else FULL
 
-    @cache  # the same for all tasks, and made only if one is run
-    def prepared() -> tuple[Pictures, FloatArray]:
+    @cache  # shared by all tasks, and computed only if a task is run
+    def prepare() -> tuple[Pictures, FloatArray]:
         pictures = _load(settings, data)
         return pictures, independent_weights(pictures, settings)
 
@@ -99,7 +99,7 @@ def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
             label=label,
             paper={REACHED: None, CONVERGED: None},
             unit="nats per pixel",
-            run=partial(_task, label, rule, prepared, settings),
+            run=partial(_task, label, rule, prepare, settings),
         )
         for key, label, rule in gradient_rules()
     ]
@@ -111,12 +111,12 @@ def truncation(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks,
         _figures,
         source,
-        question="How many sweeps, or how loose a threshold, may inference be stopped at and still be learned through?",
+        question="After how many sweeps, or at which threshold, can inference stop during learning?",
     )
 
 
 def gradient_rules() -> list[tuple[str, str, GradientRule]]:
-    """Key, label and rule of every curve."""
+    """Return the key, label and gradient rule of every curve."""
     return [
         *((f"truncated_{n}", f"truncated, {n} sweeps", TruncatedGradient(n_iter=n)) for n in SWEEPS),
         *((f"back_propagation_{t:.0e}", f"back-propagation, {t:.0e}", BackPropagation(tol=t)) for t in THRESHOLDS),
@@ -129,60 +129,59 @@ def gradient_rules() -> list[tuple[str, str, GradientRule]]:
 
 def _load(settings: Settings, data: Path | None) -> Pictures:
     images = load_backgrounds(data)
-    chosen = np.random.default_rng(settings.seed).permutation(len(images.rgb))[: settings.n_images]
-    cut = [_middle(images.regions[i].shape, settings.crop) for i in chosen]
-    rgb = [images.rgb[i][window] for i, window in zip(chosen, cut, strict=True)]
+    indices = np.random.default_rng(settings.seed).permutation(len(images.rgb))[: settings.n_images]
+    windows = [_middle(images.regions[i].shape, settings.crop) for i in indices]
+    rgb = [images.rgb[i][window] for i, window in zip(indices, windows, strict=True)]
     return Pictures(
-        [pixel_features(one) for one in rgb],
-        [images.regions[i][window].astype(np.int64) for i, window in zip(chosen, cut, strict=True)],
-        [edge_features(one, sobel=False) for one in rgb],
+        [pixel_features(photo) for photo in rgb],
+        [images.regions[i][window].astype(np.int64) for i, window in zip(indices, windows, strict=True)],
+        [edge_features(photo, sobel=False) for photo in rgb],
     )
 
 
 def _middle(shape: tuple[int, ...], crop: int) -> tuple[slice, slice]:
-    top, left = (max(side - crop, 0) // 2 for side in shape)
-    return slice(top, top + crop), slice(left, left + crop)
+    row, column = (max(side - crop, 0) // 2 for side in shape)
+    return slice(row, row + crop), slice(column, column + crop)
 
 
 def _task(
     label: str,
     rule: GradientRule,
-    prepared: Callable[[], tuple[Pictures, FloatArray]],
+    prepare: Callable[[], tuple[Pictures, FloatArray]],
     settings: Settings,
     checkpoint: Path,
 ) -> Finding:
-    # A checkpoint would bend the times; a fit takes minutes at most.
-    return fit_with(label, rule, *prepared(), settings)
+    # No checkpoint: it would distort the times, and a fit takes at most some minutes.
+    return fit_with(label, rule, *prepare(), settings)
 
 
 def independent_weights(pictures: Pictures, settings: Settings) -> FloatArray:
-    """Weights where every fit begins: each pixel by its own features."""
+    """Fit the initial weights of all fits: a model of independent pixels."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be exact
+        warnings.simplefilter("ignore", ConvergenceWarning)  # initial weights need not be exact
         return _fit(TruncatedGradient(n_iter=1), pictures, settings, 0).weights_
 
 
 def fit_with(label: str, rule: GradientRule, pictures: Pictures, start: FloatArray, settings: Settings) -> Finding:
-    """Fit through this gradient rule; the risk over time, and that of the final weights on equal terms."""
+    """Fit with this gradient rule, and return the risk over time and the risk of the final weights at convergence."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # loose thresholds and a fixed number of steps are the point
-        _fit(rule, pictures.take([0]), settings, 1, start)  # kernels are compiled before the clock starts
-        wall, busy = time.perf_counter(), time.process_time()
+        # Loose thresholds and a fixed number of iterations are settings of the experiment.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        _fit(rule, pictures.take([0]), settings, 1, start)  # compile the kernels before measuring time
+        wall_start, cpu_start = time.perf_counter(), time.process_time()
         crf = _fit(rule, pictures, settings, settings.max_iter, start)
-        share = min((time.process_time() - busy) / (time.perf_counter() - wall), 1.0)
-        converged, error = _on_equal_terms(crf, pictures)
+        busy_fraction = min((time.process_time() - cpu_start) / (time.perf_counter() - wall_start), 1.0)
+        converged, error = _evaluate_at_convergence(crf, pictures)
     history = {name: np.asarray(crf.history_[name]) for name in ("risk", "evaluations")}
-    told = {
+    details = {
         "label": label, "status": crf.status_.name, "iterations": int(crf.n_iter_), "train error": error,
-        "seconds of one core": float(share * crf.history_["seconds"][-1]),
+        "seconds of one core": float(busy_fraction * crf.history_["seconds"][-1]),
     }  # fmt: skip
     return Finding(
         {REACHED: float(crf.risk_), CONVERGED: converged},
         len(pictures.labels),
-        history | {"seconds": share * np.asarray(crf.history_["seconds"])},
-        asdict(settings) | told,
+        history | {"seconds": busy_fraction * np.asarray(crf.history_["seconds"])},
+        asdict(settings) | details,
     )
 
 
@@ -197,31 +196,31 @@ def _fit(
     )
     crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(8))
     crf.fit(pictures.features, pictures.labels, edge_features=pictures.edges, start=start)
-    if crf.status_ is Status.INTERRUPTED:  # the best so far is no curve, and no start for the others
+    if crf.status_ is Status.INTERRUPTED:  # an incomplete fit is neither a curve nor a start for other fits
         raise KeyboardInterrupt
     return crf
 
 
-def _on_equal_terms(crf: GridCRF, pictures: Pictures) -> tuple[float, float]:
-    """Mean negative log marginal of the true labels, and share of wrong ones, by inference that has converged."""
+def _evaluate_at_convergence(crf: GridCRF, pictures: Pictures) -> tuple[float, float]:
+    """Return the mean negative log marginal of the true labels and the error rate, with converged inference."""
     crf.set_params(inference=TreeReweighted(tol=1e-6), learner=RiskMinimizer(gradient=BackPropagation()))
     logs: list[Any] = []
     wrong: list[Any] = []
     for marginals, labels in zip(
         crf.predict_marginals(pictures.features, edge_features=pictures.edges), pictures.labels, strict=True
     ):
-        seen = labels >= 0
-        logs.append(-np.log(np.maximum(marginals[seen, labels[seen]], 1e-300)))
-        wrong.append(marginals[seen].argmax(axis=1) != labels[seen])
+        mask = labels >= 0
+        logs.append(-np.log(np.maximum(marginals[mask, labels[mask]], 1e-300)))
+        wrong.append(marginals[mask].argmax(axis=1) != labels[mask])
     return float(np.concatenate(logs).mean()), float(np.concatenate(wrong).mean())
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
     groups = {"truncated": "truncated, sweeps", "back_propagation": "back-propagation, threshold",
               "perturbation": "perturbation, threshold"}  # fmt: skip
-    # One hue for each rule, darker for more sweeps and tighter thresholds.
+    # One hue for each rule; darker for more sweeps and tighter thresholds.
     shades = {
         "truncated": ("#9ecae1", "#6baed6", "#2171b5", "#08306b"),
         "back_propagation": ("#fdae6b", "#f16913", "#a63603"),
@@ -232,9 +231,9 @@ def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
         lines = []
         keys = [key for key, _, _ in gradient_rules() if key.startswith(group)]
         for key, shade in zip(keys, shades[group], strict=True):
-            if key in found:
-                risk, seconds = found[key].arrays["risk"], found[key].arrays["seconds"]
-                lines.append(Line(found[key].settings["label"], seconds, np.minimum.accumulate(risk), colour=shade))
+            if key in findings:
+                risk, seconds = findings[key].arrays["risk"], findings[key].arrays["seconds"]
+                lines.append(Line(findings[key].settings["label"], seconds, np.minimum.accumulate(risk), colour=shade))
         if lines:
             panels.append(LinePanel(title, lines))
     if not panels:

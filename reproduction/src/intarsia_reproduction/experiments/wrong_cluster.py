@@ -1,4 +1,4 @@
-"""Which cluster is wrong? Two entities made one, and how often that is chosen (Rohanimanesh2009, section 5)."""
+"""Probability that adaptive proposals split a wrongly merged cluster (Rohanimanesh2009, section 5)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters import AdaptiveSplitMerge, ClusterModel, ClusterWorld, choices_of
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.experiments.samplerank import ADAPTIVE, UNIFORM, learn_weights, mean_interval
-from intarsia_reproduction.models.mention_features import MOST, Passage, cut_passages
+from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_STORED_WORD = "share"  # in saved results
 TIMES, LOW, HIGH = "times as often", "adaptive, low", "adaptive, high"
 _PAPER = {ADAPTIVE: 0.5, UNIFORM: 0.15, TIMES: 0.5 / 0.15, LOW: None, HIGH: None}
 _SEEDS, _QUICK_SEEDS = 10, 2
 _PASSAGES, _QUICK_PASSAGES, _QUICK_MOST = 30, 6, 40
 _PASSES = 3
-# What splits are chosen by while the proposer learns, and how they are divided.
-_WAYS = {
+# Label, whether splits are scored by the truth while the proposer learns, and how clusters are divided.
+_VARIANTS = {
     "truth-sequential": ("by F, sequential division", True, "sequential"),
     "truth-random": ("by F, even division", True, "random"),
     "score-sequential": ("by learned score, sequential", False, "sequential"),
 }
 
-Prepared = Callable[[], tuple[list[Passage], FloatArray]]
+Loader = Callable[[], tuple[list[Passage], FloatArray]]
 
 
 def wrong_cluster(quick: bool = False, data: Path | None = None) -> Experiment:
-    """How probable it is that the one wrong cluster is split, after ten rounds of a hundred samples.
+    """Return the experiment with the probability that the wrongly merged cluster is chosen for splitting.
 
-    Weights of the score, which also divide clusters sequentially, are learned from passages of other books. The quick
-    version has six short passages and two seeds.
+    The proposer learns in ten rounds of a hundred samples. The weights that score moves, and that divide clusters
+    sequentially, are learned from passages of other books. The quick version has six short passages and two seeds.
 
     Examples
     --------
@@ -46,68 +47,68 @@ def wrong_cluster(quick: bool = False, data: Path | None = None) -> Experiment:
     """
 
     @cache
-    def prepared() -> tuple[list[Passage], FloatArray]:
+    def load() -> tuple[list[Passage], FloatArray]:
         from intarsia_reproduction.datasets import load_litbank
 
-        n, most = (_QUICK_PASSAGES, _QUICK_MOST) if quick else (_PASSAGES, MOST)
-        chosen, others = cut_passages(load_litbank(data), n, random_state=0, most=most)
-        return chosen, learn_weights(others, _PASSES)
+        n, max_mentions = (_QUICK_PASSAGES, _QUICK_MOST) if quick else (_PASSAGES, MAX_MENTIONS)
+        passages, others = cut_passages(load_litbank(data), n, random_state=0, max_mentions=max_mentions)
+        return passages, learn_weights(others, _PASSES)
 
     seeds = range(_QUICK_SEEDS if quick else _SEEDS)
     tasks = []
-    for key, (label, by_truth, allocation) in _WAYS.items():
-        paper = dict(_PAPER)  # it does not say which of these it is
-        run = partial(_run, seeds, by_truth, allocation, prepared)
-        tasks.append(Task(key, label, paper, "share of choices", run))
+    for key, (label, by_truth, allocation) in _VARIANTS.items():
+        paper = dict(_PAPER)  # the paper does not say which variant it used
+        run = partial(_run, seeds, by_truth, allocation, load)
+        tasks.append(Task(key, label, paper, f"{_STORED_WORD} of choices", run))
     return Experiment(
         "wrong-cluster",
         "The wrong cluster is found (Rohanimanesh2009, second experiment)",
         tasks,
         _figures,
         "the 30 LitBank passages of `reproduce samplerank`; two entities drawn at random are made one in each",
-        question="One cluster is wrong: do adaptive proposals pick it?",
+        question="Do adaptive proposals choose the one wrong cluster?",
     )
 
 
-def join_two(entity: IntArray, rng: np.random.Generator) -> IntArray:
-    """The truth with two entities, drawn at random, made one.
+def merge_two_entities(entity: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the true entities with two of them, drawn at random, merged.
 
     Examples
     --------
-    >>> join_two(np.array([3, 5, 3]), np.random.default_rng(0)).tolist()
+    >>> merge_two_entities(np.array([3, 5, 3]), np.random.default_rng(0)).tolist()
     [3, 3, 3]
     """
-    kept, gone = sorted(int(one) for one in rng.choice(np.unique(entity), size=2, replace=False))
-    return np.where(entity == gone, kept, entity)
+    first, second = sorted(rng.choice(np.unique(entity), size=2, replace=False).tolist())
+    return np.where(entity == second, first, entity)
 
 
-def chance_of_wrong(
+def probability_of_wrong(
     passage: Passage, weights: FloatArray, proposer: AdaptiveSplitMerge, rng: np.random.Generator, by_truth: bool
 ) -> tuple[float, float]:
-    """Probability that the wrong cluster is chosen for splitting: after learning, and where all are chosen alike."""
-    labels = join_two(passage.entity, rng)
+    """Return the probabilities that the wrong cluster is chosen: after learning, and with equal probabilities."""
+    labels = merge_two_entities(passage.entity, rng)
     world = ClusterWorld(passage.pairs, ClusterModel(absent=False), truth=passage.entity, start=labels)
-    learned = proposer.learn(world, proposer.initial(world), rng, None if by_truth else weights, weights)[0]
+    parameters = proposer.learn(world, proposer.initial(world), rng, None if by_truth else weights, weights)[0]
     choices = choices_of(world)
     wrong = world.partition.cluster_of(_moved(passage.entity, labels))
-    chances = np.exp(choices.log_probabilities(learned)[0])
+    chances = np.exp(choices.log_probabilities(parameters)[0])
     return float(chances[choices.splits == wrong][0]), 1.0 / choices.splits.size
 
 
 def _moved(entity: IntArray, labels: IntArray) -> int:
-    """A mention whose entity was given to another."""
+    """Return a mention whose entity was merged into another."""
     return int(np.flatnonzero(entity != labels)[0])
 
 
-def _run(seeds: Sequence[int], by_truth: bool, allocation: str, prepared: Prepared, _: Path) -> Finding:
-    passages, weights = prepared()
+def _run(seeds: Sequence[int], by_truth: bool, allocation: str, load: Loader, _: Path) -> Finding:
+    passages, weights = load()
     proposer = AdaptiveSplitMerge(beta=1.0, n_samples=100, max_iter=10, tol=0.0, allocation=allocation)
     chances = np.empty((2, len(seeds), len(passages)))
     for s, seed in enumerate(seeds):
         rng = np.random.default_rng(seed)
         for k, passage in enumerate(passages):
-            chances[:, s, k] = chance_of_wrong(passage, weights, proposer, rng, by_truth)
-    adaptive, uniform = (float(each.mean()) for each in chances)
+            chances[:, s, k] = probability_of_wrong(passage, weights, proposer, rng, by_truth)
+    adaptive, uniform = (float(values.mean()) for values in chances)
     low, high = mean_interval(chances[0].mean(axis=1))
     values = {ADAPTIVE: adaptive, UNIFORM: uniform, TIMES: adaptive / uniform, LOW: low, HIGH: high}
     settings = {"seeds": len(seeds), "rounds": 10, "samples": 100, "allocation": allocation, "interval": "95 %, t"}
@@ -115,16 +116,16 @@ def _run(seeds: Sequence[int], by_truth: bool, allocation: str, prepared: Prepar
     return Finding(values, chances[0].size, {ADAPTIVE: chances[0], UNIFORM: chances[1]}, settings)
 
 
-def _figures(found: dict[str, Finding]) -> dict[str, Figure]:
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
     panels = []
-    for key, (label, _, _) in _WAYS.items():
-        if key in found and found[key].arrays:
-            share = np.linspace(0.0, 1.0, found[key].n)
-            ordered = {name: np.sort(found[key].arrays[name].ravel()) for name in (ADAPTIVE, UNIFORM)}
-            panels.append(LinePanel(label, [Line(name, share, values) for name, values in ordered.items()]))
+    for key, (label, _, _) in _VARIANTS.items():
+        if key in findings and findings[key].arrays:
+            fraction = np.linspace(0.0, 1.0, findings[key].n)
+            sorted_chances = {name: np.sort(findings[key].arrays[name].ravel()) for name in (ADAPTIVE, UNIFORM)}
+            panels.append(LinePanel(label, [Line(name, fraction, values) for name, values in sorted_chances.items()]))
     if not panels:
         return {}
-    x_label, y_label = "share of passages and seeds, in order", "chance that the wrong one is chosen"
+    x_label, y_label = "fraction of passages and seeds, sorted", "probability that the wrong cluster is chosen"
     return {"wrong-cluster-chances": plot_lines(panels, x_label=x_label, y_label=y_label, y_range=(0.0, 1.0))}

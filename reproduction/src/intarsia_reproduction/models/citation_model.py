@@ -1,4 +1,4 @@
-"""A tagger of references with learned preferences about their fields (Vilnis2015, section 8.1)."""
+"""Chain CRF for references with learned energies (soft constraints) on their fields (Vilnis2015, section 8.1)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from intarsia.sequences.chain_data import ChainScores, make_data
 from intarsia_reproduction.datasets.tagged_text import TaggedSequences
 from intarsia_reproduction.models.reference_features import reference_features
 
-# All chosen on the development set, one half of which learned strengths and the other judged them.
+# All constants were chosen on the development set: psi was learned on one half and evaluated on the other.
 RIDGE = 1.0
-WIDTH = 1.0  # of the smoothed corner of the hinges, in segments
+WIDTH = 1.0  # width of the smoothed corner of the hinges, in segments
 LEAST_COUNT = 40  # of either kind of segment in the training set
-LEAST_RATIO = 1.0  # of expected to true violations
+LEAST_RATIO = 1.0  # ratio of expected to true violations
 LEAST_VIOLATION = 1e-3
-# Many preferences pull at the same counts, so steps of inference and of learning must not be long: short ones of
-# constant length with momentum, on all references at once, since clipping at 0 makes strength of the noise of batches.
+# Many energies act on the same counts, so steps of inference and of learning must be short: constant steps with
+# momentum, on all references together, since clipping psi at 0 would turn the noise of batches into positive weights.
 MOST_STEPS = 40
 INFERENCE = BetheMirrorDescent(step_size=1.0 / 3.0, max_iter=MOST_STEPS, tol=1e-2)
 STEPS_IN_LEARNING = 8
@@ -45,28 +45,30 @@ _WITHIN_EDITOR = "@editor"
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Features and labels of some references, and the tags by which they are judged."""
+    """Features and labels of references, and the tags on which they are evaluated."""
 
     features: list[list[list[str]]]
     labels: list[list[str]]
     tags: list[list[str]]
 
-    def with_labels(self, known: set[str]) -> References:
-        """Those references whose labels are all known."""
-        kept = [i for i, labels in enumerate(self.labels) if known.issuperset(labels)]
+    def with_labels(self, allowed: set[str]) -> References:
+        """Return the references that have only allowed labels."""
+        indices = [i for i, labels in enumerate(self.labels) if allowed.issuperset(labels)]
         return References(
-            [self.features[i] for i in kept], [self.labels[i] for i in kept], [self.tags[i] for i in kept]
+            [self.features[i] for i in indices], [self.labels[i] for i in indices], [self.tags[i] for i in indices]
         )
 
     def __add__(self, other: References) -> References:
         return References(self.features + other.features, self.labels + other.labels, self.tags + other.tags)
 
 
-def make_references(part: TaggedSequences, n: int | None = None) -> References:
-    """The first n references; persons who are editors get labels of their own, so that they can be counted apart."""
-    paths = part.paths or [["" for _ in tags] for tags in part.tags]
-    labels = [[_label(*both) for both in zip(*pair, strict=True)] for pair in zip(part.tags, paths, strict=True)]
-    return References([reference_features(words) for words in part.words[:n]], labels[:n], part.tags[:n])
+def make_references(sequences: TaggedSequences, n: int | None = None) -> References:
+    """Return the first n references; editors get separate labels from authors, so that both can be counted."""
+    paths = sequences.paths or [["" for _ in tags] for tags in sequences.tags]
+    labels = [
+        [_label(tag, path) for tag, path in zip(*pair, strict=True)] for pair in zip(sequences.tags, paths, strict=True)
+    ]
+    return References([reference_features(words) for words in sequences.words[:n]], labels[:n], sequences.tags[:n])
 
 
 def _label(tag: str, path: str) -> str:
@@ -74,49 +76,55 @@ def _label(tag: str, path: str) -> str:
 
 
 def fit_base(train: References) -> ChainCRF:
-    """The chain alone."""
+    """Fit the chain without energies."""
     return ChainCRF(l2=RIDGE, scheme="bio").fit(train.features, train.labels)
 
 
-def score_tags(crf: ChainCRF, part: References) -> SegmentScores:
-    """Segments found, counted as conlleval counts."""
+def score_tags(crf: ChainCRF, references: References) -> SegmentScores:
+    """Score the predicted segments, counted as by conlleval."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # how many steps there are is what is compared
-        found = crf.predict(part.features)
-    return segment_scores(part.tags, [[str(t).removesuffix(_WITHIN_EDITOR) for t in labels] for labels in found])
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of steps is a setting of the experiment
+        predicted = crf.predict(references.features)
+    return segment_scores(
+        references.tags, [[str(t).removesuffix(_WITHIN_EDITOR) for t in labels] for labels in predicted]
+    )
 
 
-# ---------------------------------------------------------------- which preferences, how strong
+# ---------------------------------------------------------------- energies and their weights psi
 
 
 def choose_preferences(base: ChainCRF, train: References, development: References) -> list[MeasuredEnergy]:
-    """Of all preferences over pairs of fields, those that the chain violates more than true references do.
+    """Select the energies on pairs of fields that the chain violates more than true references do.
 
-    At most one segment of a field, a implies b, a excludes b: made for all fields, kept if the mean violation that the
-    chain expects on the development set is above `LEAST_RATIO` times that of the true training labels.
+    Candidates for all fields are: at most one segment of a field, a implies b, a excludes b. A candidate is selected
+    if its mean expected violation under the chain on the development set is above `LEAST_RATIO` times that of the true
+    training labels.
     """
     names = [str(name) for name in base.classes_]
     kinds = segment_kinds(names)
-    true = count_segments(train.labels, kinds)
+    true_counts = count_segments(train.labels, kinds)
     columns = [names.index(f"B-{kind}") for kind in kinds]
-    expected = np.array([marginals.sum(axis=0)[columns] for marginals in base.predict_marginals(development.features)])
-    frequent = {kind for kind, n in zip(kinds, true.sum(axis=0), strict=True) if n >= LEAST_COUNT}
+    expected_counts = np.array(
+        [marginals.sum(axis=0)[columns] for marginals in base.predict_marginals(development.features)]
+    )
+    frequent = {kind for kind, n in zip(kinds, true_counts.sum(axis=0), strict=True) if n >= LEAST_COUNT}
     include = ("at_most_one", "implies", "forbidden_together")
-    made: Any = segment_preferences(names, include=include, psi=0.0, width=WIDTH).energies
-    parts, coefficients = shared_measurements(made)
-    place = [kinds.index(part.get_params()["kind"]) for part in parts]
-    functions, _ = MeasuredEnergies(made).functions()
+    candidates: Any = segment_preferences(names, include=include, psi=0.0, width=WIDTH).energies
+    measurements, coefficients = shared_measurements(candidates)
+    kind_index = [kinds.index(measurement.get_params()["kind"]) for measurement in measurements]
+    functions, _ = MeasuredEnergies(candidates).functions()
     violation = [
-        np.mean([functions.value(coefficients @ row[place]) for row in counts], axis=0) for counts in (true, expected)
+        np.mean([functions.value(coefficients @ row[kind_index]) for row in counts], axis=0)
+        for counts in (true_counts, expected_counts)
     ]
-    kept = (violation[1] > LEAST_RATIO * violation[0]) & (violation[1] > LEAST_VIOLATION)
-    rare = np.array([kind not in frequent for kind in kinds])[place]
-    kept &= ~(abs(coefficients) @ rare > 0)
-    return [energy for energy, keep in zip(made, kept.tolist(), strict=True) if keep]
+    selected = (violation[1] > LEAST_RATIO * violation[0]) & (violation[1] > LEAST_VIOLATION)
+    rare = np.array([kind not in frequent for kind in kinds])[kind_index]
+    selected &= ~(abs(coefficients) @ rare > 0)
+    return [energy for energy, keep in zip(candidates, selected.tolist(), strict=True) if keep]
 
 
 def count_segments(labels: list[list[str]], kinds: list[Any]) -> FloatArray:
-    """Segments of each kind in each sequence.
+    """Count the segments of each kind in each sequence.
 
     Examples
     --------
@@ -124,53 +132,59 @@ def count_segments(labels: list[list[str]], kinds: list[Any]) -> FloatArray:
     array([[2., 0.],
            [0., 1.]])
     """
-    place = {f"B-{kind}": k for k, kind in enumerate(kinds)}
+    column = {f"B-{kind}": k for k, kind in enumerate(kinds)}
     counts = np.zeros((len(labels), len(kinds)))
     for row, sequence in zip(counts, labels, strict=True):
         for label in sequence:
-            if label in place:
-                row[place[label]] += 1.0
+            if label in column:
+                row[column[label]] += 1.0
     return counts
 
 
 def learn_strengths(base: ChainCRF, preferences: list[MeasuredEnergy], development: References) -> ChainCRF:
-    """The chain of `base` with strengths learned on other references, its weights unchanged (Algorithm 3)."""
+    """Learn the weights psi of the energies on other references, with the CRF weights frozen (Algorithm 3)."""
     return _with_energies(base, MeasuredEnergies(preferences), LEARNING, development)
 
 
-def with_strengths(base: ChainCRF, preferences: list[MeasuredEnergy], psi: FloatArray, any_: References) -> ChainCRF:
-    """A chain under strengths that are known."""
-    return _with_energies(base, MeasuredEnergies(preferences, psi=psi), DoublyStochastic(max_iter=0), any_)
+def with_strengths(
+    base: ChainCRF, preferences: list[MeasuredEnergy], psi: FloatArray, references: References
+) -> ChainCRF:
+    """Return a chain with energies of fixed weights psi."""
+    return _with_energies(base, MeasuredEnergies(preferences, psi=psi), DoublyStochastic(max_iter=0), references)
 
 
-def _with_energies(base: ChainCRF, energies: MeasuredEnergies, learner: Any, part: References) -> ChainCRF:
+def _with_energies(base: ChainCRF, energies: MeasuredEnergies, learner: Any, references: References) -> ChainCRF:
     inference = clone(INFERENCE).set_params(max_iter=STEPS_IN_LEARNING)
-    made: ChainCRF = copy.copy(base).set_params(
+    crf: ChainCRF = copy.copy(base).set_params(
         energies=energies, psi=ConstantPsi(positive="clip"), projection=inference, energy_learner=learner
     )
-    known = part.with_labels(set(base.classes_.tolist()))
-    return limit_steps(made.fit(known.features, known.labels, freeze_weights=True), MOST_STEPS)
+    data = references.with_labels(set(base.classes_.tolist()))
+    return limit_steps(crf.fit(data.features, data.labels, freeze_weights=True), MOST_STEPS)
 
 
-# ---------------------------------------------------------------- what inference costs
+# ---------------------------------------------------------------- steps of inference
 
 
 def limit_steps(crf: ChainCRF, n_steps: int) -> ChainCRF:
-    """The same model whose inference ends after so many steps."""
+    """Return a copy of the model whose inference stops after `n_steps` steps."""
     if crf.energies_ is None:
-        raise NotSupportedError("limit_steps: the model has no energies.")
+        raise NotSupportedError(
+            "limit_steps: the model has no energies. Pass a model of learn_strengths or with_strengths."
+        )
     limited = copy.copy(crf)
     limited.energies_ = replace(crf.energies_, method=clone(INFERENCE).set_params(max_iter=n_steps))
     return limited
 
 
-def steps_to_converge(crf: ChainCRF, part: References) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Steps that inference takes for each reference, and whether it has then converged."""
+def steps_to_converge(crf: ChainCRF, references: References) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Return the number of steps of inference for each reference, and whether it converged."""
     if crf.energies_ is None:
-        raise NotSupportedError("steps_to_converge: the model has no energies.")
-    data = make_data(*crf.vectorizer_.transform_stacked(part.features), None)
+        raise NotSupportedError(
+            "steps_to_converge: the model has no energies. Pass a model of learn_strengths or with_strengths."
+        )
+    data = make_data(*crf.vectorizer_.transform_stacked(references.features), None)
     batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.source_index.size)
-    order, place = by_length(batch.ptr)
+    order, inverse = by_length(batch.ptr)
     strengths = crf.energies_.strengths(data)[order]
-    found = project_chains(batch.subset(order), crf.energies_.energies, strengths, crf.energies_.method)
-    return found.n_iter[place], found.converged[place]
+    result = project_chains(batch.subset(order), crf.energies_.energies, strengths, crf.energies_.method)
+    return result.n_iter[inverse], result.converged[inverse]

@@ -1,4 +1,4 @@
-"""Grounded implications as arrays: what the experiments with hinge-loss models write their rules in."""
+"""Ground implications as arrays, in which the experiments with hinge-loss MRFs write their rules."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from intarsia.softlogic import HingeLossMRF, LinearRows
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """A variable for each grounding of a rule, or one minus it."""
+    """A variable for each grounding of a rule, or its negation (one minus the variable)."""
 
     variable: ArrayLike
     positive: bool = True
 
     def negated(self) -> Literal:
-        """Its opposite."""
+        """Return the negated literal."""
         return Literal(self.variable, not self.positive)
 
 
 @dataclass(frozen=True, eq=False)
 class GroundRules:
-    """Hinges `coef . x[idx] + const` of equal length, one a row, with the weight that each shares."""
+    """Hinges `coef . x[idx] + const` of equal length, one per row, with the index of the weight of each."""
 
     idx: IntArray
     coef: FloatArray
@@ -34,59 +34,59 @@ class GroundRules:
     group: IntArray
 
 
-def implies(body: Sequence[Literal], head: Literal, group: ArrayLike, given: ArrayLike = 1.0) -> GroundRules:
-    """Distances to satisfaction of `given & body -> head` in Lukasiewicz logic, for arrays of groundings.
+def implies(body: Sequence[Literal], head: Literal, group: ArrayLike, observed: ArrayLike = 1.0) -> GroundRules:
+    """Return the distances to satisfaction of `observed & body -> head` in Lukasiewicz logic, for all groundings.
 
     Parameters
     ----------
     body : sequence of Literal
-        What must hold, all variables of one length.
+        Conditions; their variables have equal lengths.
     head : Literal
-        What follows.
+        Conclusion.
     group : int or int array
-        The weight of each grounding.
-    given : float or float array
-        Truth of what is observed in the body; 1 if nothing is.
+        Index of the weight of each grounding.
+    observed : float or float array
+        Value in [0, 1] of the observed atoms of the body; 1 if there are none.
 
     Examples
     --------
-    For observed truth 3/4, z -> !y is broken by 3/4 + z - 1 - (1 - y):
+    With the observed value 3/4, the distance to satisfaction of z -> !y is 3/4 + z - 1 - (1 - y):
 
-    >>> rule = implies([Literal([0])], Literal([1], positive=False), group=0, given=0.75)
+    >>> rule = implies([Literal([0])], Literal([1], positive=False), group=0, observed=0.75)
     >>> rule.coef, rule.const
     (array([[1., 1.]]), array([-1.25]))
     """
     literals = [*body, head]
-    columns = [np.asarray(one.variable, dtype=np.int64).reshape(-1) for one in literals]
+    columns = [np.asarray(literal.variable, dtype=np.int64).reshape(-1) for literal in literals]
     n = columns[0].size
-    # A literal in the body counts with its truth, the head with minus its truth; 1 - x moves the 1 to the constant.
+    # A literal of the body adds its value, the head subtracts its value; the 1 of 1 - x goes to the constant.
     side = np.array([1.0] * len(body) + [-1.0])
-    positive = np.array([one.positive for one in literals])
+    positive = np.array([literal.positive for literal in literals])
     coef = side * np.where(positive, 1.0, -1.0)
-    const = np.broadcast_to(np.asarray(given, dtype=np.float64), (n,)) - len(body) + side[~positive].sum()
+    const = np.broadcast_to(np.asarray(observed, dtype=np.float64), (n,)) - len(body) + side[~positive].sum()
     groups = np.broadcast_to(np.asarray(group, dtype=np.int64), (n,))
     return GroundRules(np.stack(columns, axis=1), np.broadcast_to(coef, (n, coef.size)), const, groups)
 
 
 def assemble(n_variables: int, rules: Sequence[GroundRules], names: Sequence[str], power: int = 2) -> HingeLossMRF:
-    """All rules as one model with weights 1; groundings that nothing can break are left out.
+    """Return all rules as one model with weights 1, without groundings that are always satisfied.
 
     Examples
     --------
     >>> assemble(2, [implies([Literal([0])], Literal([1]), 0)], ["z -> y"]).objective([1.0, 0.25])
     0.5625
     """
-    parts = []
+    blocks = []
     for rule in rules:
-        matters = np.maximum(rule.coef, 0.0).sum(axis=1) + rule.const > 0.0
-        parts.append(GroundRules(rule.idx[matters], rule.coef[matters], rule.const[matters], rule.group[matters]))
-    lengths = np.concatenate([np.full(len(part.const), part.idx.shape[1]) for part in parts])
+        mask = np.maximum(rule.coef, 0.0).sum(axis=1) + rule.const > 0.0
+        blocks.append(GroundRules(rule.idx[mask], rule.coef[mask], rule.const[mask], rule.group[mask]))
+    lengths = np.concatenate([np.full(len(block.const), block.idx.shape[1]) for block in blocks])
     rows = LinearRows(
         np.concatenate([[0], np.cumsum(lengths)]),
-        np.concatenate([part.idx.reshape(-1) for part in parts]).astype(np.int32),
-        np.concatenate([part.coef.reshape(-1) for part in parts]),
-        np.concatenate([part.const for part in parts]),
+        np.concatenate([block.idx.reshape(-1) for block in blocks]).astype(np.int32),
+        np.concatenate([block.coef.reshape(-1) for block in blocks]),
+        np.concatenate([block.const for block in blocks]),
     )
-    group = np.concatenate([part.group for part in parts])
+    group = np.concatenate([block.group for block in blocks])
     weight, powers = np.ones(rows.n_rows), np.full(rows.n_rows, power, dtype=np.int8)
     return HingeLossMRF(n_variables, rows, weight, powers, term_group=group.astype(np.int32), group_names=tuple(names))

@@ -1,4 +1,4 @@
-"""What the image experiments share: a grid model fitted to pictures, its errors, and marginals to look at."""
+"""Shared code of the image experiments: fit a grid model, count its errors, and plot its marginals."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures with features, labels and, where there are any, features of edges.
+    """Images with features, labels and optional features of edges.
 
-    Where the model works at a lower resolution, `truth` holds the labels at the full one: errors are counted there,
-    with marginals interpolated between the model's pixels.
+    If the model has a lower resolution, `truth` holds the labels at full resolution: errors are counted there, with
+    interpolated marginals.
     """
 
     features: list[Any]
@@ -38,17 +38,17 @@ class Pictures:
 
     @property
     def counted(self) -> list[Any]:
-        """Labels that errors are counted on."""
+        """Labels on which errors are counted."""
         return self.labels if self.truth is None else self.truth
 
     def take(self, indices: Sequence[int]) -> Pictures:
-        """Some of them."""
+        """Return the images with these indices."""
         lists = (self.features, self.labels, self.edges, self.truth)
-        some: list[Any] = [None if kept is None else [kept[i] for i in indices] for kept in lists]
-        return Pictures(*some)
+        subsets: list[Any] = [None if values is None else [values[i] for i in indices] for values in lists]
+        return Pictures(*subsets)
 
 
-# Rows of the tables: key, label, loss. The independent model comes first, since the others begin at its weights.
+# Rows of the tables: key, label, loss. The independent model is fitted first, since the other fits start from it.
 LOSSES: tuple[tuple[str, str, Any], ...] = (
     ("surrogate", "surrogate likelihood", "likelihood"),
     ("univariate_logistic", "univariate logistic", "univariate_logistic"),
@@ -60,21 +60,21 @@ LOSSES: tuple[tuple[str, str, Any], ...] = (
     ("pseudo_likelihood", "pseudo-likelihood", "pseudo_likelihood"),
     ("piecewise", "piecewise likelihood", "piecewise_likelihood"),
 )
-# The losses of classifications have many local minima, so they begin at the surrogate likelihood's weights.
+# Classification losses have many local minima, so they start from the weights of the surrogate likelihood.
 NEEDS_START = ("smooth_5", "smooth_15", "smooth_50")
-# Losses with a gradient of their own.
+# Losses with a closed-form gradient, which need no gradient rule.
 CLOSED_FORM = ("surrogate", "pseudo_likelihood", "piecewise")
 
 
 def penalty(ridge: float, labels: Sequence[Any]) -> float:
-    """`l2` for a ridge relative to the risk per labelled variable, as papers name it.
+    """Return `l2` for a regularization that is relative to the risk per labelled variable, as in papers.
 
     Examples
     --------
-    >>> penalty(0.5, [[0, 1, -1], [[1, 1], [0, -1]]])                  # five labels, two hidden ones
+    >>> penalty(0.5, [[0, 1, -1], [[1, 1], [0, -1]]])                  # five labels, two are hidden
     2.5
     """
-    return ridge * sum(int((np.asarray(one) >= 0).sum()) for one in labels)
+    return ridge * sum(int((np.asarray(y) >= 0).sum()) for y in labels)
 
 
 def fit_independent(
@@ -85,10 +85,10 @@ def fit_independent(
     ridge: float,
     stages: tuple[int, int],
     checkpoint: Path | None = None,
-    shown: int = 0,
+    plot_index: int = 0,
     settings: dict[str, Any] | None = None,
 ) -> Finding:
-    """Each pixel by its own features: no sweep, so that neighbours have no say. The other fits begin here."""
+    """Fit a model of independent pixels (no sweeps), from which the other fits start."""
     learner = RiskMinimizer(
         loss="univariate_logistic",
         gradient=TruncatedGradient(n_iter=0),
@@ -97,11 +97,11 @@ def fit_independent(
         l2=penalty(ridge, train.labels),
         checkpoint=checkpoint,
     )
-    n_edge_features = 2 if train.edges is None else train.edges[0].shape[1]  # without any: which direction
+    n_edge_features = 2 if train.edges is None else train.edges[0].shape[1]  # by default indicators of the direction
     zeros = np.zeros(n_classes * train.features[0].shape[2] + n_classes**2 * n_edge_features)
     crf = GridCRF(learner=learner, classes=np.arange(n_classes))
-    told = {"ridge": ridge, "incremental": list(stages)} | (settings or {})
-    return fit_pictures(crf, train, test, shown=shown, start=("zeros", zeros), settings=told)
+    settings = {"ridge": ridge, "incremental": list(stages)} | (settings or {})
+    return fit_pictures(crf, train, test, plot_index=plot_index, start=("zeros", zeros), settings=settings)
 
 
 def fit_pictures(
@@ -109,34 +109,34 @@ def fit_pictures(
     train: Pictures,
     test: Pictures,
     *,
-    shown: int = 0,
+    plot_index: int = 0,
     start: tuple[str, FloatArray] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> Finding:
-    """Fit the model; errors on both sets, the weights, the history and the marginals of one test picture.
+    """Fit the model, and return errors on both sets, weights, history and the marginals of one test image.
 
     Parameters
     ----------
     crf : GridCRF
-        Its learner may have a checkpoint.
+        Model to fit. Its learner may have a checkpoint.
     train, test : Pictures
-        To fit and to test on.
-    shown : int
-        Which test picture's marginals are kept.
+        Training and test images.
+    plot_index : int
+        Index of the test image whose marginals are stored.
     start : (str, float array), optional
-        Weights to begin with, and whose they are; by default those of an independent model fitted first.
+        Name and values of the initial weights; by default an independent model is fitted first.
     settings : dict, optional
-        What else tells how this was made.
+        Further settings to store with the result.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the status is among the settings
-        first = None if start is None else start[1]
-        crf.fit(train.features, train.labels, edge_features=train.edges, start=first)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the settings store the status
+        initial = None if start is None else start[1]
+        crf.fit(train.features, train.labels, edge_features=train.edges, start=initial)
         errors = {}
         for name, pictures in (("train error", train), ("test error", test)):
             marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
             errors[name] = error_rate(marginals, pictures.counted)
-    told = {
+    details = {
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
         "risk": float(crf.risk_),
@@ -145,20 +145,20 @@ def fit_pictures(
     }
     arrays: dict[str, Any] = {
         "weights": crf.weights_,
-        "marginals": interpolate(marginals[shown], test.counted[shown].shape).astype(np.float16),
+        "marginals": interpolate(marginals[plot_index], test.counted[plot_index].shape).astype(np.float16),
         "risk": np.asarray(crf.history_["risk"]),
         "seconds": np.asarray(crf.history_["seconds"]),
     }
     n = sum(int((np.asarray(y) >= 0).sum()) for y in test.counted)
-    return Finding(errors, n, arrays, told | (settings or {}))
+    return Finding(errors, n, arrays, details | (settings or {}))
 
 
-def in_blocks(picture: Any, scale: int) -> FloatArray:
-    """Means over blocks of scale x scale pixels; blocks that stick out repeat the border.
+def block_means(picture: Any, scale: int) -> FloatArray:
+    """Return the means over blocks of scale x scale pixels; incomplete blocks repeat the border.
 
     Examples
     --------
-    >>> in_blocks(np.arange(6.0).reshape(2, 3), 2).tolist()
+    >>> block_means(np.arange(6.0).reshape(2, 3), 2).tolist()
     [[2.0, 3.5]]
     """
     array = np.asarray(picture, dtype=np.float64)
@@ -169,25 +169,25 @@ def in_blocks(picture: Any, scale: int) -> FloatArray:
     return blocks
 
 
-def weights_left(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
-    """Weights that an earlier task left in this folder, with its key: of the first of these that was run."""
+def saved_weights(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
+    """Return the key and the saved weights of the first of these tasks that was run in this folder, or None."""
     for key in keys:
         path = folder / f"{key}.npz"
         if path.exists():
-            with np.load(path, allow_pickle=False) as stored:
-                return key, np.asarray(stored["weights"])
+            with np.load(path, allow_pickle=False) as arrays:
+                return key, np.asarray(arrays["weights"])
     return None
 
 
-def with_marginals(found: dict[str, Finding]) -> dict[str, Finding]:
-    """Those that can be drawn: the arrays of a finding may have been left behind."""
-    return {key: finding for key, finding in found.items() if "marginals" in finding.arrays}
+def with_marginals(findings: dict[str, Finding]) -> dict[str, Finding]:
+    """Return the findings that can be plotted: the arrays of a finding may not have been saved."""
+    return {key: finding for key, finding in findings.items() if "marginals" in finding.arrays}
 
 
 def plot_beliefs(
     panels: Sequence[tuple[str, Any]], *, title: str, columns: int = 4, colours: str | None = None
 ) -> Figure:
-    """Pictures beside each other, each with a heading: marginals of state 1, or an input as it is."""
+    """Plot images side by side, each with a heading: marginals of state 1, or an input image."""
     from matplotlib.figure import Figure
 
     rows = -(-len(panels) // columns)

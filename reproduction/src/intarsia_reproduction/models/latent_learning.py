@@ -1,4 +1,4 @@
-"""The comparison of Bach2015, section 4: learners of latent variables against the number of ADMM iterations."""
+"""Comparison of learners with latent variables by their number of ADMM iterations (Bach2015, section 4)."""
 
 from __future__ import annotations
 
@@ -38,23 +38,26 @@ METHODS = {
     "naive": "naive interleaving, N = 1",
 }
 BASELINES = ("primal", "em")
-# Iterations over those that the best of EM and primal took, and the score less theirs.
-_SHARE, _GAIN, _GAIN_LATER = "share of iterations, worst fold", "gain in score there", "gain in score at a fifth"
+# Iterations as a fraction of those of the better of EM and primal subgradient, and differences from its score. Saved
+# results are read by these names.
+_STORED_WORD = "share"
+_FRACTION = f"{_STORED_WORD} of iterations, worst fold"
+_GAIN, _GAIN_LATER = "gain in score there", "gain in score at a fifth"
 _WORST_GAIN = "gain in score there, worst fold"
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What is learned from, and how the result is judged.
+    """Training model and labels of a fold, and the score of its result.
 
     Attributes
     ----------
     model : HingeLossMRF
-        The training model; its weights are where learning starts.
+        Training model with the initial weights.
     labels : float array
-        Labels, NaN at latent variables.
+        Labels; NaN for latent variables.
     score : function
-        From weights to the figure on held-out data; higher is better.
+        Function from weights to a score on held-out data; higher is better.
     """
 
     model: HingeLossMRF
@@ -64,30 +67,30 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What all methods of one experiment share.
+    """Settings that all methods of an experiment share.
 
     Attributes
     ----------
     folds : function
-        From a fold's number to it; called when it is needed.
+        Function from the number of a fold to the fold.
     n_folds : int
-        How many.
+        Number of folds.
     surrogate : EntropySurrogate
-        What stands for the entropy.
+        Surrogate of the entropy.
     l2, step_size : float
-        Of the objective, and of the weights' steps.
+        Regularization of the objective, and learning rate of the weights.
     adagrad : bool
-        Whether the steps are rescaled by AdaGrad.
+        Whether AdaGrad rescales the steps.
     budget : int
-        ADMM iterations, of both problems together, after which no update begins.
+        Number of ADMM iterations of both problems together, after which no update starts.
     warm_up : int
-        K of paired-dual learning.
+        Setting K of paired-dual learning.
     n_points : int
-        Rows of each curve at which the objective and the score are computed, about evenly in the logarithm.
+        Number of points of each curve, about evenly spaced in the logarithm of the iterations.
     score_name : str
-        What the score is.
+        Name of the score.
     record_every : dict of int
-        Updates between rows kept, by method; 1 where none is given.
+        Number of updates between stored rows, by method; 1 by default.
     """
 
     folds: Callable[[int], Fold]
@@ -103,7 +106,7 @@ class Comparison:
     record_every: dict[str, int] = field(default_factory=dict)
 
     def learner(self, key: str) -> Any:
-        """The settings object of a method."""
+        """Return the learner of a method."""
         optimizer = ProjectedSubgradient(
             step_size=self.step_size,
             adagrad=self.adagrad,
@@ -117,35 +120,35 @@ class Comparison:
             return PrimalSubgradient(**shared)
         if key == "em":
             return PointEM(**shared)
-        n_inner_iter, place = (10 if key == "paired_10" else 1), ("consensus" if key == "naive" else "copies")
-        return PairedDual(n_inner_iter=n_inner_iter, gradient_at=place, warm_up=self.warm_up, **shared)
+        n_inner_iter, gradient_at = (10 if key == "paired_10" else 1), ("consensus" if key == "naive" else "copies")
+        return PairedDual(n_inner_iter=n_inner_iter, gradient_at=gradient_at, warm_up=self.warm_up, **shared)
 
 
 class Predictor:
-    """The most probable values of a model in which some variables are known, for one vector of weights after another.
+    """MAP inference in a model with some observed variables, for one vector of weights after another.
 
     Parameters
     ----------
     model : HingeLossMRF
-        Training and test data together, or test data alone.
-    known : float array (n_variables,)
-        NaN where unknown.
+        Model of training and test data together, or of test data only.
+    observed : float array (n_variables,)
+        Values of observed variables; NaN for the others.
     surrogate : EntropySurrogate
-        Stands in the model as it did while learning.
+        Surrogate of the entropy, as in learning.
     """
 
-    def __init__(self, model: HingeLossMRF, known: FloatArray, surrogate: EntropySurrogate) -> None:
-        self._problem = PairedProblem.of(model, known, surrogate)
+    def __init__(self, model: HingeLossMRF, observed: FloatArray, surrogate: EntropySurrogate) -> None:
+        self._problem = PairedProblem.of(model, observed, surrogate)
         self._run = SideRun(self._problem, self._problem.clamped, ConsensusADMM())
 
     def __call__(self, weights: FloatArray) -> FloatArray:
-        """All variables; the known ones as they are."""
+        """Return the values of all variables, including the observed ones."""
         self._run.solve(weights)
         return self._problem.complete(self._run.point)
 
 
 def area_under_precision(truth: NDArray[np.bool_], score: FloatArray) -> float:
-    """Area under the curve of precision against recall, as its average over the positives.
+    """Return the area under the precision-recall curve (average precision).
 
     Examples
     --------
@@ -158,13 +161,13 @@ def area_under_precision(truth: NDArray[np.bool_], score: FloatArray) -> float:
 
 
 def method_tasks(comparison: Comparison) -> list[Task]:
-    """A task for each method, and one that compares them once they are done."""
+    """Return a task for each method, and tasks that compare paired-dual learning with the baselines."""
     names = ("objective", comparison.score_name)
     tasks = [
         Task(key, label, dict.fromkeys(names), "value", partial(run_method, comparison, key), significant=4)
         for key, label in METHODS.items()
     ]
-    figures = (_SHARE, _GAIN, _WORST_GAIN, _GAIN_LATER)
+    figures = (_FRACTION, _GAIN, _WORST_GAIN, _GAIN_LATER)
     for key in ("paired_1", "paired_10", "naive"):
         run = partial(compare, comparison, key)
         label = f"{METHODS[key]}, to 1.01 of the best of EM and primal"
@@ -173,18 +176,18 @@ def method_tasks(comparison: Comparison) -> list[Task]:
 
 
 def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
-    """Learn on every fold; the objective and the score along the way, and their means over the folds at the end."""
+    """Learn on every fold, and return curves of objective and score and their final means over the folds."""
     curves, updates = [], []
     for k in range(comparison.n_folds):
         fold = comparison.folds(k)
         learner = comparison.learner(key)
-        found = learner.fit(fold.model, fold.labels)
+        fit = learner.fit(fold.model, fold.labels)
         problem = PairedProblem.of(fold.model, fold.labels, comparison.surrogate)
-        history = found.history
+        history = fit.history
         rows = spread_rows(history["admm_iterations"], comparison.n_points)
-        told = evaluate_history(problem, history["weights"][rows], comparison.l2, ConsensusADMM(), fold.score)
-        curves.append(np.stack([history["admm_iterations"][rows], told["objective"], told["score"]]))
-        updates.append(found.n_iter)
+        evaluated = evaluate_history(problem, history["weights"][rows], comparison.l2, ConsensusADMM(), fold.score)
+        curves.append(np.stack([history["admm_iterations"][rows], evaluated["objective"], evaluated["score"]]))
+        updates.append(fit.n_iter)
     arrays: dict[str, NDArray[Any]] = {f"fold_{k}": curve for k, curve in enumerate(curves)}
     values = {
         "objective": float(np.mean([curve[1, -1] for curve in curves])),
@@ -203,7 +206,7 @@ def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
 
 
 def spread_rows(iterations: IntArray, n_points: int) -> IntArray:
-    """Rows of a history about evenly spread in the logarithm of the iterations, the first and the last among them.
+    """Return rows of a history, about evenly spaced in the logarithm of the iterations, with the first and the last.
 
     Examples
     --------
@@ -213,82 +216,86 @@ def spread_rows(iterations: IntArray, n_points: int) -> IntArray:
     last = len(iterations) - 1
     if last < n_points:
         return np.arange(last + 1)
-    wanted = np.geomspace(max(1, iterations[1]), iterations[last], n_points - 1)
-    return np.unique(np.concatenate([[0], np.searchsorted(iterations, wanted * (1.0 - 1e-12)), [last]]).clip(0, last))
+    targets = np.geomspace(max(1, iterations[1]), iterations[last], n_points - 1)
+    return np.unique(np.concatenate([[0], np.searchsorted(iterations, targets * (1.0 - 1e-12)), [last]]).clip(0, last))
 
 
 def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
-    """How soon a method reached 1.01 of the lowest objective of EM and primal subgradient, and its score there."""
-    wanted = (*BASELINES, key)
-    tasks = [task for task in method_tasks(comparison) if task.key in wanted]
-    found = load_findings(tasks, checkpoint.parent)
-    missing = [METHODS[name] for name in wanted if name not in found]
+    """Compute how fast a method reached 1.01 of the lowest objective of EM and primal subgradient, and its score."""
+    methods = (*BASELINES, key)
+    tasks = [task for task in method_tasks(comparison) if task.key in methods]
+    findings = load_findings(tasks, checkpoint.parent)
+    missing = [METHODS[name] for name in methods if name not in findings]
     if missing:
         raise InvalidInputError(
-            f"This row compares {METHODS[key]} with the others and needs {', '.join(missing)} first. Run them, or all."
+            f"This row compares {METHODS[key]} with other methods and needs the results of {', '.join(missing)}. "
+            "Run these first, or run all tasks."
         )
-    shares, gains, later = [], [], []
+    fractions, gains, later_gains = [], [], []
     for k in range(comparison.n_folds):
-        curves = {name: found[name].arrays[f"fold_{k}"] for name in wanted}
-        share, gain, at_a_fifth = reached(curves[key], [curves[name] for name in BASELINES])
-        shares.append(share)
+        curves = {name: findings[name].arrays[f"fold_{k}"] for name in methods}
+        fraction, gain, later_gain = compare_curves(curves[key], [curves[name] for name in BASELINES])
+        fractions.append(fraction)
         gains.append(gain)
-        later.append(at_a_fifth)
+        later_gains.append(later_gain)
     values = {
-        _SHARE: max(shares),
+        _FRACTION: max(fractions),
         _GAIN: float(np.mean(gains)),
         _WORST_GAIN: min(gains),
-        _GAIN_LATER: float(np.mean(later)),
+        _GAIN_LATER: float(np.mean(later_gains)),
     }
-    updates = {name: found[name].settings["updates"] for name in wanted}
+    updates = {name: findings[name].settings["updates"] for name in methods}
     return Finding(
         values,
         comparison.n_folds,
         {},
-        {"shares": shares, "score_gains": gains, "score_gains_later": later, "updates": updates},
+        {"shares": fractions, "score_gains": gains, "score_gains_later": later_gains, "updates": updates},
     )
 
 
-def reached(curve: FloatArray, baselines: Sequence[FloatArray]) -> tuple[float, float, float]:
-    """Share of the baselines' iterations at which a curve is at 1.01 of their lowest objective, and its score's gains.
+def compare_curves(curve: FloatArray, baselines: Sequence[FloatArray]) -> tuple[float, float, float]:
+    """Return the fraction of the baselines' iterations after which a curve reaches their objective, and its gains.
 
-    Curves have rows of iterations, objectives and scores. Gains are over the baselines' score at their lowest
-    objective: where the curve first got there, and after a fifth of their iterations (if it needed more, where it got
-    there). Infinite where it never does.
+    Curves have rows of iterations, objectives and scores. The target is 1.01 of the lowest objective of the baselines.
+    Gains are differences from the score of the baseline at its lowest objective: where the curve first reaches the
+    target, and after a fifth of the iterations of the baseline (or where the curve reaches the target, if later). All
+    values are infinite if the curve does not reach the target.
 
     Examples
     --------
     >>> theirs = np.array([[0, 100, 200], [2.0, 1.5, 1.0], [0.5, 0.6, 0.7]])
     >>> ours = np.array([[0, 2, 4, 6], [2.0, 1.5, 1.005, 0.9], [0.5, 0.6, 0.7, 0.7]])
-    >>> reached(ours, [theirs])
+    >>> compare_curves(ours, [theirs])
     (0.02, 0.0, 0.0)
     """
-    best = min(baselines, key=lambda one: float(one[1].min()))
-    at = int(np.argmin(best[1]))
-    enough = curve[1] <= 1.01 * best[1, at]
+    best = min(baselines, key=lambda baseline: float(baseline[1].min()))
+    lowest = int(np.argmin(best[1]))
+    enough = curve[1] <= 1.01 * best[1, lowest]
     if not enough.any():
         return float("inf"), float("-inf"), float("-inf")
     first = int(np.argmax(enough))
-    judged = max(first, int(np.flatnonzero(curve[0] <= 0.2 * best[0, at])[-1]))
-    there, later = (float(curve[2, row] - best[2, at]) for row in (first, judged))
-    return float(curve[0, first] / best[0, at]), there, later
+    after_fifth = max(first, int(np.flatnonzero(curve[0] <= 0.2 * best[0, lowest])[-1]))
+    gain, later_gain = (float(curve[2, row] - best[2, lowest]) for row in (first, after_fifth))
+    return float(curve[0, first] / best[0, lowest]), gain, later_gain
 
 
-def draw_curves(found: dict[str, Finding], name: str, title: str, score_name: str) -> dict[str, Figure]:
-    """Objective and score of the first fold against ADMM iterations (Bach2015, Figure 1)."""
+def draw_curves(findings: dict[str, Finding], name: str, title: str, score_name: str) -> dict[str, Figure]:
+    """Plot objective and score of the first fold over ADMM iterations (Bach2015, Figure 1)."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
-    done = {key: found[key].arrays["fold_0"] for key in METHODS if key in found and "fold_0" in found[key].arrays}
-    if not done:
+    curves = {
+        key: findings[key].arrays["fold_0"] for key in METHODS if key in findings and "fold_0" in findings[key].arrays
+    }
+    if not curves:
         return {}
-    made: dict[str, Figure] = {}
-    for row, what in ((1, "objective"), (2, score_name)):
-        lines = [Line(METHODS[key], curve[0, 1:], curve[row, 1:], marker=".") for key, curve in done.items()]
-        made[f"{name}-{what.lower().replace(' ', '-')}"] = plot_lines(
+    figures: dict[str, Figure] = {}
+    for row, quantity in ((1, "objective"), (2, score_name)):
+        lines = [Line(METHODS[key], curve[0, 1:], curve[row, 1:], marker=".") for key, curve in curves.items()]
+        figures[f"{name}-{quantity.lower().replace(' ', '-')}"] = plot_lines(
             [LinePanel("first fold", lines)],
             x_label="ADMM iterations of learning, both problems",
-            y_label=what,
-            title=f"{title}: {what}",
+            y_label=quantity,
+            title=f"{title}: {quantity}",
             log_x=True,
         )
-    return made
+    return figures

@@ -1,4 +1,4 @@
-"""Passages cut from annotated books, and what tells whether two mentions in a passage name the same."""
+"""Passages of annotated books, and features of pairs of mentions for coreference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from intarsia_reproduction.datasets import CoreferenceText, Mention
 
 BoolArray = NDArray[np.bool_]
 
-LEAST, MOST = 20, 115  # mentions of a passage, as of the paper's documents
+MIN_MENTIONS, MAX_MENTIONS = (
+    20,
+    115,
+)  # smallest and largest number of mentions of a passage, as in the paper's documents
 
 # Person, number and gender of pronouns: 0 is unknown.
 _MALE, _FEMALE, _THING = 1, 2, 3
@@ -46,7 +49,7 @@ _PLURAL_HEADS = "men women children people folk boys girls friends parents ladie
 _PREPOSITIONS = "of in at on from with who whom which that to for by near"
 _FUNCTION_WORDS = "the a an this that these those my your his her its our their some any no every and of"
 _PLURALS, _SMALL = frozenset(_PLURAL_HEADS.split()), frozenset(_FUNCTION_WORDS.split())
-_LINKS = frozenset(_PREPOSITIONS.split())  # the head stands before the first of these
+_LINKS = frozenset(_PREPOSITIONS.split())  # the head is the word before the first of these
 
 NAMES = (
     "one",
@@ -74,7 +77,7 @@ NAMES = (
 
 @dataclass(frozen=True, eq=False)
 class Passage:
-    """Mentions of some consecutive sentences, with the features of all their pairs.
+    """Mentions of consecutive sentences, with the features of all pairs of mentions.
 
     Attributes
     ----------
@@ -83,7 +86,7 @@ class Passage:
     pairs : PairFeatures
         Features of pairs of mentions, named by `NAMES`.
     entity : int array (n_mentions,)
-        The truth.
+        True entity of each mention.
     """
 
     name: str
@@ -92,116 +95,121 @@ class Passage:
 
 
 def cut_passage(
-    text: CoreferenceText, rng: np.random.Generator, least: int = LEAST, most: int = MOST
+    text: CoreferenceText, rng: np.random.Generator, min_mentions: int = MIN_MENTIONS, max_mentions: int = MAX_MENTIONS
 ) -> CoreferenceText:
-    """Some consecutive sentences of a text with `least` to `most` mentions, the number and the place drawn at random.
+    """Draw consecutive sentences of a text that have `min_mentions` to `max_mentions` mentions.
 
     Examples
     --------
     >>> ann = [Mention(s, 0, 0, 0, "PROP", "PER") for s in range(9)]
     >>> text = CoreferenceText("a", [["Ann"]] * 9, ann)
-    >>> part = cut_passage(text, np.random.default_rng(0), least=2, most=4)
-    >>> 2 <= len(part.mentions) <= 4, len(part.sentences) == len(part.mentions), part.mentions[0].sentence
+    >>> passage = cut_passage(text, np.random.default_rng(0), min_mentions=2, max_mentions=4)
+    >>> 2 <= len(passage.mentions) <= 4, len(passage.sentences) == len(passage.mentions), passage.mentions[0].sentence
     (True, True, 0)
     """
     counts = np.bincount([mention.sentence for mention in text.mentions], minlength=len(text.sentences))
-    before = np.concatenate([[0], np.cumsum(counts)])  # mentions before each sentence
-    for wanted in (int(rng.integers(least, most + 1)), most):  # sentences may be too long for the first
-        # for each first sentence the last one with which no more than wanted are in
-        ends = np.searchsorted(before, before[:-1] + wanted, side="right") - 1
-        fits = np.flatnonzero((before[ends] - before[:-1] >= least) & (counts > 0))
-        if fits.size:
+    mention_ptr = np.concatenate([[0], np.cumsum(counts)])  # number of mentions before each sentence
+    for limit in (
+        int(rng.integers(min_mentions, max_mentions + 1)),
+        max_mentions,
+    ):  # sentences may be too long for the first
+        # For each first sentence, the end of the longest passage with at most `limit` mentions.
+        ends = np.searchsorted(mention_ptr, mention_ptr[:-1] + limit, side="right") - 1
+        candidates = np.flatnonzero((mention_ptr[ends] - mention_ptr[:-1] >= min_mentions) & (counts > 0))
+        if candidates.size:
             break
     else:
         raise InvalidInputError(
-            f"{text.name}: no consecutive sentences have {least} to {most} mentions. Take a longer text."
+            f"{text.name}: no consecutive sentences have {min_mentions} to {max_mentions} mentions. Use a longer text."
         )
-    first = int(rng.choice(fits))
-    last = int(ends[first])
-    chosen = [m._replace(sentence=m.sentence - first) for m in text.mentions if first <= m.sentence < last]
-    return CoreferenceText(text.name, text.sentences[first:last], chosen)
+    first = int(rng.choice(candidates))
+    end = int(ends[first])
+    mentions = [m._replace(sentence=m.sentence - first) for m in text.mentions if first <= m.sentence < end]
+    return CoreferenceText(text.name, text.sentences[first:end], mentions)
 
 
 def cut_passages(
-    texts: Sequence[CoreferenceText], n_passages: int, random_state: int = 0, most: int = MOST
+    texts: Sequence[CoreferenceText], n_passages: int, random_state: int = 0, max_mentions: int = MAX_MENTIONS
 ) -> tuple[list[Passage], list[Passage]]:
-    """Passages of so many books, one from each, and as many of other books to learn weights from.
+    """Draw a passage from each of `n_passages` books, and as many from other books for learning weights.
 
     Examples
     --------
     >>> ann = [Mention(s, 0, 0, s % 2, "PROP", "PER") for s in range(40)]
     >>> texts = [CoreferenceText(name, [["Ann"]] * 40, ann) for name in "abcde"]
-    >>> chosen, others = cut_passages(texts, 2, most=30)
-    >>> len({passage.name for passage in chosen + others}), chosen[0].pairs.names == NAMES
+    >>> test, train = cut_passages(texts, 2, max_mentions=30)
+    >>> len({passage.name for passage in test + train}), test[0].pairs.names == NAMES
     (4, True)
     """
     rng = np.random.default_rng(random_state)
     books = rng.permutation(len(texts))[: 2 * n_passages]
-    found = []
+    passages = []
     for book in books:
-        part = cut_passage(texts[int(book)], rng, most=most)
-        found.append(Passage(part.name, mention_features(part), part.entity))
-    return found[:n_passages], found[n_passages:]
+        text = cut_passage(texts[int(book)], rng, max_mentions=max_mentions)
+        passages.append(Passage(text.name, mention_features(text), text.entity))
+    return passages[:n_passages], passages[n_passages:]
 
 
 def mention_features(text: CoreferenceText) -> PairFeatures:
-    """Features of all pairs of mentions of a text: words, heads, agreement of pronouns, categories, distance.
+    """Return the features of all pairs of mentions: words, heads, agreement of pronouns, categories, distance.
 
     Examples
     --------
     >>> mentions = [Mention(0, 0, 0, 0, "PROP", "PER"), Mention(0, 2, 2, 0, "PRON", "PER")]
-    >>> found = mention_features(CoreferenceText("a", [["Lady", "lost", "her", "way"]], mentions))
-    >>> [name for name, value in zip(found.names, found.values[0], strict=True) if value]
+    >>> pairs = mention_features(CoreferenceText("a", [["Lady", "lost", "her", "way"]], mentions))
+    >>> [name for name, value in zip(pairs.names, pairs.values[0], strict=True) if value]
     ['one', 'pronoun agrees with words', 'same sentence', 'next agreeing mention']
     """
     mentions = text.mentions
     words = [[word.lower() for word in text.words(mention)] for mention in mentions]
     kind = np.array([mention.kind for mention in mentions])
-    told, name, described = kind == "PRON", kind == "PROP", kind == "NOM"
-    person, number, gender = np.array([_agreement(*both) for both in zip(mentions, words, strict=True)]).T
-    content = [frozenset(each) - _SMALL for each in words]
+    pronoun, name, description = kind == "PRON", kind == "PROP", kind == "NOM"
+    person, number, gender = np.array([_agreement(*pair) for pair in zip(mentions, words, strict=True)]).T
+    content = [frozenset(mention_words) - _SMALL for mention_words in words]
     sentence = np.array([mention.sentence for mention in mentions])
 
     shared = np.array([[len(a & b) for b in content] for a in content], dtype=np.float64)
     either = np.array([[len(a | b) for b in content] for a in content], dtype=np.float64)
-    same_head = _equal([_head(each) for each in words])
-    same_words = _equal([" ".join(word for word in each if word not in _SMALL) for each in words])
-    apart = np.abs(sentence[:, None] - sentence)
-    category = ~_equal([mention.category for mention in mentions])
+    same_head = _equal([_head(mention_words) for mention_words in words])
+    same_words = _equal([" ".join(word for word in mention_words if word not in _SMALL) for mention_words in words])
+    distance = np.abs(sentence[:, None] - sentence)
+    other_category = ~_equal([mention.category for mention in mentions])
 
-    plain = _both(~told)  # neither is a pronoun
-    mixed = told[:, None] ^ told
+    no_pronoun = _both(~pronoun)
+    one_pronoun = pronoun[:, None] ^ pronoun
     other_gender, other_number, other_person = (_unlike(codes) for codes in (gender, number, person))
-    unlike = other_gender | other_number | other_person
-    known = (gender[:, None] > 0) & (gender > 0)
+    disagree = other_gender | other_number | other_person
+    known_gender = (gender[:, None] > 0) & (gender > 0)
     third = (person[:, None] == 3) & (person == 3)
     columns = {
         "one": np.ones(shared.shape),
-        "same words": plain & same_words,
-        "same head": plain & same_head,
-        "shared words": plain * shared / np.maximum(either, 1.0),
+        "same words": no_pronoun & same_words,
+        "same head": no_pronoun & same_head,
+        "shared words": no_pronoun * shared / np.maximum(either, 1.0),
         "names share a word": _both(name) & (shared > 0),
         "names share no word": _both(name) & (shared == 0),
-        "descriptions of other heads": _both(described) & ~same_head,
-        "name and description of other heads": (name[:, None] & described | described[:, None] & name) & ~same_head,
-        "pronouns agree": _both(told) & ~unlike,
-        "pronouns disagree": _both(told) & unlike,
-        "first persons": _both(told & (person == 1) & (number == _SINGULAR)),
-        "pronoun agrees with words": mixed & third & known & ~unlike,
-        "pronoun disagrees with words": mixed & unlike,
-        "pronoun, words of unknown gender": mixed & third & ~known & ~unlike,
-        "categories differ": category,
+        "descriptions of other heads": _both(description) & ~same_head,
+        "name and description of other heads": (
+            (name[:, None] & description | description[:, None] & name) & ~same_head
+        ),
+        "pronouns agree": _both(pronoun) & ~disagree,
+        "pronouns disagree": _both(pronoun) & disagree,
+        "first persons": _both(pronoun & (person == 1) & (number == _SINGULAR)),
+        "pronoun agrees with words": one_pronoun & third & known_gender & ~disagree,
+        "pronoun disagrees with words": one_pronoun & disagree,
+        "pronoun, words of unknown gender": one_pronoun & third & ~known_gender & ~disagree,
+        "categories differ": other_category,
         "numbers differ": other_number,
         "one within the other": _within(mentions),
-        "same sentence": apart == 0,
-        "log sentences apart": np.log1p(apart),
-        "next agreeing mention": _next_agreeing(unlike | category),
+        "same sentence": distance == 0,
+        "log sentences apart": np.log1p(distance),
+        "next agreeing mention": _next_agreeing(disagree | other_category),
     }
-    return dense_pair_features(np.stack([columns[each].astype(np.float64) for each in NAMES], axis=-1), NAMES)
+    return dense_pair_features(np.stack([columns[column].astype(np.float64) for column in NAMES], axis=-1), NAMES)
 
 
 def _agreement(mention: Mention, words: list[str]) -> tuple[int, int, int]:
-    """Person, number and gender; 0 is unknown."""
+    """Return the person, number and gender of a mention; 0 is unknown."""
     if mention.kind == "PRON":
         return _PRONOUNS.get(" ".join(words), (0, 0, 0))
     head = _head(words)
@@ -212,14 +220,14 @@ def _agreement(mention: Mention, words: list[str]) -> tuple[int, int, int]:
 
 
 def _head(words: list[str]) -> str:
-    """The last word before a preposition, a relative pronoun or a comma."""
+    """Return the last word before a preposition, a relative pronoun or a comma."""
     end = next((k for k, word in enumerate(words) if k > 0 and (word in _LINKS or word == ",")), len(words))
     return words[end - 1]
 
 
 def _equal(values: Sequence[str]) -> BoolArray:
-    given = np.array(values)
-    return np.asarray(given[:, None] == given)
+    array = np.array(values)
+    return np.asarray(array[:, None] == array)
 
 
 def _both(flags: BoolArray) -> BoolArray:
@@ -227,22 +235,22 @@ def _both(flags: BoolArray) -> BoolArray:
 
 
 def _unlike(codes: IntArray) -> BoolArray:
-    """Whether two known codes differ."""
+    """Return whether the codes of two mentions are known and differ."""
     return np.asarray((codes[:, None] != codes) & (codes[:, None] > 0) & (codes > 0))
 
 
 def _within(mentions: Sequence[Mention]) -> BoolArray:
-    place = np.array([[mention.sentence, mention.start, mention.end] for mention in mentions])
-    sentence, start, end = place.T
+    spans = np.array([[mention.sentence, mention.start, mention.end] for mention in mentions])
+    sentence, start, end = spans.T
     inside = (sentence[:, None] == sentence) & (start[:, None] >= start) & (end[:, None] <= end)
     return np.asarray(inside | inside.T)
 
 
-def _next_agreeing(unlike: BoolArray) -> BoolArray:
-    """Whether one is the last mention before the other that could be the same."""
-    found = np.zeros(unlike.shape, dtype=bool)
-    for j in range(1, len(unlike)):
-        before = np.flatnonzero(~unlike[j, :j])
-        if before.size:
-            found[before[-1], j] = found[j, before[-1]] = True
-    return found
+def _next_agreeing(disagree: BoolArray) -> BoolArray:
+    """Return whether one mention is the last before the other that agrees with it."""
+    is_next = np.zeros(disagree.shape, dtype=bool)
+    for j in range(1, len(disagree)):
+        earlier = np.flatnonzero(~disagree[j, :j])
+        if earlier.size:
+            is_next[earlier[-1], j] = is_next[j, earlier[-1]] = True
+    return is_next

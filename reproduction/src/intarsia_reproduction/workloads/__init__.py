@@ -1,1 +1,1 @@
-"""Problems on which Intarsia and its peers are timed."""
+"""Problems for timing Intarsia and its peers."""

@@ -1,4 +1,4 @@
-"""The records on which searches for entities are timed: known entities, candidate pairs, scores that often err."""
+"""Records for timing entity resolution: true entities, candidate pairs and noisy scores."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from intarsia._kernels.linkage import order_by_linkage
 from intarsia.clusters import ClusterModel, ClusterWorld, dense_pair_features, pair_features
 from intarsia.clusters.cluster_model import PairFeatures
 
-_LARGEST = 9  # records of an entity: 1 to 9 with equal chances, 5 on average
+_LARGEST = 9  # records of an entity: 1 to 9 with equal probabilities, 5 on average
 _IN_A_BLOCK = 8  # entities
-_MISSED = 0.05  # of the pairs that blocking should have found
-_APART = 3.0  # standard deviations between the scores of pairs that match and of those that do not
+_MISSED = 0.05  # fraction of the pairs in blocks that blocking misses
+_APART = 3.0  # standard deviations between the mean scores of matching and of other pairs
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredEdges:
-    """Records with scored candidate pairs, as a matcher hands them over.
+    """Records with scored candidate pairs, as returned by a matcher.
 
     Attributes
     ----------
     truth : int array (n_records,)
         Entity of each record.
     pairs : int array (n_pairs, 2)
-        Candidates, the smaller record first.
+        Candidate pairs, with the smaller record first.
     log_odds : float array (n_pairs,)
-        What the matcher says of each.
+        Score of each pair.
     """
 
     truth: IntArray
@@ -42,20 +42,20 @@ class ScoredEdges:
 
     @property
     def probability(self) -> FloatArray:
-        """Log odds as probabilities."""
+        """Match probabilities of the pairs."""
         return np.asarray(1.0 / (1.0 + np.exp(-self.log_odds)))
 
     @property
     def table(self) -> dict[str, FloatArray | IntArray]:
-        """Edges as `EntityClusterer` reads them."""
+        """Edges as a table for `EntityClusterer`."""
         return {"id1": self.pairs[:, 0], "id2": self.pairs[:, 1], "score": self.log_odds}
 
 
 def scored_edges(n_records: int, seed: int, *, in_blocks: bool = False, edges_per_record: int = 20) -> ScoredEdges:
-    """Entities of 1 to 9 records and about 20 scored pairs for each record, in no order.
+    """Draw entities of 1 to 9 records and about 20 scored pairs for each record, in random order.
 
-    Every entity has a twin that looks like it, some more than others: errors between twins come together.
-    Scores of pairs are normal with equal variances, given whether they match, so that log odds are linear in them.
+    Every entity has a similar entity (its twin), some more similar than others, so that errors between twins are
+    correlated. Given whether a pair matches, its score is normal with equal variances, so log odds are linear in it.
 
     Parameters
     ----------
@@ -64,19 +64,19 @@ def scored_edges(n_records: int, seed: int, *, in_blocks: bool = False, edges_pe
     seed : int
         Seed.
     in_blocks : bool
-        Whether candidates are all pairs inside blocks of eight entities (some 40 records, 20 pairs for each; the other
-        setting is not read). By default pairs of twins, and of records drawn at random, which tie almost all records
-        together.
+        Whether candidates are all pairs inside blocks of eight entities (some 40 records, 20 pairs for each; then
+        `edges_per_record` is not used). By default candidates are pairs of twins and pairs of random records, which
+        connect almost all records.
     edges_per_record : int
-        Number of candidates over number of records, where these are not in blocks.
+        Number of candidate pairs per record, if they are not in blocks.
 
     Examples
     --------
     >>> edges = scored_edges(1000, seed=1)
     >>> edges.pairs.shape, bool((edges.pairs[:, 0] < edges.pairs[:, 1]).all())
     ((20000, 2), True)
-    >>> same = edges.truth[edges.pairs[:, 0]] == edges.truth[edges.pairs[:, 1]]
-    >>> bool(edges.log_odds[same].mean() > 2 > -5 > edges.log_odds[~same].mean())
+    >>> matches = edges.truth[edges.pairs[:, 0]] == edges.truth[edges.pairs[:, 1]]
+    >>> bool(edges.log_odds[matches].mean() > 2 > -5 > edges.log_odds[~matches].mean())
     True
     """
     rng = np.random.default_rng(seed)
@@ -85,15 +85,15 @@ def scored_edges(n_records: int, seed: int, *, in_blocks: bool = False, edges_pe
     codes = codes[rng.random(codes.size) >= _MISSED]
     if not in_blocks:
         ends = np.sort(rng.integers(0, n_records, (edges_per_record * n_records * 5 // 4, 2)), axis=1)
-        drawn = np.setdiff1d(ends[ends[:, 0] < ends[:, 1]] @ [n_records, 1], codes)
-        codes = np.concatenate([codes, rng.permutation(drawn)[: edges_per_record * n_records - codes.size]])
+        random_codes = np.setdiff1d(ends[ends[:, 0] < ends[:, 1]] @ [n_records, 1], codes)
+        codes = np.concatenate([codes, rng.permutation(random_codes)[: edges_per_record * n_records - codes.size]])
     pairs = np.stack(np.divmod(codes, n_records), axis=1)
-    same = entity[pairs[:, 0]] == entity[pairs[:, 1]]
-    twins = ~same & (entity[pairs[:, 0]] // 2 == entity[pairs[:, 1]] // 2)
-    likeness = np.where(same, 0.5, -0.5) * _APART + rng.standard_normal(len(pairs))
-    alike = 0.5 + 0.8 * rng.standard_normal(n_records)
-    likeness[twins] += alike[entity[pairs[twins, 0]] // 2]
-    log_odds = _APART * likeness + np.log(same.sum() / (~same).sum())
+    matches = entity[pairs[:, 0]] == entity[pairs[:, 1]]
+    twins = ~matches & (entity[pairs[:, 0]] // 2 == entity[pairs[:, 1]] // 2)
+    similarity = np.where(matches, 0.5, -0.5) * _APART + rng.standard_normal(len(pairs))
+    twin_similarity = 0.5 + 0.8 * rng.standard_normal(n_records)
+    similarity[twins] += twin_similarity[entity[pairs[twins, 0]] // 2]
+    log_odds = _APART * similarity + np.log(matches.sum() / (~matches).sum())
     number = rng.permutation(n_records)
     truth = np.empty(n_records, dtype=np.int64)
     truth[number] = entity
@@ -101,22 +101,22 @@ def scored_edges(n_records: int, seed: int, *, in_blocks: bool = False, edges_pe
 
 
 def _pairs_inside(group: IntArray) -> IntArray:
-    """Pairs of places i < j in one group, as i * n + j; equal groups stand together."""
-    n, found, lag = group.size, [], 1
+    """Return the pairs i < j of equal groups as i * n + j; members of a group are adjacent."""
+    n, codes, lag = group.size, [], 1
     while lag < n:
         first = np.flatnonzero(group[:-lag] == group[lag:])
-        if first.size == 0:  # no group is longer, so that larger distances have none either
+        if first.size == 0:  # no group is longer, so larger lags have no pairs
             break
-        found.append(first * n + first + lag)
+        codes.append(first * n + first + lag)
         lag += 1
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    return np.concatenate(codes) if codes else np.empty(0, dtype=np.int64)
 
 
 def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20) -> tuple[ClusterWorld, FloatArray]:
-    """A world at its true entities, with weights under which a walk stays near them.
+    """Return a world at its true entities, with weights under which sampling stays near them.
 
-    Records are numbered as `EntityClusterer` numbers them, likely entities together. Pairs have `n_features` noisy
-    readings of the log odds; the model has their sums, and means, minima, maxima, levels and sizes of clusters. Splits
+    Records are numbered as by `EntityClusterer`, with likely entities adjacent. Pairs have `n_features` noisy copies of
+    the log odds as features; the model has their sums, and means, minima, maxima, levels and sizes of clusters. Splits
     and merges are uniform.
 
     Parameters
@@ -124,9 +124,9 @@ def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20)
     n_records : int
         Number of records.
     dense : bool
-        Whether all pairs are listed; by default eight for each record.
+        Whether all pairs are candidates; by default eight for each record.
     n_features : int
-        Features of a pair.
+        Number of features of a pair.
 
     Examples
     --------
@@ -134,12 +134,12 @@ def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20)
     >>> len(weights), world.performance()               # 20 sums, absent, 4 x 3 aggregates, 2 levels, 2 sizes
     (37, 1.0)
     """
-    edges = _likely_together(scored_edges(n_records, seed=701, edges_per_record=8))
+    edges = _reorder_by_linkage(scored_edges(n_records, seed=701, edges_per_record=8))
     rng = np.random.default_rng(702)
     model = ClusterModel(
         mean=_FEW, minimum=_FEW, maximum=_FEW, exists={_FEW[0]: 0.0}, for_all={_FEW[0]: 0.0}, sizes=(1, 2)
     )
-    world = ClusterWorld(_readings(edges, dense, n_features, rng), model, truth=edges.truth, start=edges.truth)
+    world = ClusterWorld(_noisy_features(edges, dense, n_features, rng), model, truth=edges.truth, start=edges.truth)
     weights = np.full(world.n_weights, 0.05)
     weights[:n_features] = 1.0 / n_features
     weights[world.feature_names.index("absent")] = -3.0
@@ -149,14 +149,14 @@ def proposal_world(n_records: int, *, dense: bool = False, n_features: int = 20)
 _FEW = ["f0", "f1", "f2", "f3"]
 
 
-def _likely_together(edges: ScoredEdges) -> ScoredEdges:
+def _reorder_by_linkage(edges: ScoredEdges) -> ScoredEdges:
     order = order_by_linkage(np.argsort(-edges.log_odds, kind="stable"), edges.pairs, edges.n_records)
     number = np.empty(edges.n_records, dtype=np.int64)
     number[order] = np.arange(edges.n_records)
     return ScoredEdges(edges.truth[order], np.sort(number[edges.pairs], axis=1), edges.log_odds)
 
 
-def _readings(edges: ScoredEdges, dense: bool, n_features: int, rng: np.random.Generator) -> PairFeatures:
+def _noisy_features(edges: ScoredEdges, dense: bool, n_features: int, rng: np.random.Generator) -> PairFeatures:
     if not dense:
         noise = rng.standard_normal((len(edges.pairs), n_features))
         return pair_features(edges.n_records, edges.pairs, edges.log_odds[:, None] + noise)
@@ -164,5 +164,5 @@ def _readings(edges: ScoredEdges, dense: bool, n_features: int, rng: np.random.G
     values = np.full((n, n), -3.0)
     values[edges.pairs[:, 0], edges.pairs[:, 1]] = edges.log_odds
     values = np.triu(values, 1)
-    readings = (values + values.T)[:, :, None] + rng.standard_normal((n, n, n_features))
-    return dense_pair_features(0.5 * (readings + readings.transpose(1, 0, 2)))
+    features = (values + values.T)[:, :, None] + rng.standard_normal((n, n, n_features))
+    return dense_pair_features(0.5 * (features + features.transpose(1, 0, 2)))

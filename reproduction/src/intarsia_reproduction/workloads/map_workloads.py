@@ -1,4 +1,4 @@
-"""The models on which methods for the best labelling are timed, and the linear program behind them."""
+"""Models for timing MAP inference, and their linear programming relaxation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMOOTHNESS = 20.0
 
 @dataclass(frozen=True)
 class AttractiveGrid:
-    """Binary grid whose neighbours like to agree: scores (n, 2) of pixels, edges (m, 2), coupling (m,) >= 0.
+    """Binary attractive grid: scores (n, 2) of pixels, edges (m, 2), couplings (m,) >= 0.
 
     Examples
     --------
@@ -37,13 +37,13 @@ class AttractiveGrid:
     coupling: FloatArray
 
     def model(self) -> tuple[FactorGraph, FloatArray]:
-        """Graph and theta, with a table on every edge."""
+        """Return the graph and theta, with a table for every edge."""
         graph = grid_graph(*self.shape, 2)
         return graph, graph.pack(self.unary, self.coupling[:, None, None] * np.eye(2))
 
 
 def attractive_grid(height: int = 100, width: int = 100, seed: int = 402) -> AttractiveGrid:
-    """`w4_binary_submodular`: N(0, 1) scores of pixels, |N(0, 1)| for neighbours that agree, drawn in this order.
+    """Draw `w4_binary_submodular`: N(0, 1) scores of pixels, then |N(0, 1)| scores of equal neighbours.
 
     Examples
     --------
@@ -57,26 +57,26 @@ def attractive_grid(height: int = 100, width: int = 100, seed: int = 402) -> Att
 
 
 def tsukuba(data: str | os.PathLike[str] | None = None) -> tuple[FactorGraph, FloatArray]:
-    """Stereo matching on the Tsukuba pair: costs of 16 disparities per pixel, 20 wherever two neighbours differ.
+    """Load stereo matching on the Tsukuba pair: costs of 16 disparities per pixel, and 20 if two neighbours differ.
 
-    Scores are costs that are saved, so that the energy of a labelling is `tsukuba_energy` of its score.
+    Scores are savings of costs, so the energy of a labelling is `tsukuba_energy` of its score.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        If the file does not exist; the message says where to download it.
     """
     height, width, n_labels = _TSUKUBA
     path = next(file for file in require("mrf_vision", data) if file.name == "tsukuba_potts_alahari.npz")
     cost = read_arrays(path, {"unary": Field((height * width, n_labels))})["unary"]
     graph = grid_graph(height, width, n_labels, shared=True, kind="potts")
-    # The file counts pixels down the columns.
+    # The file has the pixels in column-major order.
     scores = -cost.reshape(width, height, n_labels).transpose(1, 0, 2).astype(np.float64)
     return graph, graph.pack(scores, np.full(graph.n_tables, _SMOOTHNESS))
 
 
 def tsukuba_energy(score: float) -> float:
-    """Energy of a labelling of `tsukuba`: what disagreement would cost everywhere, less the score.
+    """Return the energy of a labelling of `tsukuba`: the cost if all neighbours differ, minus the score.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def tsukuba_energy(score: float) -> float:
 
 
 def relaxation(graph: FactorGraph, theta: FloatArray) -> tuple[LocalPolytope, Program]:
-    """The local polytope of a pairwise model and the linear program over it, as `lp_relaxation` hands it to HiGHS.
+    """Return the local polytope of a pairwise model and its linear program, as `lp_relaxation` passes it to HiGHS.
 
     Examples
     --------

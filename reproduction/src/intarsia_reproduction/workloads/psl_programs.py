@@ -1,4 +1,4 @@
-"""Programs that PSL and we are timed on, written as PSL's files, so that both read the very same."""
+"""Programs for timing PSL and Intarsia, written as PSL's files, so that both read identical input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VARIABLES = "ABC"
 
 @dataclass
 class ProgramFiles:
-    """Rules and data of a program before they are written.
+    """Rules and data of a PSL program, to be written to files.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class ProgramFiles:
     def add(
         self, predicate: str, role: str, rows: Iterable[Sequence[object]], values: FloatArray | None = None
     ) -> None:
-        """Add a file of atoms as "observations", "targets" or "truth"; the truth of those that are observed is 1."""
+        """Add a file of atoms as "observations", "targets" or "truth"; observed atoms have value 1 by default."""
         names = [[str(name) for name in row] for row in rows]
         lines = names if values is None else [[*row, repr(v)] for row, v in zip(names, values.tolist(), strict=True)]
         file = f"{predicate}_{role}.txt".lower()
@@ -48,12 +48,12 @@ class ProgramFiles:
         self._files[file] = "".join("\t".join(line) + "\n" for line in lines)
 
     def evaluate(self, predicate: str, evaluator: str) -> None:
-        """Ask for scores of a predicate that has truth."""
+        """Add an evaluator of a predicate that has truth."""
         entry = next(entry for key, entry in self._predicates.items() if key.partition("/")[0] == predicate)
         entry.setdefault("evaluations", []).append(evaluator)
 
     def write(self, folder: Path) -> Path:
-        """Write all files into a folder; returns the path of the program."""
+        """Write all files into a folder, and return the path of the program."""
         for name, text in self._files.items():
             (folder / name).write_text(text, encoding="utf-8")
         path = folder / "program.json"
@@ -62,10 +62,14 @@ class ProgramFiles:
 
 
 def acquaintances_program(data: str | os.PathLike[str] | None = None) -> ProgramFiles:
-    """`simple_acquaintances` as it was published, with data files beside the program."""
-    known = load_simple_acquaintances(data)
-    program = ProgramFiles(known.rules)
-    for role, tables in (("observations", known.observations), ("targets", known.targets), ("truth", known.truth)):
+    """Return the published program `simple_acquaintances` with its data files."""
+    published = load_simple_acquaintances(data)
+    program = ProgramFiles(published.rules)
+    for role, tables in (
+        ("observations", published.observations),
+        ("targets", published.targets),
+        ("truth", published.truth),
+    ):
         for predicate, rows in tables.items():
             values = None if role == "targets" else np.array([value for _, value in rows])
             program.add(predicate, role, [names for names, _ in rows], values)
@@ -74,24 +78,24 @@ def acquaintances_program(data: str | os.PathLike[str] | None = None) -> Program
 
 
 def trust_program(data: str | os.PathLike[str] | None = None) -> ProgramFiles:
-    """Structural balance among users of Epinions (Huang2013): 20 rules, an eighth of the statements asked for."""
+    """Return structural balance among users of Epinions (Huang2013): 20 rules; 1/8 of the statements are targets."""
     network = load_epinions(data)
     others = network.pairs[:, 0] != network.pairs[:, 1]
-    pairs, said = network.pairs[others], network.trust[others].astype(np.float64)
-    asked = np.random.default_rng(0).permutation(len(pairs)) % 8 == 0
+    pairs, trust = network.pairs[others], network.trust[others].astype(np.float64)
+    is_target = np.random.default_rng(0).permutation(len(pairs)) % 8 == 0
     program = ProgramFiles([rule.replace("w:", "1:", 1) for rule in BALANCE])
     program.add("Knows", "observations", pairs.tolist())
-    program.add("Average", "observations", [("all",)], said[~asked].mean(keepdims=True))
-    program.add("Trusts", "observations", pairs[~asked].tolist(), said[~asked])
-    program.add("Trusts", "targets", pairs[asked].tolist())
-    program.add("Trusts", "truth", pairs[asked].tolist(), said[asked])
+    program.add("Average", "observations", [("all",)], trust[~is_target].mean(keepdims=True))
+    program.add("Trusts", "observations", pairs[~is_target].tolist(), trust[~is_target])
+    program.add("Trusts", "targets", pairs[is_target].tolist())
+    program.add("Trusts", "truth", pairs[is_target].tolist(), trust[is_target])
     for evaluator in ("DiscreteEvaluator", "ContinuousEvaluator"):
         program.evaluate("Trusts", evaluator)
     return program
 
 
 def members_program(n_groups: int, group_size: int, n_people: int, seed: int = 504) -> ProgramFiles:
-    """People in a group vote alike: one rule, a join of `n_groups * group_size * (group_size - 1)` rows, all kept.
+    """Return a program with one rule whose join has `n_groups * group_size * (group_size - 1)` ground rules.
 
     Examples
     --------
@@ -107,10 +111,10 @@ def members_program(n_groups: int, group_size: int, n_people: int, seed: int = 5
 
 
 def clause_program(model: HingeLossMRF) -> ProgramFiles:
-    """A program that grounds to exactly this model of `softlogic_workloads`: a rule for each weight, power and signs.
+    """Return a program that grounds to this model of `softlogic_workloads`: a rule for each weight, power and signs.
 
-    Rows of one entry are priors, `x <= t` or `x >= t`; the others are clauses, whose relation has a last argument that
-    tells equal ones apart. Variable i is the atom `X(i)`.
+    Rows with one entry are priors, `x <= t` or `x >= t`; the others are clauses, whose relation has a last argument
+    that distinguishes equal clauses. Variable i is the atom `X(i)`.
 
     Examples
     --------
@@ -132,8 +136,13 @@ def clause_program(model: HingeLossMRF) -> ProgramFiles:
         if n_negated + n_plain == 1:
             relation, sign = ("<=", -1.0) if n_negated else (">=", 1.0)
             program.rules.append(f"{weight:g}: X(A) {relation} Prior{number}(A){suffix}")
-            place = terms.ptr[rows]
-            program.add(f"Prior{number}", "observations", terms.idx[place][:, None].tolist(), sign * terms.const[rows])
+            entries_of_priors = terms.ptr[rows]
+            program.add(
+                f"Prior{number}",
+                "observations",
+                terms.idx[entries_of_priors][:, None].tolist(),
+                sign * terms.const[rows],
+            )
             continue
         names = _VARIABLES[: n_negated + n_plain]
         atoms = [f"X({name})" for name in names]

@@ -1,4 +1,4 @@
-"""The sequences on which Intarsia and its peers are timed: fixed seeds, the same bits on every machine."""
+"""Sequences for timing Intarsia and its peers: fixed seeds, identical on every machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia.graph.chains import ChainBatch
 
 N_LETTERS = 26
-_SHORTEST, _LONGEST, _MEAN = 3, 14, 7.6  # as those of the handwritten words of the OCR set
+_SHORTEST, _LONGEST, _MEAN = 3, 14, 7.6  # lengths as in the OCR data set of handwritten words
 
 
 def word_lengths(n_words: int, seed: int = 202) -> IntArray:
-    """Lengths from 3 to 14 letters, binomial around 7.6.
+    """Draw word lengths from 3 to 14 letters, binomial with mean 7.6.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def _starts(lengths: IntArray) -> IntArray:
 
 
 def words_to_infer(n_words: int = 6877, n_labels: int = N_LETTERS) -> ChainBatch:
-    """`w2_batch`: N(0, 1) scores of the letters of many words, and one table for all steps.
+    """Draw `w2_batch`: N(0, 1) scores of the letters of many words, and one transition table.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def words_to_infer(n_words: int = 6877, n_labels: int = N_LETTERS) -> ChainBatch
 
 
 def long_chain(n_positions: int = 1000, n_labels: int = N_LETTERS) -> ChainBatch:
-    """`w2_chain`: N(0, 1) scores of one sequence, with a table for each step.
+    """Draw `w2_chain`: N(0, 1) scores of one sequence, with a transition table for each step.
 
     Examples
     --------
@@ -61,16 +61,16 @@ def long_chain(n_positions: int = 1000, n_labels: int = N_LETTERS) -> ChainBatch
 
 @dataclass(frozen=True, eq=False)
 class LabelledWords:
-    """Letters of words as binary pictures, one below the other.
+    """Words whose letters are binary images, stacked in one array.
 
     Attributes
     ----------
     pixels : (n_letters, n_pixels) uint8 array
-        0 and 1.
+        Pixels of each letter, 0 or 1.
     ptr : (n_words + 1,) int array
-        Where the words begin.
+        Index of the first letter of each word.
     labels : (n_letters,) int array
-        Which letter it is.
+        Label of each letter.
     """
 
     pixels: NDArray[np.uint8]
@@ -79,10 +79,10 @@ class LabelledWords:
 
 
 def words_to_learn(n_words: int = 5000, n_labels: int = N_LETTERS, n_pixels: int = 128) -> LabelledWords:
-    """`w3_ocr`: letters follow one another by a sparse Markov chain; each has a picture of its own, seen with noise.
+    """Draw `w3_ocr`: labels of a sparse Markov chain, with noisy binary images of the letters.
 
-    A pixel is turned with probability 1/4; letters 2j and 2j + 1 have most of their picture in common, so that only
-    their neighbours tell them apart.
+    Each pixel is flipped with probability 1/4. The images of letters 2j and 2j + 1 are almost equal, so that only the
+    neighbouring letters distinguish them.
 
     Examples
     --------
@@ -92,8 +92,8 @@ def words_to_learn(n_words: int = 5000, n_labels: int = N_LETTERS, n_pixels: int
     """
     rng = np.random.default_rng(301)
     ptr = _starts(word_lengths(n_words, seed=302))
-    follow: FloatArray = rng.dirichlet(np.full(n_labels, 0.15), size=n_labels)
-    begin: FloatArray = rng.dirichlet(np.full(n_labels, 0.5))
+    transitions: FloatArray = rng.dirichlet(np.full(n_labels, 0.15), size=n_labels)
+    initial: FloatArray = rng.dirichlet(np.full(n_labels, 0.5))
     pictures = rng.random((n_labels, n_pixels)) < 0.3
     for letter in range(0, n_labels, 2):
         shared = rng.random(n_pixels) < 0.85
@@ -101,8 +101,8 @@ def words_to_learn(n_words: int = 5000, n_labels: int = N_LETTERS, n_pixels: int
     labels = np.empty(int(ptr[-1]), dtype=np.int64)
     pixels = np.empty((labels.size, n_pixels), dtype=np.uint8)
     for a, b in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
-        labels[a] = rng.choice(n_labels, p=begin)
+        labels[a] = rng.choice(n_labels, p=initial)
         for t in range(a + 1, b):
-            labels[t] = rng.choice(n_labels, p=follow[labels[t - 1]])
+            labels[t] = rng.choice(n_labels, p=transitions[labels[t - 1]])
         pixels[a:b] = pictures[labels[a:b]] ^ (rng.random((b - a, n_pixels)) < 0.25)
     return LabelledWords(pixels, ptr, labels)

@@ -1,4 +1,4 @@
-"""The hinge-loss MRFs on which inference is timed: random clauses in Lukasiewicz logic, with priors."""
+"""Hinge-loss MRFs for timing inference: random clauses in Lukasiewicz logic, with priors."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.softlogic import HingeLossMRF, LinearRows
 
-_LEVELS = 20  # different weights, so that a program of a few hundred rules grounds to the same model
+_LEVELS = 20  # number of distinct weights; few, so that a PSL program of some hundred rules grounds to this model
 _SIZES = {"w5_small": (10_000, 40_000, 501), "w5_big": (100_000, 400_000, 502)}  # variables, clauses, seed
 
 
 def hinge_workload(name: str) -> HingeLossMRF:
-    """One of the models on which other solvers were measured, "w5_small" or "w5_big".
+    """Return the model "w5_small" or "w5_big", on which other solvers were measured.
 
-    Clauses of two or three literals cost their distance to satisfaction, every other one squared, at weights of 0.05 to
-    1; a tenth of the variables is drawn to a random value from both sides.
+    Clauses have two or three literals and weights of 0.05 to 1. They cost their distance to satisfaction, every second
+    one squared. A tenth of the variables has priors towards a random value, from both sides.
 
     Examples
     --------
-    >>> hinge_workload("w5_small").n_terms              # 40,000 clauses, 1,000 variables drawn up and down
+    >>> hinge_workload("w5_small").n_terms              # 40,000 clauses, 1,000 variables with two priors
     42000
     """
     return clause_model(*_SIZES[check_choice(name, _SIZES, "workload")])
 
 
 def clause_model(n: int, m: int, seed: int) -> HingeLossMRF:
-    """The generator of `hinge_workload`; its draws come in the order in which the measured models were drawn.
+    """Draw a model of `hinge_workload`; the order of the draws must not change.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def clause_model(n: int, m: int, seed: int) -> HingeLossMRF:
 
 
 def many_clauses(m: int, seed: int = 503) -> HingeLossMRF:
-    """A model of the same kind with about m terms, drawn all at once: for sizes at which a loop would take too long.
+    """Draw a model as in `clause_model` with about m terms, without a loop, for large sizes.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def many_clauses(m: int, seed: int = 503) -> HingeLossMRF:
 
 
 def checksum(model: HingeLossMRF) -> str:
-    """SHA-256 of ptr, idx, coef, const, weight and power, so that two machines can tell that they have the same model.
+    """Return the SHA-256 of ptr, idx, coef, const, weight and power, to compare models between machines.
 
     Examples
     --------
@@ -85,30 +85,30 @@ def checksum(model: HingeLossMRF) -> str:
 
 
 def _distinct(rng: np.random.Generator, n: int, k: int) -> IntArray:
-    """Drawn again until all differ."""
+    """Draw k distinct integers below n."""
     while True:
-        drawn = rng.integers(0, n, size=k)
-        if len(set(drawn.tolist())) == k:
-            return drawn
+        sample = rng.integers(0, n, size=k)
+        if len(set(sample.tolist())) == k:
+            return sample
 
 
 class _Clauses:
-    """Disjunctions: clause j has the literals from ptr[j] to ptr[j + 1], negated where the sign is -1."""
+    """Disjunctions: clause j has the literals ptr[j] to ptr[j + 1], negated if the sign is -1."""
 
     def __init__(self, ptr: IntArray, variables: IntArray, signs: FloatArray) -> None:
         self.ptr, self.variables, self.signs = ptr, variables, signs
 
     def with_priors(self, n: int, rng: np.random.Generator) -> HingeLossMRF:
-        """Clause j costs `max(0, 1 - sum of its literals)`; then weights and priors are drawn."""
+        """Return the model where clause j costs `max(0, 1 - sum of its literals)`, with random weights and priors."""
         m, k = self.ptr.size - 1, n // 10
         weight = np.ceil(rng.random(m) * _LEVELS) / _LEVELS
-        drawn_to = rng.choice(n, size=k, replace=False)
+        with_prior = rng.choice(n, size=k, replace=False)
         target = rng.random(k)
         prior = np.ceil(rng.random(k) * _LEVELS) / _LEVELS
         negated = np.add.reduceat(self.signs < 0, self.ptr[:-1], dtype=np.int64)
         rows = LinearRows(
             np.concatenate([self.ptr, self.ptr[-1] + np.arange(1, 2 * k + 1)]),
-            np.concatenate([self.variables, drawn_to, drawn_to]).astype(np.int32),
+            np.concatenate([self.variables, with_prior, with_prior]).astype(np.int32),
             np.concatenate([-self.signs, np.ones(k), -np.ones(k)]),
             np.concatenate([1.0 - negated, -target, target]),
         )

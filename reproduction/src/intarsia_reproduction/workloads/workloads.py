@@ -1,4 +1,4 @@
-"""The models on which Intarsia and its peers are timed: fixed seeds, the same bits on every machine."""
+"""Grid models for timing Intarsia and its peers: fixed seeds, identical on every machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from intarsia.graph.shapes import grid_edges
 
 @dataclass(frozen=True)
 class GridWorkload:
-    """A 4-connected grid with its own table on every edge; scores, larger is more probable.
+    """A 4-connected grid with a separate table for every edge; larger scores are more probable.
 
-    `edges` come right before down, each in row-major order, which is the order of `grid_graph`.
+    `edges` to the right come before edges down, each in row-major order, as in `grid_graph`.
 
     Examples
     --------
@@ -34,16 +34,16 @@ class GridWorkload:
 
     @property
     def n_states(self) -> int:
-        """Labels per variable."""
+        """Number of states of each variable."""
         return int(self.unary.shape[1])
 
     def model(self) -> tuple[FactorGraph, FloatArray]:
-        """Graph and theta for `intarsia.infer`."""
+        """Return the graph and theta for `intarsia.infer`."""
         graph = grid_graph(*self.shape, self.n_states)
         return graph, graph.pack(self.unary, self.pair)
 
     def checksum(self) -> str:
-        """SHA-256 of the three arrays, little-endian."""
+        """Return the SHA-256 of the three arrays, little-endian."""
         digest = hashlib.sha256()
         for array, dtype in ((self.unary, "<f8"), (self.edges, "<i8"), (self.pair, "<f8")):
             digest.update(np.ascontiguousarray(array, dtype=dtype).tobytes())
@@ -51,7 +51,7 @@ class GridWorkload:
 
 
 def grid_workload(name: str, height: int, width: int, n_states: int, seed: int) -> GridWorkload:
-    """Grid whose unary scores and tables are independent N(0, 1), drawn in this order.
+    """Draw a grid whose unary scores and tables, in this order, are independent N(0, 1).
 
     Examples
     --------
@@ -69,13 +69,13 @@ def grid_workload(name: str, height: int, width: int, n_states: int, seed: int) 
 _GRIDS = {
     "w1_binary": (100, 100, 2, 101),
     "w1_multi": (60, 60, 21, 102),
-    "w1_small": (12, 12, 2, 103),  # narrow enough for an exact answer by junction tree
+    "w1_small": (12, 12, 2, 103),  # narrow enough for exact inference by the junction tree
     "w4_grid": (30, 30, 5, 401),  # its relaxation is far from tight
 }
 
 
 def inference_workload(name: str) -> GridWorkload:
-    """One of the workloads for inference by its name: `w1_binary`, `w1_multi`, `w1_small` or `w4_grid`.
+    """Return a workload for inference by its name: `w1_binary`, `w1_multi`, `w1_small` or `w4_grid`.
 
     Examples
     --------
