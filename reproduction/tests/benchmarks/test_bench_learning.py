@@ -63,7 +63,7 @@ def test_pgmax_has_the_gradient_of_its_own_schedule(small):
 def test_memory_and_workers_are_measured_in_fresh_processes(small, monkeypatch):
     monkeypatch.setattr(bench, "find_peer", lambda name: None)
     monkeypatch.setattr(bench, "_BATCH", (2, 4, 4))
-    rows = [bench._memory(60, 60, 3, 40, wanted=""), bench._two_workers(1)]
+    rows = [bench._memory(60, 60, 3, 40, goal=""), bench._two_workers(1)]
     check(rows)
     stack = 41 * 8 * 3 * 4 * 60 * 59  # sweeps x bytes x states x messages
     assert rows[0]["ours_process_bytes"] > rows[0]["ours_quality"] > rows[0]["ours_again_bytes"] > stack

@@ -32,7 +32,7 @@ def test_without_peers_and_data(small, monkeypatch):
     lines = []
     rows = bench.bench_map(repeats=1, report=lines.append)
     check(rows)
-    assert "left out: not there" in lines
+    assert "omitted: not there" in lines
     assert len(rows) == 2 * 3 + 1 + 1 + 1 + 1 + 1
     for row in rows:
         if row["peer"] and ("PDLP" in row["peer"] or "PyMaxflow" in row["peer"]):

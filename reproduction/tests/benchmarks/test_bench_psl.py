@@ -151,7 +151,7 @@ def test_without_peer_and_data(monkeypatch):
     lines = []
     rows = bench.psl_rows(1, lines.append)
     check(rows)
-    assert "left out: not there" in lines
+    assert "omitted: not there" in lines
     assert len(rows) == 2 + 1 + 1
     assert all(row["peer_seconds"] is None for row in rows)
     assert rows[-1]["ours_quality"] <= rows[-1]["objective_wanted"]

@@ -20,7 +20,7 @@ def small(monkeypatch):
     monkeypatch.setattr(bench, "_WORDS", 12)
     monkeypatch.setattr(bench, "_BATCH", 20)
     monkeypatch.setattr(bench, "_CHAIN", 30)
-    monkeypatch.setattr(bench, "_TILTED", 6)
+    monkeypatch.setattr(bench, "_PREFERENCE_CHAIN", 6)
     monkeypatch.setattr(training, "_STEPS", 3)
 
 
@@ -123,7 +123,7 @@ def test_without_the_sentences_their_rows_are_left_out(small, monkeypatch):
     lines = []
     rows = bench.bench_sequences(repeats=1, report=lines.append)
     assert len(rows) == 7
-    assert "left out: there is no conll2000" in lines
+    assert "omitted: there is no conll2000" in lines
 
 
 def test_where_a_fit_arrives():

