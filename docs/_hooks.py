@@ -1,13 +1,15 @@
-"""What the pages take from the code when the site is built, so that it cannot rot, and formulas without a network.
+"""Hooks of mkdocs that fill pages with tables from the code, so that they cannot become outdated, and render formulas.
 
-* `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
-  `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}`, `{{ data_sets }}` and `{{ experiments }}` likewise.
-* `{{ compatibility }}` becomes the table learner x inference of what is known.
-* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
-  in `results/NAME` now; a row that was never run says so. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
-* `{{ gallery }}` becomes a picture, a few words and the code of each program in `examples/`.
-* `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
-* Formulas become MathML at build time: no script, no font, nothing to download when a page is read.
+* `{{ methods }}` becomes the table of inference methods, `{{ abilities NAME }}` the properties of one method, from
+  class attributes. `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}`, `{{ data_sets }}` and `{{ experiments }}`
+  become similar tables.
+* `{{ compatibility }}` becomes the table of known results for each learner and inference method.
+* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` with the values of the paper, and the figures, from
+  the files in `results/NAME`; rows that were never run are marked. `{{ bench NAME }}` becomes the rows of
+  `intarsia bench NAME`.
+* `{{ gallery }}` becomes a picture, a description and the code of each program in `examples/`.
+* `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
+* Formulas become MathML at build time, so that pages need no script, font or download.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _TICK = {True: "yes", False: "–"}
 
 
 def methods_table(prefix: str = "guide/") -> str:
-    """One row per method of the registry."""
+    """Return a table with one row per inference method."""
     from intarsia.inference.registry import method_class, method_names
 
     rows = [
@@ -35,20 +37,20 @@ def methods_table(prefix: str = "guide/") -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in method_names():
-        found = method_class(name)
+        method = method_class(name)
         rows.append(
-            f"| [`{name}`]({prefix}{name}.md) | {found.summary} | {_TICK[found.gives_marginals]} "
-            f"| {_TICK[found.gives_map]} | {_TICK[found.gives_samples]} | {_TICK[found.gives_best]} "
-            f"| {found.log_partition_is or '–'} | {found.max_scope or 'any'} | {found.cost} |"
+            f"| [`{name}`]({prefix}{name}.md) | {method.summary} | {_TICK[method.gives_marginals]} "
+            f"| {_TICK[method.gives_map]} | {_TICK[method.gives_samples]} | {_TICK[method.gives_best]} "
+            f"| {method.log_partition_is or '–'} | {method.max_scope or 'any'} | {method.cost} |"
         )
     return "\n".join(rows)
 
 
 def abilities(name: str) -> str:
-    """Facts about one method, in two columns."""
+    """Return a table of the properties of one inference method."""
     from intarsia.inference.registry import method_class
 
-    found = method_class(name)
+    method = method_class(name)
     gives = [
         word
         for ability, word in (
@@ -57,21 +59,21 @@ def abilities(name: str) -> str:
             ("gives_samples", "samples"),
             ("gives_best", "k best labellings"),
         )
-        if getattr(found, ability)
+        if getattr(method, ability)
     ]
     facts = {
-        "name, class": f'`"{name}"`, `intarsia.{found.__name__}`',
-        "choose it for": found.summary,
+        "name, class": f'`"{name}"`, `intarsia.{method.__name__}`',
+        "choose it for": method.summary,
         "gives": ", ".join(gives),
-        "log Z": found.log_partition_is or "none",
-        "largest factor": str(found.max_scope or "any"),
-        "cost": found.cost,
+        "log Z": method.log_partition_is or "none",
+        "largest factor": str(method.max_scope or "any"),
+        "cost": method.cost,
     }
     return "\n".join(["| | |", "|---|---|", *(f"| **{key}** | {value} |" for key, value in facts.items())])
 
 
 def losses_table() -> str:
-    """One row per loss of the registry."""
+    """Return a table with one row per loss."""
     from intarsia.losses import DirectLoss
     from intarsia.losses.registry import LOSSES
 
@@ -80,18 +82,18 @@ def losses_table() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name in LOSSES.names:
-        found = LOSSES.get(name)
-        own = ["its own"] if issubclass(found, DirectLoss) else []
+        loss = LOSSES.get(name)
+        direct_gradient = ["its own"] if issubclass(loss, DirectLoss) else []
         rows.append(
-            f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {found.needs} | {_TICK[found.uses_factors]} "
-            f"| {_TICK[found.handles_hidden]} | {_TICK[found.takes_weights]} "
-            f"| {', '.join([*own, *_rules_for(name)])} |"
+            f"| [`{name}`](#{_anchor(loss)}) | {loss.summary} | {loss.needs} | {_TICK[loss.uses_factors]} "
+            f"| {_TICK[loss.handles_hidden]} | {_TICK[loss.takes_weights]} "
+            f"| {', '.join([*direct_gradient, *_rules_for(name)])} |"
         )
     return "\n".join(rows)
 
 
 def gradients_table() -> str:
-    """One row per gradient rule of the registry."""
+    """Return a table with one row per gradient rule."""
     from intarsia.gradients.registry import GRADIENTS
 
     methods = _differentiable()
@@ -100,25 +102,27 @@ def gradients_table() -> str:
         "|---|---|" + "---|" * len(methods),
     ]
     for name in GRADIENTS.names:
-        found = GRADIENTS.get(name)
-        ticks = " | ".join(_TICK[method in found.differentiates] for method in methods)
-        rows.append(f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {ticks} |")
+        rule = GRADIENTS.get(name)
+        ticks = " | ".join(_TICK[method in rule.differentiates] for method in methods)
+        rows.append(f"| [`{name}`](#{_anchor(rule)}) | {rule.summary} | {ticks} |")
     return "\n".join(rows)
 
 
 def optimizers_table() -> str:
-    """One row per optimiser of the registry."""
+    """Return a table with one row per optimiser."""
     from intarsia.learning.registry import OPTIMIZERS
 
     rows = ["| optimiser | class | steps on batches, `partial_fit` |", "|---|---|---|"]
     for name in OPTIMIZERS.names:
-        found = OPTIMIZERS.get(name)
-        rows.append(f"| `{name}` | [`{found.__name__}`](#{_anchor(found)}) | {_TICK[found.takes_batches]} |")
+        optimizer = OPTIMIZERS.get(name)
+        rows.append(
+            f"| `{name}` | [`{optimizer.__name__}`](#{_anchor(optimizer)}) | {_TICK[optimizer.takes_batches]} |"
+        )
     return "\n".join(rows)
 
 
 def data_sets_table() -> str:
-    """One row per data set that has a loader."""
+    """Return a table with one row per data set that has a loader."""
     from intarsia_reproduction.datasets import find_set, set_names
 
     rows = ["| set | what | loader | published by |", "|---|---|---|---|"]
@@ -131,19 +135,19 @@ def data_sets_table() -> str:
 
 
 def experiments_table() -> str:
-    """One row per experiment of `intarsia reproduce`."""
+    """Return a table with one row per experiment of `intarsia reproduce`."""
     from intarsia_reproduction.experiment import EXPERIMENTS, load_experiment
 
     rows = ["| name | what it asks | table, figure | data |", "|---|---|---|---|"]
     rows += [
-        f"| `{made.name}` | {made.question} | {made.title} | {made.data} |"
-        for made in map(load_experiment, EXPERIMENTS)
+        f"| `{experiment.name}` | {experiment.question} | {experiment.title} | {experiment.data} |"
+        for experiment in map(load_experiment, EXPERIMENTS)
     ]
     return "\n".join(rows)
 
 
 def compatibility_table() -> str:
-    """One row per inference method and kind of graph, a column per learner, and the reasons below."""
+    """Return a table with a row per inference method and kind of graph and a column per learner, and the reasons."""
     from intarsia.diagnostics.compatibility import compatibility
     from intarsia.learning.registry import LEARNERS
 
@@ -154,27 +158,28 @@ def compatibility_table() -> str:
         cells = []
         for pair in pairs:
             if (pair.inference, pair.model) == (method, model):
-                found = pair.judgement
-                told = f"{found.reason}{f' ({found.reference})' if found.reference else ''}"
-                cells.append(f"{found.level} [{reasons.setdefault(told, len(reasons) + 1)}]")
+                judgement = pair.judgement
+                reason = f"{judgement.reason}{f' ({judgement.reference})' if judgement.reference else ''}"
+                cells.append(f"{judgement.level} [{reasons.setdefault(reason, len(reasons) + 1)}]")
         rows.append(f"| `{method}` | {model} | {' | '.join(cells)} |")
-    return "\n".join([*rows, "", *(f"{number}. {told}." for told, number in reasons.items())])
+    return "\n".join([*rows, "", *(f"{number}. {reason}." for reason, number in reasons.items())])
 
 
-def _anchor(found: type) -> str:
-    return f"{found.__module__}.{found.__name__}"
+def _anchor(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
 
 
 def _differentiable() -> list[str]:
-    """Inference methods that some rule differentiates, in the order of the choosing table."""
+    """Return the inference methods that a gradient rule can differentiate, in the order of `methods_table`."""
     from intarsia.gradients.registry import GRADIENTS
     from intarsia.inference.registry import method_names
 
-    able = {method for name in GRADIENTS.names for method in GRADIENTS.get(name).differentiates}
-    return [name for name in method_names() if name in able]
+    differentiable = {method for name in GRADIENTS.names for method in GRADIENTS.get(name).differentiates}
+    return [name for name in method_names() if name in differentiable]
 
 
 def _rules_for(loss: str) -> list[str]:
+    """Return the gradient rules that can be used with a loss."""
     from intarsia.gradients.registry import GRADIENTS
     from intarsia.losses.registry import LOSSES
 
@@ -185,44 +190,44 @@ def _rules_for(loss: str) -> list[str]:
 
 
 def results(name: str, to_root: str = "../") -> str:
-    """A row for each task, every figure beside the paper's, then the pictures: from what lies in `results/NAME`."""
+    """Return a table with a row per task, our values beside those of the paper, and the figures in `results/NAME`."""
     from intarsia_reproduction.experiment import load_experiment, load_findings
 
     folder = DOCS / "results" / name
-    experiment = load_experiment(name)  # knows all tasks, also those that were never run
-    found = load_findings(experiment.tasks, folder)
-    stored = folder / f"{name}-rows.json"
-    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
-    kept = {row["label"]: row for row in [*rows, *experiment.rows(found)] if row["ours"] is not None}
-    printed = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
+    experiment = load_experiment(name)  # lists all tasks, including those that were never run
+    findings = load_findings(experiment.tasks, folder)
+    rows_file = folder / f"{name}-rows.json"
+    rows = json.loads(rows_file.read_text(encoding="utf-8"))["rows"] if rows_file.exists() else []
+    row_of_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
+    has_paper_values = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
     figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
     columns = figures
-    if printed:
+    if has_paper_values:
         columns = [f"{column}: {whose}" if column else whose for column in columns for whose in ("paper", "ours")]
     table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
     for task in experiment.tasks:
         cells, last = [], None
         for figure in figures:
-            row = kept.get(f"{task.label}, {figure}" if figure else task.label)
+            row = row_of_label.get(f"{task.label}, {figure}" if figure else task.label)
             last = row or last
-            cells += [_figure(task.paper.get(figure), task.significant)] if printed else []
-            missing = "–" if figure not in task.paper or task.key in found else "*not run*"
+            cells += [_figure(task.paper.get(figure), task.significant)] if has_paper_values else []
+            missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
             at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
             cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
-        about = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
-        told = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
-        table.append(f"| {' | '.join([task.label + told, *cells, *about])} |")
+        size_and_time = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
+        status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
+        table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
     pictures = [
         f"![{experiment.title}: {path.stem.replace('_', ' ')}]({to_root}results/{name}/{path.name})"
         for path in sorted(folder.glob("*.png"))
     ]
     command = f"intarsia reproduce {name} --output FOLDER"
-    about = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
-    return "\n\n".join([about, "\n".join(table), *pictures])
+    description = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
+    return "\n\n".join([description, "\n".join(table), *pictures])
 
 
 def bench(name: str) -> str:
-    """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`; unequal stopping rules in italics."""
+    """Return the rows in `results/bench_NAME.json` as a table; unequal stopping rules are in italics."""
     from intarsia_reproduction.benchmarks.measurement import check_row, ratio_text
 
     path = DOCS / "results" / f"bench_{name}.json"
@@ -241,12 +246,12 @@ def bench(name: str) -> str:
         cells += [ratio_text(row), f"*{stops}*" if row["comparison"] == "own rules" else stops, row.get("wanted", "–")]
         cells += [_short(row["ours_quality"], 9), _short(row["peer_quality"], 9)]
         table.append(f"| {' | '.join(cells)} |")
-    told = sorted({row["quality_is"] for row in rows if "quality_is" in row})
-    return "\n".join(table) + f"\n\nQuality: {'; '.join(told)}. Measure it: `intarsia bench {name}`."
+    qualities = sorted({row["quality_is"] for row in rows if "quality_is" in row})
+    return "\n".join(table) + f"\n\nQuality: {'; '.join(qualities)}. Measure it: `intarsia bench {name}`."
 
 
 def past_one_machine_table() -> str:
-    """What `reproduction/past_one_machine.py` measured."""
+    """Return the measurements of `reproduction/past_one_machine.py` as a table."""
     document = json.loads((DOCS / "results" / "past_one_machine.json").read_text(encoding="utf-8"))
     table = [
         "| work | here, s | cluster, s | parts, MB | a round, MB | rounds | a round, s | differs by |",
@@ -263,9 +268,9 @@ def past_one_machine_table() -> str:
         table.append(f"| {' | '.join([*cells, _short(row['difference'], 2)])} |")
     return "\n".join(table) + (
         f"\n\nOne thread here beside a dask cluster of {document['workers']} processes on the same machine of "
-        f"{document['processors']} processors, which was busy with other work (load "
-        f"{document['load']:.0f}), so that seconds tell little; each was run once before to compile. Parts travel "
-        f"once; a round is one evaluation, or one question. Measure it: `python reproduction/past_one_machine.py FILE`."
+        f"{document['processors']} processors. The machine was busy with other work (load {document['load']:.0f}), so "
+        f"seconds are only indicative; each was run once before to compile. Data are sent once; a round is one "
+        f"evaluation or one request. Measure it: `python reproduction/past_one_machine.py FILE`."
     )
 
 
@@ -278,7 +283,7 @@ def _duration(seconds: float) -> str:
 
 
 def _figure(value: float | None, significant: int | None = None) -> str:
-    """Error rates with three decimals, what is tiny with an exponent; or a number of significant digits."""
+    """Format a value with the given significant digits, else with three decimals, or an exponent if it is tiny."""
     if value is None:
         return "–"
     if significant is not None:
@@ -290,25 +295,25 @@ def _figure(value: float | None, significant: int | None = None) -> str:
 
 
 def gallery() -> str:
-    """Title and text from the docstring of each example, its picture, and its code to open."""
-    parts = []
+    """Return title and description of each example from its docstring, with its picture and its code."""
+    sections = []
     for path in sorted((DOCS.parent / "examples").glob("*.py")):
         code = path.read_text(encoding="utf-8")
-        title, told = (ast.get_docstring(ast.parse(code)) or "").split("\n", 1)
-        words = re.sub(r"\s+", " ", told.split("\n    ")[0]).strip()  # what is indented is how to run it
-        words = re.sub(r"docs/([\w/]+\.md)", lambda match: f"[{page_title(match[1])}]({match[1]})", words)
-        shown = "\n".join(f"    {line}".rstrip() for line in code.splitlines())
-        parts += [
+        title, text = (ast.get_docstring(ast.parse(code)) or "").split("\n", 1)
+        description = re.sub(r"\s+", " ", text.split("\n    ")[0]).strip()  # the indented lines say how to run it
+        description = re.sub(r"docs/([\w/]+\.md)", lambda match: f"[{page_title(match[1])}]({match[1]})", description)
+        indented_code = "\n".join(f"    {line}".rstrip() for line in code.splitlines())
+        sections += [
             f"## {title.rstrip('.?')} {{ #{path.stem} }}",
-            words,
+            description,
             f"![{title.rstrip('.')}](images/gallery/{path.stem}.png)",
-            f'??? example "examples/{path.name}"\n    ```python\n{shown}\n    ```',
+            f'??? example "examples/{path.name}"\n    ```python\n{indented_code}\n    ```',
         ]
-    return "\n\n".join(parts)
+    return "\n\n".join(sections)
 
 
 def page_title(page: str) -> str:
-    """First heading of a page."""
+    """Return the first heading of a page."""
     return (DOCS / page).read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
 
 
@@ -316,7 +321,7 @@ def page_title(page: str) -> str:
 
 
 def bibliography() -> dict[str, dict[str, str]]:
-    """Entries of references.bib: key -> fields."""
+    """Return the entries of references.bib as key -> fields."""
     entries = {}
     text = (DOCS / "references.bib").read_text(encoding="utf-8")
     for key, body in re.findall(r"^@\w+\{(\w+),\n(.*?)^\}", text, flags=re.M | re.S):
@@ -325,7 +330,7 @@ def bibliography() -> dict[str, dict[str, str]]:
 
 
 def references_list() -> str:
-    """The bibliography as a Markdown list with an anchor per key."""
+    """Return the bibliography as a Markdown list with an anchor per key."""
     lines = []
     for key, entry in sorted(bibliography().items()):
         where = entry.get("journal") or entry.get("booktitle") or entry.get("publisher", "")
@@ -338,18 +343,18 @@ def references_list() -> str:
 
 
 def _link_citations(content: str, to_root: str) -> str:
-    """Make each known author-year key a link, outside code, formulas, headings and other links."""
+    """Turn author-year keys into links, except in code, formulas, headings and other links."""
     keys = "|".join(sorted(bibliography(), key=len, reverse=True))
     depth = 0
-    parts = re.split(r"(<[^>]+>)", content)
-    for k, part in enumerate(parts):
-        if part.startswith("<"):
-            tag = re.match(r"</?(a|code|pre|math|h[1-6]|nav)\b", part)
+    pieces = re.split(r"(<[^>]+>)", content)
+    for k, piece in enumerate(pieces):
+        if piece.startswith("<"):
+            tag = re.match(r"</?(a|code|pre|math|h[1-6]|nav)\b", piece)
             if tag:
-                depth += -1 if part.startswith("</") else 1
+                depth += -1 if piece.startswith("</") else 1
         elif depth == 0:
-            parts[k] = re.sub(rf"\b({keys})\b", rf'<a href="{to_root}references.html#\1">\1</a>', part)
-    return "".join(parts)
+            pieces[k] = re.sub(rf"\b({keys})\b", rf'<a href="{to_root}references.html#\1">\1</a>', piece)
+    return "".join(pieces)
 
 
 # ---------------------------------------------------------------- formulas
@@ -358,10 +363,11 @@ _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1
 
 
 def _to_mathml(match: re.Match[str]) -> str:
+    """Return the MathML of a formula."""
     from latex2mathml.converter import convert
 
     display = match[2] == "["
-    latex = unescape(match[3]).strip().replace(r"\setminus", r"\backslash")  # a sign that every font has
+    latex = unescape(match[3]).strip().replace(r"\setminus", r"\backslash")  # a character that every font has
     mathml = convert(latex, display="block" if display else "inline")
     return f'<div class="formula">{mathml}</div>' if display else mathml
 
@@ -382,6 +388,7 @@ _TABLES = {
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Replace the placeholders of a page by tables."""
     to_guide = "" if page.file.src_uri.startswith("guide/") else "guide/"
     markdown = markdown.replace("{{ methods }}", methods_table(to_guide))
     to_root = "../" * page.file.src_uri.count("/")
@@ -394,6 +401,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Convert formulas to MathML and link citations in a rendered page."""
     content = _FORMULA.sub(_to_mathml, html)
     if page.file.src_uri == "references.md":
         return content
