@@ -1,4 +1,4 @@
-"""The rows of the benchmark on models small enough for a test; what they time is not asserted."""
+"""Rows of the benchmark on small models; the measured seconds are not checked."""
 
 import numpy as np
 import pytest
@@ -38,20 +38,20 @@ def test_without_peers_their_columns_are_none(small, monkeypatch):
     assert rows[-1]["ratio"] == 1.5
 
 
-def test_the_error_of_a_wrong_gradient_is_found():
+def test_error_of_a_wrong_gradient_is_measured():
     problem = bench._Labelled.of(5, 4, 3)
     right = problem.gradient("belief_propagation").gradient
     wrong = right.copy()
     wrong[7] += 0.1
     error = problem.error_of(wrong, "belief_propagation", "forward_backward")
-    # Four directions tell the size of an error within a small factor.
+    # Four random directions estimate the size of an error within a small factor.
     expected = 0.1 / np.linalg.norm(wrong)
     assert expected / 5 < error < expected * 5
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not set up; see reproduction/README.md")
-def test_pgmax_has_the_gradient_of_its_own_schedule(small):
+@pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not installed; see reproduction/README.md")
+def test_gradient_of_pgmax_is_correct_for_its_schedule(small):
     speed, memory = bench._beside_pgmax(3, 1, lambda line: None)
     check([speed, memory])
     assert speed["peer_quality"] < 1e-5  # an independent program, in single precision

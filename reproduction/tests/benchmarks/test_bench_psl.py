@@ -16,7 +16,7 @@ from intarsia_reproduction.workloads.psl_programs import (
 )
 from intarsia_reproduction.workloads.softlogic_workloads import clause_model
 
-needs_psl = pytest.mark.skipif(find_peer("psl") is None, reason="PSL is not set up; see reproduction/README.md")
+needs_psl = pytest.mark.skipif(find_peer("psl") is None, reason="PSL is not installed; see reproduction/README.md")
 
 
 class StandIn:
@@ -73,35 +73,35 @@ def test_answers_are_compared_in_our_order_and_by_our_objective(monkeypatch, tmp
     runs[-1]["evaluations"] = ["Evaluator: DiscreteEvaluator, Predicate: KNOWS, Results -- Accuracy: 0.5, F1: 0.666667"]
     peer = StandIn(runs)
     use(monkeypatch, peer)
-    grounding, found = rows = bench.beside_psl("knows", knows(tmp_path), repeats=2)
+    grounding, inference = rows = bench.beside_psl("knows", knows(tmp_path), repeats=2)
     check(rows)
     assert grounding["peer_seconds"] == 4  # the first run warms up
-    assert found["peer_seconds"] == 6
+    assert inference["peer_seconds"] == 6
     assert grounding["ours_terms"] == grounding["peer_terms"] == [2, 2]
     assert grounding["same_terms"]
     # 2 (0.9 - x)^2 + x^2 at 0.6 and at 0.5; both are 0.54 at the best.
-    assert found["ours_quality"] == pytest.approx(1.08, rel=1e-4)
-    assert found["peer_quality"] == pytest.approx(0.54 + 0.57)
-    assert not found["same_objective"]
-    assert found["largest_difference"] == pytest.approx(0.1, abs=1e-2)
-    assert found["peer_scores"] == {"accuracy": 0.5, "f1": 0.666667}
-    assert found["ours_scores"]["accuracy"] == 0.5
-    assert not found["same_scores"]  # PSL has not told precision and recall
+    assert inference["ours_quality"] == pytest.approx(1.08, rel=1e-4)
+    assert inference["peer_quality"] == pytest.approx(0.54 + 0.57)
+    assert not inference["same_objective"]
+    assert inference["largest_difference"] == pytest.approx(0.1, abs=1e-2)
+    assert inference["peer_scores"] == {"accuracy": 0.5, "f1": 0.666667}
+    assert inference["ours_scores"]["accuracy"] == 0.5
+    assert not inference["same_scores"]  # PSL did not report precision and recall
     options = peer.asked[0][1]["options"]
     assert options == {"parallel.numthreads": 1, "random.seed": 1}
 
 
-def test_other_numbers_of_terms_are_told(monkeypatch, tmp_path):
+def test_different_numbers_of_terms_are_reported(monkeypatch, tmp_path):
     use(monkeypatch, StandIn([answer(rules=[["1", 2], ["2", 3]])]))
     assert not bench.beside_psl("knows", knows(tmp_path), repeats=1)[0]["same_terms"]
 
 
-def test_a_failure_of_psl_says_what_it_said(tmp_path):
+def test_error_of_psl_is_reported(tmp_path):
     with pytest.raises(IntarsiaError, match=r"PSL failed on program\.json: no such rule"):
         bench.run_psl(StandIn([{"failed": "no such rule"}]), tmp_path / "program.json")
 
 
-def test_the_state_is_timed_to_the_lowest_objective_on_any_way(monkeypatch, tmp_path):
+def test_time_to_the_lowest_objective_of_any_step_size(monkeypatch, tmp_path):
     model = clause_model(30, 60, seed=1)
     optimum = ConsensusADMM(tol=1e-8).solve(model).objective
     rng = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def test_the_state_is_timed_to_the_lowest_objective_on_any_way(monkeypatch, tmp_
     curves = {
         0.1: [[0, 9 * optimum, 0.1], [50, 3 * optimum, 0.4]],
         1.0: [[0, 9 * optimum, 0.1], [50, 1.1 * optimum, 7.0], [100, 2.0 * optimum, 9.0]],  # the last is not the best
-        10.0: [[0, 9 * optimum, 0.1], [50, 1.1005 * optimum, 6.0]],  # as good, and sooner
+        10.0: [[0, 9 * optimum, 0.1], [50, 1.1005 * optimum, 6.0]],  # as good, and earlier
     }
     monkeypatch.setattr(bench, "_STEPS", tuple(curves))
     peer = StandIn(
@@ -128,7 +128,7 @@ def test_the_state_is_timed_to_the_lowest_objective_on_any_way(monkeypatch, tmp_
     assert [request[1]["options"]["admmreasoner.stepsize"] for request in peer.asked] == list(curves)
 
 
-def test_a_join_that_is_too_large_for_psl_is_told(monkeypatch, tmp_path):
+def test_join_that_is_too_large_for_psl_is_reported(monkeypatch, tmp_path):
     use(monkeypatch, StandIn([{"failed": "Java heap space"}]))
     monkeypatch.setattr(bench, "_JOIN", (2, 3, 10))
     monkeypatch.setattr(bench, "in_fresh_process", lambda code: {"seconds": 1.0, "terms": 12, "bytes": 5})
@@ -158,29 +158,29 @@ def test_without_peer_and_data(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_program_of_clauses_grounds_to_its_model(tmp_path, seed):
+def test_clause_program_grounds_to_its_model(tmp_path, seed):
     model = clause_model(30, 90, seed)
-    found = ground(read_psl(clause_program(model).write(tmp_path)))
-    place = [found.atoms.find("X", i) for i in range(30)]
-    assert found.mrf.n_terms == model.n_terms
+    grounding = ground(read_psl(clause_program(model).write(tmp_path)))
+    positions = [grounding.atoms.find("X", i) for i in range(30)]
+    assert grounding.mrf.n_terms == model.n_terms
     for x in np.random.default_rng(seed).random((5, 30)):
-        assert found.mrf.objective(x[np.argsort(place)]) == pytest.approx(model.objective(x))
+        assert grounding.mrf.objective(x[np.argsort(positions)]) == pytest.approx(model.objective(x))
 
 
-def test_everybody_in_a_group_is_paired(tmp_path):
-    found = ground(read_psl(members_program(3, 4, 9).write(tmp_path)))
-    assert found.mrf.n_terms == 3 * 4 * 3
+def test_all_members_of_a_group_are_paired(tmp_path):
+    grounding = ground(read_psl(members_program(3, 4, 9).write(tmp_path)))
+    assert grounding.mrf.n_terms == 3 * 4 * 3
 
 
 @pytest.mark.slow
 @needs_psl
 def test_psl_grounds_and_infers_the_same(tmp_path):
-    grounding, found = rows = bench.beside_psl("knows", knows(tmp_path), repeats=1)
+    grounding, inference = rows = bench.beside_psl("knows", knows(tmp_path), repeats=1)
     check(rows)
     assert grounding["peer_terms"] == [2, 2]
-    assert found["peer_quality"] == pytest.approx(1.08, rel=1e-3)
-    assert found["same_objective"]
-    assert found["same_scores"]
+    assert inference["peer_quality"] == pytest.approx(1.08, rel=1e-3)
+    assert inference["same_objective"]
+    assert inference["same_scores"]
 
 
 @pytest.mark.slow
@@ -199,8 +199,8 @@ def test_psl_solves_the_model_of_clauses(monkeypatch, tmp_path):
 @pytest.mark.data
 @needs_psl
 def test_psl_agrees_on_simple_acquaintances(tmp_path):
-    grounding, found = bench.beside_psl("acquaintances", acquaintances_program().write(tmp_path), repeats=1)
+    grounding, inference = bench.beside_psl("acquaintances", acquaintances_program().write(tmp_path), repeats=1)
     assert grounding["same_terms"]
-    assert found["same_objective"]
-    assert found["same_scores"]
-    assert found["peer_scores"].keys() == {"accuracy", "precision", "recall", "f1"}
+    assert inference["same_objective"]
+    assert inference["same_scores"]
+    assert inference["peer_scores"].keys() == {"accuracy", "precision", "recall", "f1"}
