@@ -66,7 +66,7 @@ def test_without_peers(small, monkeypatch):
 def test_threshold_of_the_peer_is_tuned_on_other_records(small, monkeypatch):
     peer = FakePeer()
     monkeypatch.setattr(bench, "find_peer", lambda name: peer)
-    row = bench._beside_dedupe(80, True, 1)
+    row = bench._compare_with_dedupe(80, True, 1)
     check([row])
     training = scored_edges(100, 704, in_blocks=True)
     by_threshold = [

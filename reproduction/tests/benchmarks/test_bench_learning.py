@@ -11,7 +11,7 @@ from intarsia_reproduction.benchmarks.peers import find_peer
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(bench, "_AUTHOR", (4, 5))
-    monkeypatch.setattr(bench, "_BESIDE_PGMAX", (5, 4))
+    monkeypatch.setattr(bench, "_PGMAX_SIZE", (5, 4))
     monkeypatch.setattr(bench, "_WANTED", {2: 3.0, 3: 5.0})
     monkeypatch.setattr(bench, "_LARGE", (6, 6, 3, 4))
     monkeypatch.setattr(bench, "_AT_LEAST", 0.0)
@@ -52,7 +52,7 @@ def test_error_of_a_wrong_gradient_is_measured():
 @pytest.mark.slow
 @pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not installed; see reproduction/README.md")
 def test_gradient_of_pgmax_is_correct_for_its_schedule(small):
-    speed, memory = bench._beside_pgmax(3, 1, lambda line: None)
+    speed, memory = bench._compare_with_pgmax(3, 1, lambda line: None)
     check([speed, memory])
     assert speed["peer_quality"] < 1e-5  # an independent program, in single precision
     assert speed["ours_quality"] < 1e-7

@@ -95,7 +95,7 @@ def test_stereo_scores_are_costs_saved(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(find_peer("pymaxflow") is None, reason="PyMaxflow is not installed; see reproduction/README.md")
 def test_pymaxflow_has_the_same_best_labelling(small):
-    row = bench._beside_maxflow(1)
+    row = bench._compare_with_maxflow(1)
     check([row])
     assert row["peer_quality"] == pytest.approx(row["ours_quality"], rel=1e-12)
     assert row["peer_seconds"] > row["peer_flow_seconds"] > 0
@@ -103,7 +103,7 @@ def test_pymaxflow_has_the_same_best_labelling(small):
 
 @pytest.mark.skipif(find_peer("pdlp") is None, reason="PDLP is not installed; see reproduction/README.md")
 def test_pdlp_has_the_same_optimum(small):
-    rows = bench._beside_solvers(grid_workload("grid", 4, 4, 3, seed=1), 1)
+    rows = bench._compare_with_solvers(grid_workload("grid", 4, 4, 3, seed=1), 1)
     check(rows)
     for row in rows:
         if row["peer"].startswith("PDLP at a"):

@@ -1,4 +1,4 @@
-"""The rows beside PSL, with a stand-in that answers as PSL does, and with PSL itself where it is installed."""
+"""Rows that compare with PSL, tested with a fake peer, and with PSL itself if it is installed."""
 
 import numpy as np
 import pytest
@@ -19,11 +19,11 @@ from intarsia_reproduction.workloads.softlogic_workloads import clause_model
 needs_psl = pytest.mark.skipif(find_peer("psl") is None, reason="PSL is not installed; see reproduction/README.md")
 
 
-class StandIn:
-    """Answers from a list, one for each run; values and arguments are those of the program below unless given."""
+class FakePeer:
+    """Peer that returns answers from a list; values and arguments are by default those of the program in `knows`."""
 
     def __init__(self, answers, values=(0.6, 0.5), arguments=(("bob", "ann"), ("ann", "bob"))):
-        self.answers, self.asked = list(answers), []
+        self.answers, self.requests = list(answers), []
         self.arrays = {"values": np.array(values), "arguments": np.array(arguments)}
 
     def __enter__(self):
@@ -33,19 +33,19 @@ class StandIn:
         return None
 
     def ask(self, do, **arguments):
-        self.asked.append((do, arguments))
+        self.requests.append((do, arguments))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def fetch(self, what):
-        return self.arrays[what]
+    def fetch(self, name):
+        return self.arrays[name]
 
 
-def answer(**more):
-    return {"load_seconds": 0.5, "ground_seconds": 2.0, "solve_seconds": 3.0, "n_iter": 7, "evaluations": []} | more
+def answer(**fields):
+    return {"load_seconds": 0.5, "ground_seconds": 2.0, "solve_seconds": 3.0, "n_iter": 7, "evaluations": []} | fields
 
 
 def knows(tmp_path):
-    """Pulled to 0.9 with weight 2 and to 0 with weight 1, in both directions."""
+    """Write a program in which each of two atoms prefers 0.9 with weight 2 and 0 with weight 1."""
     program = ProgramFiles(["2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2", "1: !Knows(A, B) ^2"])
     program.add("Likes", "observations", [("ann", "chess"), ("bob", "chess")], np.array([1.0, 0.9]))
     program.add("Knows", "targets", [("ann", "bob"), ("bob", "ann")])
@@ -71,9 +71,9 @@ def check(rows):
 def test_answers_are_compared_in_our_order_and_by_our_objective(monkeypatch, tmp_path):
     runs = [answer(rules=[["1", 2], ["2", 2]], ground_seconds=g, solve_seconds=s) for g, s in ((1, 1), (4, 8), (5, 6))]
     runs[-1]["evaluations"] = ["Evaluator: DiscreteEvaluator, Predicate: KNOWS, Results -- Accuracy: 0.5, F1: 0.666667"]
-    peer = StandIn(runs)
+    peer = FakePeer(runs)
     use(monkeypatch, peer)
-    grounding, inference = rows = bench.beside_psl("knows", knows(tmp_path), repeats=2)
+    grounding, inference = rows = bench.compare_with_psl("knows", knows(tmp_path), repeats=2)
     check(rows)
     assert grounding["peer_seconds"] == 4  # the first run warms up
     assert inference["peer_seconds"] == 6
@@ -87,18 +87,18 @@ def test_answers_are_compared_in_our_order_and_by_our_objective(monkeypatch, tmp
     assert inference["peer_scores"] == {"accuracy": 0.5, "f1": 0.666667}
     assert inference["ours_scores"]["accuracy"] == 0.5
     assert not inference["same_scores"]  # PSL did not report precision and recall
-    options = peer.asked[0][1]["options"]
+    options = peer.requests[0][1]["options"]
     assert options == {"parallel.numthreads": 1, "random.seed": 1}
 
 
 def test_different_numbers_of_terms_are_reported(monkeypatch, tmp_path):
-    use(monkeypatch, StandIn([answer(rules=[["1", 2], ["2", 3]])]))
-    assert not bench.beside_psl("knows", knows(tmp_path), repeats=1)[0]["same_terms"]
+    use(monkeypatch, FakePeer([answer(rules=[["1", 2], ["2", 3]])]))
+    assert not bench.compare_with_psl("knows", knows(tmp_path), repeats=1)[0]["same_terms"]
 
 
 def test_error_of_psl_is_reported(tmp_path):
     with pytest.raises(IntarsiaError, match=r"PSL failed on program\.json: no such rule"):
-        bench.run_psl(StandIn([{"failed": "no such rule"}]), tmp_path / "program.json")
+        bench.run_psl(FakePeer([{"failed": "no such rule"}]), tmp_path / "program.json")
 
 
 def test_time_to_the_lowest_objective_of_any_step_size(monkeypatch, tmp_path):
@@ -112,7 +112,7 @@ def test_time_to_the_lowest_objective_of_any_step_size(monkeypatch, tmp_path):
         10.0: [[0, 9 * optimum, 0.1], [50, 1.1005 * optimum, 6.0]],  # as good, and earlier
     }
     monkeypatch.setattr(bench, "_STEPS", tuple(curves))
-    peer = StandIn(
+    peer = FakePeer(
         [answer(rules=[["all", model.n_terms]], curve=curve) for curve in curves.values()],
         x[order], order[:, None].astype(str),
     )  # fmt: skip
@@ -125,11 +125,11 @@ def test_time_to_the_lowest_objective_of_any_step_size(monkeypatch, tmp_path):
     assert row["same_terms"]
     assert [run["step"] for run in row["peer_by_step"]] == list(curves)
     assert row["peer_by_step"][0]["objective"] == pytest.approx(model.objective(x))
-    assert [request[1]["options"]["admmreasoner.stepsize"] for request in peer.asked] == list(curves)
+    assert [request[1]["options"]["admmreasoner.stepsize"] for request in peer.requests] == list(curves)
 
 
 def test_join_that_is_too_large_for_psl_is_reported(monkeypatch, tmp_path):
-    use(monkeypatch, StandIn([{"failed": "Java heap space"}]))
+    use(monkeypatch, FakePeer([{"failed": "Java heap space"}]))
     monkeypatch.setattr(bench, "_JOIN", (2, 3, 10))
     monkeypatch.setattr(bench, "in_fresh_process", lambda code: {"seconds": 1.0, "terms": 12, "bytes": 5})
     row = bench._join(tmp_path)
@@ -175,7 +175,7 @@ def test_all_members_of_a_group_are_paired(tmp_path):
 @pytest.mark.slow
 @needs_psl
 def test_psl_grounds_and_infers_the_same(tmp_path):
-    grounding, inference = rows = bench.beside_psl("knows", knows(tmp_path), repeats=1)
+    grounding, inference = rows = bench.compare_with_psl("knows", knows(tmp_path), repeats=1)
     check(rows)
     assert grounding["peer_terms"] == [2, 2]
     assert inference["peer_quality"] == pytest.approx(1.08, rel=1e-3)
@@ -199,7 +199,7 @@ def test_psl_solves_the_model_of_clauses(monkeypatch, tmp_path):
 @pytest.mark.data
 @needs_psl
 def test_psl_agrees_on_simple_acquaintances(tmp_path):
-    grounding, inference = bench.beside_psl("acquaintances", acquaintances_program().write(tmp_path), repeats=1)
+    grounding, inference = bench.compare_with_psl("acquaintances", acquaintances_program().write(tmp_path), repeats=1)
     assert grounding["same_terms"]
     assert inference["same_objective"]
     assert inference["same_scores"]

@@ -21,8 +21,8 @@ def test_without_peers(monkeypatch):
     )
     monkeypatch.setattr(bench, "psl_rows", lambda repeats, log: [{"workload": f"{repeats} of PSL"}])
     lines = []
-    *rows, beside_psl = bench.bench_softlogic(repeats=1, report=lines.append)
-    assert beside_psl == {"workload": "1 of PSL"}
+    *rows, compare_with_psl = bench.bench_softlogic(repeats=1, report=lines.append)
+    assert compare_with_psl == {"workload": "1 of PSL"}
     assert len(rows) == 4
     assert lines[0] == "w5_small"
     for row in rows:
@@ -35,7 +35,7 @@ def test_without_peers(monkeypatch):
 
 @pytest.mark.skipif(find_peer("conic") is None, reason="OSQP and SCS are not installed")
 def test_peers_reach_the_same_optimum():
-    rows = bench._beside_solvers(SMALL, 1, lambda line: None)
+    rows = bench._compare_with_solvers(SMALL, 1, lambda line: None)
     assert [row["peer"] for row in rows] == ["OSQP", "SCS"]
     for row in rows:
         assert row["peer_finished"]
@@ -46,7 +46,7 @@ def test_peers_reach_the_same_optimum():
 @pytest.mark.skipif(find_peer("conic") is None, reason="OSQP and SCS are not installed")
 def test_peer_that_exceeds_its_time_limit_is_reported(monkeypatch):
     monkeypatch.setenv(bench.TIME_LIMIT, "1e-9")
-    rows = bench._beside_solvers(SMALL, 1, lambda line: None)
+    rows = bench._compare_with_solvers(SMALL, 1, lambda line: None)
     assert all(row["peer"].endswith("stopped before it was as close") for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""`intarsia bench clusters`: proposals per second, and scored pairs into entities beside dedupe, in one run.
+"""`intarsia bench clusters`: proposals per second, and entity resolution of scored pairs compared with dedupe.
 
 Both programs get the same scored pairs, ours as log odds and dedupe as the corresponding probabilities. Both are tuned
 on the same other records: ours learns its weights there, and dedupe uses the threshold with the largest F1 there. Only
@@ -70,8 +70,8 @@ def bench_clusters(repeats: int = 5, *, report: Report | None = None, rows: list
         log("proposals")
         rows += _proposals(repeats)
         for n_records, in_blocks in _RESOLVERS:
-            log(f"{n_records:,} records beside dedupe")
-            rows.append(_beside_dedupe(n_records, in_blocks, repeats))
+            log(f"{n_records:,} records compared with dedupe")
+            rows.append(_compare_with_dedupe(n_records, in_blocks, repeats))
         log(f"{_RESOLVED:,} records resolved")
         rows.append(_resolved())
     return rows
@@ -181,7 +181,7 @@ class _Dedupe:
         return max(_THRESHOLDS, key=lambda threshold: self.qualities(threshold)[0])
 
 
-def _beside_dedupe(n_records: int, in_blocks: bool, repeats: int) -> Row:
+def _compare_with_dedupe(n_records: int, in_blocks: bool, repeats: int) -> Row:
     training, edges = (scored_edges(n, seed, in_blocks=in_blocks) for n, seed in ((_TRAINING, 704), (n_records, 705)))
     clusterer, predictions = trained_clusterer(training), list[IntArray]()
 

@@ -73,10 +73,10 @@ def bench_collective(repeats: int = 5, *, report: Report | None = None, rows: li
     log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
     with one_processor():
-        log("descent on noisy marginals beside mbi")
-        rows.append(_beside_mbi(noisy_marginals(), repeats))
-        log(f"interior point beside us, at most {limit:g} s")
-        rows.append(_beside_interior_point(migration(_CELLS), repeats, limit))
+        log("descent on noisy marginals compared with mbi")
+        rows.append(_compare_with_mbi(noisy_marginals(), repeats))
+        log(f"interior-point solver, at most {limit:g} s")
+        rows.append(_compare_with_interior_point(migration(_CELLS), repeats, limit))
         log("a year of weeks on a map")
         rows.append(_year())
     return rows
@@ -105,7 +105,7 @@ def ask_interior_point(workload: Migration, limit: float) -> dict[str, Any] | No
 # ---------------------------------------------------------------- rows
 
 
-def _beside_interior_point(workload: Migration, repeats: int, limit: float) -> Row:
+def _compare_with_interior_point(workload: Migration, repeats: int, limit: float) -> Row:
     result = solve(workload)
     ours = fastest_in_turns({"ours": lambda: processor_seconds(lambda: solve(workload))}, repeats, 1.0)["ours"]
     answer = ask_interior_point(workload, limit)
@@ -149,7 +149,7 @@ def _descend(workload: NoisyMarginals, n_iter: int) -> tuple[float, float]:
     return seconds / n_iter, float(result.objective - constant)
 
 
-def _beside_mbi(workload: NoisyMarginals, repeats: int) -> Row:
+def _compare_with_mbi(workload: NoisyMarginals, repeats: int) -> Row:
     timed: dict[str, Callable[[], float]] = {"ours": lambda: _descend(workload, _ITERATIONS)[0]}
     peer_fields: Row = {}
     with ExitStack() as stack:

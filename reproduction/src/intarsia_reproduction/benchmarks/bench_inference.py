@@ -103,7 +103,7 @@ def _against_peers(workload: GridWorkload, repeats: int, log: Report) -> list[Ro
         residual = _to_residual(workload.name, graph, theta, fixed_point, peer, repeats)
         log(f"{workload.name}: mean field")
         mean_field = _mean_field(workload.name, graph, theta, peer, repeats, quoted)
-    log(f"{workload.name}: tree-reweighted beside belief propagation")
+    log(f"{workload.name}: tree-reweighted compared with belief propagation")
     return [sweeps, residual, *mean_field, _tree_reweighted(workload.name, graph, theta, repeats)]
 
 

@@ -44,7 +44,7 @@ SWEEPS = 10
 _AT_LEAST = 2.0  # seconds over which short runs are repeated, so that some of them are undisturbed
 _AUTHOR = (100, 150)  # size of the image on which the author's program was timed
 _AUTHOR_SECONDS = 1.7
-_BESIDE_PGMAX = (64, 64)
+_PGMAX_SIZE = (64, 64)
 _WANTED = {2: 3.0, 8: 5.0}  # number of labels -> required ratio to PGMax
 _LARGE = (200, 300, 8, 40)
 _BATCH = (16, 100, 150)  # images, height, width
@@ -74,12 +74,12 @@ def bench_learning(repeats: int = 5, *, report: Report | None = None, rows: list
     rows = [] if rows is None else rows
     with one_processor(), kept_stacks():  # message stacks are reused between gradients, as in a fit
         log("the author's program")
-        rows.append(_beside_author(repeats))
+        rows.append(_compare_with_author(repeats))
         for n_states in _WANTED:
-            rows += _beside_pgmax(n_states, repeats, log)
+            rows += _compare_with_pgmax(n_states, repeats, log)
         for n_states in _WANTED:
             log(f"backward pass, {n_states} labels")
-            rows += [_backward_pass((*_BESIDE_PGMAX, n_states, SWEEPS), method, repeats) for method in _METHODS]
+            rows += [_backward_pass((*_PGMAX_SIZE, n_states, SWEEPS), method, repeats) for method in _METHODS]
         log("backward pass, a large image")
         rows += [_backward_pass(_LARGE, method, repeats) for method in _METHODS]
         log("memory of a large image")
@@ -142,7 +142,7 @@ class _Labelled:
         peer.load(unary=self.workload.unary, edges=self.workload.edges, pair=self.workload.pair, labels=self.labels)
 
 
-def _beside_author(repeats: int) -> Row:
+def _compare_with_author(repeats: int) -> Row:
     problem = _Labelled.of(*_AUTHOR, 2)
     best = fastest_in_turns(
         {"ours": lambda: seconds_of(lambda: problem.gradient("tree_reweighted"))}, repeats, _AT_LEAST
@@ -162,11 +162,11 @@ def _beside_author(repeats: int) -> Row:
     )
 
 
-def _beside_pgmax(n_states: int, repeats: int, log: Report) -> list[Row]:
+def _compare_with_pgmax(n_states: int, repeats: int, log: Report) -> list[Row]:
     """Measure the seconds of one gradient in turns, then the memory of one in a fresh process each."""
-    problem = _Labelled.of(*_BESIDE_PGMAX, n_states)
+    problem = _Labelled.of(*_PGMAX_SIZE, n_states)
     name = problem.workload.name
-    log(f"{name}: belief propagation gradient beside PGMax")
+    log(f"{name}: belief propagation gradient compared with PGMax")
     timed: dict[str, Callable[[], float]] = {"ours": lambda: seconds_of(lambda: problem.gradient("belief_propagation"))}
     peer_fields: Row = {}
     with ExitStack() as stack:
@@ -193,8 +193,8 @@ def _beside_pgmax(n_states: int, repeats: int, log: Report) -> list[Row]:
         quality_is=_GRADIENT_ERROR,
         **peer_fields,
     )
-    log(f"{name}: memory beside PGMax")
-    return [speed, _memory(*_BESIDE_PGMAX, n_states, SWEEPS, goal="quality <= peer / 4")]
+    log(f"{name}: memory compared with PGMax")
+    return [speed, _memory(*_PGMAX_SIZE, n_states, SWEEPS, goal="quality <= peer / 4")]
 
 
 # ---------------------------------------------------------------- backward pass

@@ -72,15 +72,15 @@ def bench_map(repeats: int = 5, *, report: Report | None = None, rows: list[Row]
     rows = [] if rows is None else rows
     with one_processor():
         workload = inference_workload("w4_grid")
-        log(f"{workload.name}: bounds beside linear programming")
-        rows += _beside_solvers(workload, repeats)
+        log(f"{workload.name}: bounds compared with linear programming")
+        rows += _compare_with_solvers(workload, repeats)
         log(f"{workload.name}: labelling")
         rows.append(_labelling(workload, repeats))
         height, width, n_states = _LARGE
-        log(f"{height}x{width}: bounds beside HiGHS, which gets up to {_HIGHS_LIMIT:g} s")
+        log(f"{height}x{width}: bounds compared with HiGHS, which is stopped after {_HIGHS_LIMIT:g} s")
         rows.append(_large(grid_workload(f"{height}x{width}, {n_states} labels", *_LARGE, seed=403), repeats))
-        log("minimum cut beside PyMaxflow")
-        rows.append(_beside_maxflow(repeats))
+        log("minimum cut compared with PyMaxflow")
+        rows.append(_compare_with_maxflow(repeats))
         log("stereo matching")
         try:
             rows.append(_stereo(*tsukuba()))
@@ -152,7 +152,7 @@ class _Pdlp:
         return next((tol for tol in _PDLP_TOLERANCES if self.distance(tol) <= within), _PDLP_DEFAULT)
 
 
-def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
+def _compare_with_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
     graph, theta = workload.model()
     polytope, program = relaxation(graph, theta)
     optimum = polytope.bound(solve_directly(program)[1].dual)
@@ -308,7 +308,7 @@ def _labelling(workload: GridWorkload, repeats: int) -> Row:
     )
 
 
-def _beside_maxflow(repeats: int) -> Row:
+def _compare_with_maxflow(repeats: int) -> Row:
     grid = attractive_grid()
     graph, theta = grid.model()
     timed: dict[str, Callable[[], float]] = {

@@ -88,14 +88,14 @@ def psl_rows(repeats: int, log: Report) -> list[Row]:
     rows: list[Row] = []
     with one_processor(), tempfile.TemporaryDirectory() as folder:
         for name, program in programs.items():
-            log(f"{name} beside PSL")
+            log(f"{name} compared with PSL")
             try:
-                rows += beside_psl(name, program().write(Path(folder)), repeats)
+                rows += compare_with_psl(name, program().write(Path(folder)), repeats)
             except MissingDataError as missing:
                 log(f"omitted: {missing}")
-        log("a join of ten million rows beside PSL")
+        log("a join of ten million rows compared with PSL")
         rows.append(_join(Path(folder)))
-        log(f"w5_small beside PSL with steps {', '.join(f'{step:g}' for step in _STEPS)}, minutes each")
+        log(f"w5_small compared with PSL with steps {', '.join(f'{step:g}' for step in _STEPS)}, minutes each")
         rows.append(_clauses(hinge_workload("w5_small"), Path(folder), repeats))
     return rows
 
@@ -135,7 +135,7 @@ def psl_scores(evaluations: Sequence[str]) -> dict[str, float]:
 # ---------------------------------------------------------------- programs
 
 
-def beside_psl(name: str, path: Path, repeats: int) -> list[Row]:
+def compare_with_psl(name: str, path: Path, repeats: int) -> list[Row]:
     """Ground and solve the program of a file with both programs; return a row for each step."""
     program = read_psl(path)
     groundings: list[Grounding] = []

@@ -81,7 +81,7 @@ def bench_softlogic(repeats: int = 5, *, report: Report | None = None, rows: lis
     rows = [] if rows is None else rows
     with one_processor():
         log("w5_small")
-        rows += _beside_solvers(hinge_workload("w5_small"), repeats, log)
+        rows += _compare_with_solvers(hinge_workload("w5_small"), repeats, log)
     log("w5_big")
     rows.append(_large(hinge_workload("w5_big"), repeats))
     log(f"growth to {_GROWTH[1]:,} terms")
@@ -131,7 +131,7 @@ def _timed(model: HingeLossMRF, clock: Callable[[Callable[[], object]], float], 
     }
 
 
-def _beside_solvers(model: HingeLossMRF, repeats: int, log: Report) -> list[Row]:
+def _compare_with_solvers(model: HingeLossMRF, repeats: int, log: Report) -> list[Row]:
     ours = _timed(model, processor_seconds, repeats)
     rows = []
     with ExitStack() as stack:

