@@ -1,4 +1,4 @@
-"""Formulas of numpydoc docstrings (`:math:` and `.. math::`) as Markdown formulas, so that the site shows them."""
+"""Convert formulas in docstrings (`:math:` and `.. math::`) to Markdown formulas, so that the site shows them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _BLOCK = re.compile(r"^( *)\.\. math::[ \n]*(\S.*?)(?=\n\s*\n(?!\1 )|\Z)", flags
 
 
 class MathInDocstrings(griffe.Extension):
-    """Rewrites the text before it is parsed."""
+    """Extension of griffe that rewrites docstrings before they are parsed."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrite the docstring of an object."""
         if obj.docstring is None:
             return
         text = re.sub(r":math:`([^`]+)`", r"$\1$", obj.docstring.value)

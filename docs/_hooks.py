@@ -126,7 +126,7 @@ def data_sets_table() -> str:
 
     rows = ["| data set | contents | loader | published by |", "|---|---|---|---|"]
     rows += [
-        f"| `{entry.name}` | {entry.what} | `{entry.loader}` | [{entry.publisher}]({entry.home}) |"
+        f"| `{entry.name}` | {entry.description} | `{entry.loader}` | [{entry.publisher}]({entry.home}) |"
         for entry in map(find_set, set_names())
         if entry.loader
     ]

@@ -1,7 +1,7 @@
-"""Pictures of the pages, made by the library itself: `python docs/make_figures.py` (a few minutes).
+"""Make the figures of the pages with the library: `python docs/make_figures.py [NAME ...]` (a few minutes).
 
-They are committed, so that building the site needs no computation; run this again after a change that moves them. Names
-of pictures as arguments make only those.
+The figures are committed, so that building the site needs no computation. Run this script again after a change that
+affects them; with names as arguments, only these figures are made.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ LINES = list(COLOURS.values())
 
 
 def save(figure: plt.Figure, name: str) -> None:
+    """Save a figure in the folder of images and close it."""
     figure.savefig(IMAGES / name, dpi=110, facecolor="white", pil_kwargs={"optimize": True})
     plt.close(figure)
 
 
 def coupling() -> None:
-    """Error of log Z and of marginals against coupling strength, mean over several grids."""
+    """Plot the errors of log Z and of marginals against the coupling strength, averaged over several grids."""
     graph = intarsia.grid_graph(10, 10, 2)
     n = int(graph.variable_ptr[-1])
     strengths = np.linspace(0, 2.4, 13)
@@ -68,7 +69,7 @@ def coupling() -> None:
 
 
 def denoising() -> None:
-    """Marginals of one noisy picture under several methods."""
+    """Show the marginals of one noisy image under several inference methods."""
     height, width = 16, 24
     rows, columns = np.mgrid[:height, :width]
     clean = ((rows - 7.5) ** 2 / 36 + (columns - 8) ** 2 / 36 < 1) | ((columns > 15) & (rows > 3) & (rows < 13))
@@ -96,7 +97,7 @@ def denoising() -> None:
 
 
 def convergence() -> None:
-    """Residual per sweep on a strongly coupled grid."""
+    """Plot the residual per sweep on a strongly coupled grid."""
     graph = intarsia.grid_graph(30, 30, 2)
     rng = np.random.default_rng(0)
     signs = rng.standard_normal((graph.n_factors, 1, 1)) * np.array([[1, -1], [-1, 1]])
@@ -118,7 +119,7 @@ def convergence() -> None:
 
 
 def small_photographs() -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-    """The data of `guide/grid_crf.md`: one photograph to learn from, another to try it on."""
+    """Return the data of `guide/grid_crf.md`: one photograph for training, another for testing."""
     from sklearn.datasets import load_sample_images
 
     from intarsia.datasets import noisy_inputs
@@ -138,12 +139,13 @@ def small_photographs() -> tuple[list[np.ndarray], list[np.ndarray], list[np.nda
 
 
 def fit_small(loss: str, **settings: object) -> intarsia.GridCRF:
+    """Fit a GridCRF to the training photograph with a loss."""
     X, y, _, _ = small_photographs()
     return intarsia.GridCRF(learner=intarsia.RiskMinimizer(loss=loss, **settings)).fit(X, y)
 
 
 def show(panels: list[tuple[str, np.ndarray]], columns: int, name: str) -> None:
-    """Pictures beside each other, each with a heading."""
+    """Show images side by side, each with a title."""
     rows = -(-len(panels) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(9, 9 / columns * 0.8 * rows), layout="constrained")
     for axes in grid.flat:
@@ -155,15 +157,15 @@ def show(panels: list[tuple[str, np.ndarray]], columns: int, name: str) -> None:
 
 
 def grid_crf() -> None:
-    """The steps of the page: truth, input, one by one, marginals, labels."""
+    """Show the steps of `guide/grid_crf.md`: truth, input, independent pixels, marginals and labels."""
     _, _, X, y = small_photographs()
-    alone = fit_small("univariate_logistic", gradient=intarsia.gradients.TruncatedGradient(n_iter=0))
+    independent = fit_small("univariate_logistic", gradient=intarsia.gradients.TruncatedGradient(n_iter=0))
     crf = fit_small("clique_logistic")
     show(
         [
             ("truth", y[0]),
             ("input", X[0][..., 1]),
-            (f"each pixel alone\nerror {1 - alone.score(X, y):.3f}", alone.predict(X)[0]),
+            (f"each pixel alone\nerror {1 - independent.score(X, y):.3f}", independent.predict(X)[0]),
             ("probability of white", crf.predict_marginals(X)[0][..., 1]),
             (f"labels\nerror {1 - crf.score(X, y):.3f}", crf.predict(X)[0]),
         ],
@@ -173,7 +175,7 @@ def grid_crf() -> None:
 
 
 def losses() -> None:
-    """Marginals of the test picture after fitting with several losses."""
+    """Show the marginals of the test image after fitting with several losses."""
     _, _, X, y = small_photographs()
     panels = [("truth", y[0]), ("input", X[0][..., 1])]
     for loss in (
@@ -190,9 +192,9 @@ def losses() -> None:
 
 
 def fitting() -> None:
-    """Risk against time, for four ways to search."""
+    """Plot the risk against time for four optimisers."""
     X, y, _, _ = small_photographs()
-    X, y = ([half for one in some for half in (one[:, :20], one[:, 20:])] for some in (X, y))
+    X, y = ([half for array in arrays for half in (array[:, :20], array[:, 20:])] for arrays in (X, y))
     figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     for colour, (label, settings) in zip(
         LINES,
@@ -205,8 +207,8 @@ def fitting() -> None:
         strict=True,
     ):
         learner = intarsia.RiskMinimizer(l2=1e-3 * sum(labels.size for labels in y), **settings)
-        found = intarsia.GridCRF(learner=learner).fit(X, y).history_
-        axes.plot(found["seconds"], found["risk"], color=colour, label=label)
+        history = intarsia.GridCRF(learner=learner).fit(X, y).history_
+        axes.plot(history["seconds"], history["risk"], color=colour, label=label)
     axes.set(xlabel="seconds", ylabel="risk", xlim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="upper right")
@@ -214,7 +216,7 @@ def fitting() -> None:
 
 
 def image_features() -> None:
-    """A photograph, the strength of its edges in two directions, and the pairs that differ."""
+    """Show a photograph, the strength of its edges in two directions, and features of pairs of pixels."""
     from sklearn.datasets import load_sample_image
 
     from intarsia.models import edge_features, histogram_of_gradients
@@ -240,18 +242,18 @@ def image_features() -> None:
 
 
 def diagnose() -> None:
-    """What a probe of a pair that does not fit shows."""
+    """Plot the diagnosis of a learner and an inference method that are not compatible."""
     from intarsia.datasets.counterexamples import diamond_examples
     from intarsia.report import plot_diagnosis
 
-    found = intarsia.diagnostics.diagnose_examples(
+    diagnosis = intarsia.diagnostics.diagnose_examples(
         diamond_examples(), inference=intarsia.BeliefPropagation(schedule="parallel"), n_passes=10
     )
-    save(plot_diagnosis(found), "diagnose.png")
+    save(plot_diagnosis(diagnosis), "diagnose.png")
 
 
 def energies() -> None:
-    """Expected number of titles against the strength of preferences, and the marginals of one chain."""
+    """Plot the expected number of titles against the weight psi of an energy, and the marginals of one chain."""
     from intarsia.energies import Hinge, MeasuredEnergy, SegmentStarts, SmoothedHinge, Squared
 
     names = ["O", "B-title", "I-title"]
@@ -268,18 +270,18 @@ def energies() -> None:
         result = intarsia.infer(graph, theta, "bethe_dual", energy=energy, names=names)
         return np.array([result.marginals(v)[1] for v in range(8)])
 
-    strengths = np.linspace(0.0, 6.0, 25)
-    shown = {"hinge": Hinge(1.0), "smoothed hinge": SmoothedHinge(1.0), "squared": Squared(1.0)}
+    weights = np.linspace(0.0, 6.0, 25)
+    judgements = {"hinge": Hinge(1.0), "smoothed hinge": SmoothedHinge(1.0), "squared": Squared(1.0)}
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     left.axhline(1.0, color="black", linewidth=1)
-    for colour, (label, judgement) in zip(LINES, shown.items(), strict=False):
-        left.plot(strengths, [starts(judgement, psi).sum() for psi in strengths], color=colour, label=label)
-    left.set(xlabel="strength psi", ylabel="expected number of titles")
+    for colour, (label, judgement) in zip(LINES, judgements.items(), strict=False):
+        left.plot(weights, [starts(judgement, psi).sum() for psi in weights], color=colour, label=label)
+    left.set(xlabel="weight psi", ylabel="expected number of titles")
     left.legend(frameon=False)
-    place = np.arange(8)
-    right.bar(place - 0.2, starts(shown["hinge"], 0.0), 0.4, color=LINES[0], label="without")
-    right.bar(place + 0.2, starts(shown["hinge"], 6.0), 0.4, color=LINES[1], label="at most one, psi = 6")
-    right.set(xlabel="word", ylabel="probability that a title starts", ylim=(0, 1), xticks=place)
+    positions = np.arange(8)
+    right.bar(positions - 0.2, starts(judgements["hinge"], 0.0), 0.4, color=LINES[0], label="without")
+    right.bar(positions + 0.2, starts(judgements["hinge"], 6.0), 0.4, color=LINES[1], label="at most one, psi = 6")
+    right.set(xlabel="word", ylabel="probability that a title starts", ylim=(0, 1), xticks=positions)
     right.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -289,7 +291,7 @@ def energies() -> None:
 FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose, energies)
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", ConvergenceWarning)  # that some do not converge is what the pictures show
+    warnings.simplefilter("ignore", ConvergenceWarning)  # the figures also show methods that do not converge
     IMAGES.mkdir(exist_ok=True)
     for figure in FIGURES:
         if len(sys.argv) == 1 or figure.__name__ in sys.argv[1:]:

@@ -1,7 +1,7 @@
-"""Pictures of the gallery, each drawn by its example: `python docs/make_gallery.py [NAME ...]` (a minute).
+"""Make the pictures of the gallery by running the examples: `python docs/make_gallery.py [NAME ...]` (a minute).
 
-They are committed, so that building the site needs no computation; run this again after a change that moves them. A
-test runs every example.
+The pictures are committed, so that building the site needs no computation. Run this script again after a change that
+affects them. A test runs every example.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ GALLERY = ROOT / "docs" / "images" / "gallery"
 
 
 def main(names: list[str]) -> None:
+    """Run the named examples, or all of them."""
     GALLERY.mkdir(parents=True, exist_ok=True)
     for example in sorted((ROOT / "examples").glob("*.py")):
         if not names or example.stem in names:

@@ -1,8 +1,8 @@
-"""`docs/llms.txt`, the map of these pages for language models: `python docs/make_llms.py` writes it anew.
+"""Write `docs/llms.txt`, a list of these pages for language models: `python docs/make_llms.py`.
 
-The shape is that of llmstxt.org: a title, a summary, then links with a line each, by section. Sections and order are
-those of the navigation. The line of a method is its summary; of other pages it is in `LINES`, or the page's first
-sentence. A test says when the file is not what this makes.
+The format is that of llmstxt.org: a title, a summary, then a link and a description of each page, by section. Sections
+and order are those of the navigation. The description of a method is its summary; that of another page is in `LINES`,
+or is the first sentence of the page. A test fails if the file is not up to date.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 _SUMMARY = """\
-> A Python library and command-line program for structured prediction in which learning and inference are cut to fit
-> each other: sequences, images, graphs, rules (PSL programs), records into entities, counts of many walkers.
+> A Python library and command-line program for structured prediction in which learning and inference are matched to
+> each other: sequences, images, graphs, rules (PSL programs), entity resolution, counts of many walkers.
 
 Estimators follow scikit-learn (`fit`, `predict`, `predict_marginals`, `score`); inference is
 `intarsia.infer(graph, theta, method)` with one result type that says whether log Z is exact, a bound or an estimate.
-Every code block of these pages is run by a test. `from intarsia import NAME` finds the most used
-names; the others are in rooms such as `intarsia.losses` (see api.md)."""
+Every code block of these pages is run by a test. `from intarsia import NAME` works for the most used
+names; the others are in subpackages such as `intarsia.losses` (see api.md)."""
 
 LINES = {
-    "index.md": "what it is, first steps, what a result tells",
+    "index.md": "what Intarsia is, first steps, how to read a result",
     "start/images.md": "first steps with `GridCRF`: from photographs to a fitted, saved model",
-    "start/sequences.md": "first steps with `ChainCRF` and a preference about the whole sequence",
+    "start/sequences.md": "first steps with `ChainCRF` and a global preference (energy) about a sequence",
     "start/records.md": "first steps with `EntityClusterer`: rows of a table into entities",
     "start/rules.md": "first steps with `Program` and `SoftLogic`: weighted and hard rules, why an atom has its value",
     "start/your_own_graph.md": "first steps with `infer`: marginals, best labellings and bounds of any factor graph",
@@ -36,7 +36,7 @@ LINES = {
     "guide/graphs.md": "`FactorGraph`, `GraphBuilder`, layout of theta and mu, shapes, constraints, evidence",
     "guide/uai.md": "reading and writing models, evidence and solutions of the UAI competitions",
     "guide/command_line.md": "all commands of `intarsia`, their JSON and exit status",
-    "guide/energies.md": "global preferences on marginals: at most one, counts, dictionaries; learned strengths",
+    "guide/energies.md": "global preferences (energies): at most one, counts, dictionaries; learned weights psi",
     "guide/rules.md": "the language of rules, tables of facts, grounding, explanations, PSL files",
     "guide/hinge_mrf.md": "`HingeLossMRF`, `ConsensusADMM`: hinge potentials and linear constraints as arrays",
     "guide/paired_dual.md": "weights of rules, also with latent atoms: paired-dual learning, EM, latent SVM",
@@ -63,7 +63,7 @@ LINES = {
 
 
 def navigation() -> Iterator[tuple[str, str]]:
-    """Section and page of each entry of the navigation, in order."""
+    """Yield section and page of each entry of the navigation, in order."""
     section = ""
     lines = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].splitlines()
     for line in lines:
@@ -74,7 +74,7 @@ def navigation() -> Iterator[tuple[str, str]]:
 
 
 def title_and_line(page: str) -> tuple[str, str]:
-    """Heading of a page, and what is there in a line."""
+    """Return the heading of a page and its description in one line."""
     from intarsia.inference.registry import method_class, method_names
 
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -84,21 +84,21 @@ def title_and_line(page: str) -> tuple[str, str]:
         return title, f'`infer(graph, theta, "{name}")`: {method_class(name).summary}'
     if page in LINES:
         return title, LINES[page]
-    told = next(part for part in text.split("\n\n")[1:] if part.strip() and part[0].isalpha())
-    told = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", re.sub(r"\s+", " ", told)).strip()
-    sentence = re.match(r"(.*?[.?!:])(?= [A-Z`*]|$)", told)
-    return title, (sentence[1] if sentence else told).rstrip(":")
+    paragraph = next(part for part in text.split("\n\n")[1:] if part.strip() and part[0].isalpha())
+    paragraph = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", re.sub(r"\s+", " ", paragraph)).strip()
+    sentence = re.match(r"(.*?[.?!:])(?= [A-Z`*]|$)", paragraph)
+    return title, (sentence[1] if sentence else paragraph).rstrip(":")
 
 
 def llms_text() -> str:
-    """The whole file."""
-    parts, last = [f"# Intarsia\n\n{_SUMMARY}"], None
+    """Return the text of the file."""
+    lines, last = [f"# Intarsia\n\n{_SUMMARY}"], None
     for section, page in navigation():
         title, line = title_and_line(page)
         link = f"- [{title}]({page.removesuffix('.md')}.html): {line}"
-        parts.append(link if section == last else f"\n## {section or 'Start here'}\n\n{link}")
+        lines.append(link if section == last else f"\n## {section or 'Start here'}\n\n{link}")
         last = section
-    return "\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning
 COLOURS = {"lp_relaxation": "#4b8b4f", "belief_propagation": "#c4622d"}
 
 
-def all_right(data: list, method: str | BeliefPropagation, angle: float) -> bool:
+def all_correct(data: list, method: str | BeliefPropagation, angle: float) -> bool:
     """Return whether weights in this direction give every node of every example its label."""
     weights = np.array([np.cos(angle), np.sin(angle)])
     results = (intarsia.infer(diamond_graph(), item.scores.theta(weights), method, task="map") for item in data)
@@ -46,7 +46,7 @@ def main(picture: str = "astray.png") -> float:
         left.plot(errors, ".-", color=colour, label=name)
         wrong[name] = float(errors[-1])
         for angle in np.arange(0.5, 1.0, 1 / 180) * np.pi + (0.0 if name == "lp_relaxation" else np.pi):
-            if all_right(data, inference, angle):
+            if all_correct(data, inference, angle):
                 right.plot([0, 2 * np.cos(angle)], [0, 2 * np.sin(angle)], color=colour, linewidth=2, alpha=0.4)
     path = np.array(minimum.history["path"])  # of belief propagation
     right.plot(*path.T, ".-", color=COLOURS["belief_propagation"], label="perceptron with belief_propagation")

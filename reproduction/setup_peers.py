@@ -1,11 +1,11 @@
-"""Give every peer an environment of its own under .venv-peers/; one that is up to date is left alone.
+"""Create a separate environment for every peer in .venv-peers/; environments that are up to date do not change.
 
-    python reproduction/setup_peers.py            all of them
-    python reproduction/setup_peers.py pgmax      only these
+    python reproduction/setup_peers.py            all peers
+    python reproduction/setup_peers.py pgmax      only this peer
 
-`peers/NAME.txt` lists what pip installs; `peers/NAME.no-deps.txt`, where there is one, what it installs without its
-declared dependencies. Only the standard library and pip are used. A peer that cannot be installed is reported and
-left out, and the exit status is still 0: the benchmark runs without it and prints null.
+`peers/NAME.txt` lists the packages that pip installs; `peers/NAME.no-deps.txt`, if it exists, lists packages that are
+installed without their dependencies. Only the standard library and pip are used. A peer that cannot be installed is
+reported and skipped, and the exit status is still 0: the benchmark runs without it and prints null.
 """
 
 import hashlib
@@ -18,19 +18,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "reproduction" / "peers"
-# Where the environments go, and where `intarsia bench` looks for them.
+# Folder of the environments, which `intarsia bench` searches as well.
 FOLDER = Path(os.environ.get("INTARSIA_PEERS") or ROOT / ".venv-peers")
 
 
 def set_up(name: str) -> None:
-    """Create the environment of one peer unless it was made from the same lists by the same Python."""
+    """Create the environment of one peer, unless it was created from the same lists with the same Python."""
     folder = FOLDER / name
-    plain, bare = LISTS / f"{name}.txt", LISTS / f"{name}.no-deps.txt"
-    wanted = hashlib.sha256(sys.version.encode() + plain.read_bytes())
-    if bare.exists():
-        wanted.update(bare.read_bytes())
+    requirements, requirements_without_dependencies = LISTS / f"{name}.txt", LISTS / f"{name}.no-deps.txt"
+    checksum = hashlib.sha256(sys.version.encode() + requirements.read_bytes())
+    if requirements_without_dependencies.exists():
+        checksum.update(requirements_without_dependencies.read_bytes())
     stamp = folder / "made-from.sha256"
-    if stamp.exists() and stamp.read_text() == wanted.hexdigest():
+    if stamp.exists() and stamp.read_text() == checksum.hexdigest():
         print(f"{name}: up to date")
         return
     print(f"{name}: installing into {folder}", flush=True)
@@ -39,26 +39,27 @@ def set_up(name: str) -> None:
     venv.create(folder, with_pip=True)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "-r", str(plain)], check=True)
-    if bare.exists():
-        subprocess.run([*pip, "--no-deps", "-r", str(bare)], check=True)
-    stamp.write_text(wanted.hexdigest())  # last, so that a broken installation is made anew
+    subprocess.run([*pip, "-r", str(requirements)], check=True)
+    if requirements_without_dependencies.exists():
+        subprocess.run([*pip, "--no-deps", "-r", str(requirements_without_dependencies)], check=True)
+    stamp.write_text(checksum.hexdigest())  # written last, so that a failed installation is repeated
 
 
 def main() -> int:
-    known = sorted(file.stem for file in LISTS.glob("*.txt") if not file.stem.endswith(".no-deps"))
-    names = sys.argv[1:] or known
+    """Create the environments of the peers named on the command line, or of all peers; return the exit status."""
+    known_names = sorted(file.stem for file in LISTS.glob("*.txt") if not file.stem.endswith(".no-deps"))
+    names = sys.argv[1:] or known_names
     for name in names:
-        if name not in known:
+        if name not in known_names:
             print(
-                f"setup_peers: there is no {name}.txt in reproduction/peers. Known: {', '.join(known)}.",
+                f"setup_peers: there is no {name}.txt in reproduction/peers. Known: {', '.join(known_names)}.",
                 file=sys.stderr,
             )
             return 2
         try:
             set_up(name)
         except subprocess.CalledProcessError as error:
-            print(f"{name}: could not be installed (pip ended with {error.returncode}); left out.", file=sys.stderr)
+            print(f"{name}: could not be installed (pip exited with {error.returncode}); skipped.", file=sys.stderr)
     return 0
 
 

@@ -1,15 +1,16 @@
-"""Collective models by Clarabel through cvxpy, run inside its own environment and driven line by line.
+"""Solve collective models with Clarabel through cvxpy, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P clarabel.py`. Each line on stdin is a JSON request
-with a key "do", each line on stdout the JSON answer:
+with a key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}             npz with counts (T, s), theta (s, s) and n_walkers
-    {"do": "solve", "time_limit": S,      build and solve; seconds of both, objective, status
+    {"do": "solve", "time_limit": S,      build and solve; returns seconds of both, objective and status
      "memory_limit": B}
 
-The problem is the one of `intarsia.collective.infer_flows` with Poisson counts of rate 1: over the walkers n_t[i, j] on
-each move, entropy of the first step plus conditional entropies of the moves, which are relative entropies and so fit
-exponential cones. `objective` is in the units of `infer_flows`, without the constant sum of log y!.
+The problem is that of `intarsia.collective.infer_flows` with Poisson counts of rate 1. The variables are the numbers of
+walkers n_t[i, j] on each move. The entropy of the first step and the conditional entropies of the moves are relative
+entropies, so exponential cones can represent them. `objective` has the scale of `infer_flows`, without the constant sum
+of log y!.
 """
 
 import json
@@ -23,7 +24,7 @@ import numpy as np
 
 
 class Session:
-    """One model."""
+    """Requests about one model."""
 
     def load(self, file):
         with np.load(file) as data:
@@ -33,18 +34,18 @@ class Session:
     def solve(self, time_limit, memory_limit):
         resource.setrlimit(resource.RLIMIT_AS, (int(memory_limit), int(memory_limit)))
         wall, processor = time.perf_counter(), time.process_time()
-        # The solver looks at the clock between iterations only, building not at all: the alarm ends the process.
+        # The solver checks its time limit only between iterations, construction never does; the alarm ends both.
         signal.setitimer(signal.ITIMER_REAL, 1.25 * time_limit)
         try:
             problem = self.build()
-            problem.get_problem_data(cp.CLARABEL)  # kept for `solve`
-            left = max(time_limit - (time.perf_counter() - wall), 1.0)
-            problem.solve(solver=cp.CLARABEL, time_limit=left)
+            problem.get_problem_data(cp.CLARABEL)  # cached for `solve`
+            remaining = max(time_limit - (time.perf_counter() - wall), 1.0)
+            problem.solve(solver=cp.CLARABEL, time_limit=remaining)
             status, value = problem.status, problem.value
         except (cp.error.SolverError, MemoryError) as error:
             status, value = f"not solved ({type(error).__name__})", None
         signal.setitimer(signal.ITIMER_REAL, 0)
-        # Walkers instead of shares in the entropy: N log N between the two.
+        # The entropy is in walkers instead of fractions, which differ by N log N.
         objective = None if value is None or not np.isfinite(value) else value - self.n_walkers * np.log(self.n_walkers)
         return {
             "seconds": time.perf_counter() - wall,
@@ -57,16 +58,16 @@ class Session:
     def build(self):
         n_steps, s = self.counts.shape
         moves = [cp.Variable((s, s), nonneg=True) for _ in range(n_steps - 1)]
-        cells = [cp.sum(one, axis=1) for one in moves] + [cp.sum(moves[-1], axis=0)]
+        cells = [cp.sum(move, axis=1) for move in moves] + [cp.sum(moves[-1], axis=0)]
         loss = -cp.sum(cp.entr(cells[0]))
-        for t, one in enumerate(moves):
+        for t, move in enumerate(moves):
             spread = cp.reshape(cells[t], (s, 1), order="C") @ np.ones((1, s))
-            loss += cp.sum(cp.rel_entr(one, spread)) - cp.sum(cp.multiply(self.theta, one))
+            loss += cp.sum(cp.rel_entr(move, spread)) - cp.sum(cp.multiply(self.theta, move))
         for t, y in enumerate(self.counts):
             loss += cp.sum(cells[t]) - y @ cp.log(cells[t])
-        rules = [cp.sum(moves[0]) == self.n_walkers]
-        rules += [cp.sum(moves[t], axis=0) == cells[t + 1] for t in range(n_steps - 2)]
-        return cp.Problem(cp.Minimize(loss), rules)
+        constraints = [cp.sum(moves[0]) == self.n_walkers]
+        constraints += [cp.sum(moves[t], axis=0) == cells[t + 1] for t in range(n_steps - 2)]
+        return cp.Problem(cp.Minimize(loss), constraints)
 
 
 def main():

@@ -1,16 +1,16 @@
-"""Hinge-loss MRFs by OSQP and by SCS, run inside their own environment and driven line by line.
+"""Solve hinge-loss MRFs with OSQP and with SCS, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P conic.py`. Each line on stdin is a JSON request with a
-key "do", each line on stdout the JSON answer:
+key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}             npz with ptr, idx, coef, const, weight, power and n_variables
     {"do": "run", "solver": "osqp",       set up, then iterate until the objective at the iterate, clipped to the box,
-     "target": V, "time_limit": S,        is at most V; looks every K iterations, and goes on from where it was
-     "chunk": K}
+     "target": V, "time_limit": S,        is at most V; the objective is checked every K iterations, which continue
+     "chunk": K}                          from the last iterate
 
 Columns are x and a slack s per term: minimise w s or w s^2 with s >= 0, s >= the term, 0 <= x <= 1. Settings are the
-solvers' own, but for tolerances that never stop them. Seconds are those of the processor in set-up and iterations;
-looking at the objective does not count.
+defaults of the solvers, except for tolerances that never stop them. Times are processor seconds of set-up and
+iterations; computing the objective does not count.
 """
 
 import json
@@ -26,7 +26,7 @@ NEVER = 1e-9
 
 
 class Osqp:
-    """OSQP with one model; a further call goes on."""
+    """OSQP with one model; each call continues the iterations."""
 
     def __init__(self, quadratic, linear, rows, const, chunk):
         (m, n), self.iterations = rows.shape, 0
@@ -45,7 +45,7 @@ class Osqp:
 
 
 class Scs:
-    """SCS with one model; a further call starts from the last point."""
+    """SCS with one model; each call starts from the last iterate."""
 
     def __init__(self, quadratic, linear, rows, const, chunk):
         (m, n), self.iterations, self.start = rows.shape, 0, {}
@@ -62,7 +62,7 @@ class Scs:
 
 
 class Session:
-    """One model."""
+    """Requests about one model."""
 
     def load(self, file):
         with np.load(file) as data:

@@ -1,21 +1,21 @@
-"""Chain models by CRFsuite, run inside its own environment and driven line by line.
+"""Train and apply chain models with CRFsuite, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P crfsuite.py`. Each line on stdin is a JSON request
-with a key "do", each line on stdout the JSON answer:
+with a key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}       npz: row_ptr, columns (features of positions, all of value 1), ptr (where sequences
-                                    begin), labels (n,), every_pair (whether features have weights with all labels)
+                                    start), labels (n,), every_pair (whether features have weights for all labels)
     {"do": "train", "c2": C, "max_iterations": N, "epsilon": E}
-                                    L-BFGS from 0, stopped by N or by |gradient| <= E max(1, |weights|); loss after each
-                                    iteration, seconds since the features were made, evaluations in it
+                                    L-BFGS from 0, until N iterations or |gradient| <= E max(1, |weights|); returns for
+                                    each iteration the loss, seconds since feature generation and evaluations
     {"do": "weights", "file": F}    write rows (feature, label, weight) of the last model
     {"do": "transitions", "file": F}  write its table (n_labels, n_labels)
     {"do": "tag", "file": F}        npz: row_ptr, columns, ptr of other sequences; the last model labels them
     {"do": "tags", "file": F}       write these labels (n,)
-    {"do": "chain", "file": F}      npz: unary (T, k); a model is made that has these scores, and a table of its own
-    {"do": "infer", "all": B}       one timed call for the chain: all marginals, which CRFsuite gives one by one; or a
-                                    single one, which is when it computes its messages
-    {"do": "marginals", "file": F}  write them all (T, k)
+    {"do": "chain", "file": F}      npz: unary (T, k); create a model with these scores and a trained transition table
+    {"do": "infer", "all": B}       one timed call for the chain: all marginals, which CRFsuite returns one by one, or a
+                                    single one, for which it computes all messages
+    {"do": "marginals", "file": F}  write all marginals (T, k)
 """
 
 import importlib.metadata
@@ -34,25 +34,25 @@ VERSION = f"python-crfsuite {importlib.metadata.version('python-crfsuite')}"
 
 
 class Trainer(pycrfsuite.Trainer):
-    """A trainer that notes when each iteration has ended; CRFsuite itself tells the time of the processor."""
+    """Trainer that records the wall-clock time at the end of each iteration; CRFsuite reports processor time only."""
 
     def message(self, message):
         n = len(self.logparser.iterations)
         super().message(message)
         if self.logparser.featgen_seconds is not None and not self.stamps:
-            self.stamps.append(time.perf_counter())  # features are made, now it begins
-        # A heading comes before the figures of its iteration, which has ended then.
+            self.stamps.append(time.perf_counter())  # feature generation has ended, training starts
+        # CRFsuite prints the heading of an iteration, and its results, after it has ended.
         if len(self.logparser.iterations) > n:
             self.stamps.append(time.perf_counter())
 
 
 class Session:
-    """One data set and the last model that was made of it."""
+    """Requests about one data set and the last model trained on it."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
         self.model = os.path.join(self.folder.name, "model")
-        self.found = None
+        self.model_info = None
 
     def load(self, file):
         with np.load(file) as data:
@@ -78,7 +78,7 @@ class Session:
                 "feature.possible_transitions": True,
             }
         )
-        self.found, self.trainer.stamps = None, []
+        self.model_info, self.trainer.stamps = None, []
         self.trainer.train(self.model)
         steps, stamps = self.trainer.logparser.iterations, self.trainer.stamps
         return {
@@ -88,11 +88,11 @@ class Session:
         }
 
     def info(self):
-        if self.found is None:
+        if self.model_info is None:
             tagger = pycrfsuite.Tagger()
             tagger.open(self.model)
-            self.found = tagger.info()
-        return self.found
+            self.model_info = tagger.info()
+        return self.model_info
 
     def weights(self, file):
         states = self.info().state_features
@@ -121,7 +121,7 @@ class Session:
         return {}
 
     def chain(self, file):
-        """Feature y of a position has a weight with label y alone, so that its value gives any score whatever."""
+        """Create a model in which feature y has a weight for label y only, so that its value can give any score."""
         with np.load(file) as data:
             unary = data["unary"]
         k = self.n_labels = unary.shape[1]
@@ -132,7 +132,7 @@ class Session:
             labels = [str(rng.randrange(k)) for _ in range(20)]
             trainer.append([[y] for y in labels], labels)
         trainer.train(self.model)
-        self.found = None
+        self.model_info = None
         weights = self.info().state_features
         scale = [weights[str(y), str(y)] for y in range(k)]
         rows = [{str(y): float(row[y]) / scale[y] for y in range(k)} for row in unary]
@@ -147,12 +147,12 @@ class Session:
         marginal, positions = self.tagger.marginal, range(self.length if all else 1)
         start = time.perf_counter()
         self.tagger.set(self.items)
-        self.last = [[marginal(y, t) for y in names] for t in positions]
+        self.last_marginals = [[marginal(y, t) for y in names] for t in positions]
         return {"seconds": time.perf_counter() - start}
 
     def marginals(self, file):
         self.infer(True)
-        np.savez(file, marginals=np.array(self.last))
+        np.savez(file, marginals=np.array(self.last_marginals))
         return {}
 
 

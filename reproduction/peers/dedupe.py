@@ -1,14 +1,14 @@
-"""Scored pairs into clusters by dedupe, run inside its own environment and driven line by line.
+"""Cluster scored pairs with dedupe, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P dedupe.py`. Each line on stdin is a JSON request with
-a key "do", each line on stdout the JSON answer:
+a key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}             npz with n_records, pairs (m, 2), the smaller record first, and probability
-    {"do": "cluster", "threshold": T}     its whole clustering: seconds of the processor, and the largest memory so far
-    {"do": "labels", "file": F}           writes an npz with the cluster of each record; those in none are alone
+    {"do": "cluster", "threshold": T}     complete clustering; returns processor seconds and peak memory
+    {"do": "labels", "file": F}           write an npz with the cluster of each record; others are alone
 
-`dedupe.clustering.cluster` is what `Dedupe.cluster` calls: connected components, then hierarchical clustering by
-centroids in each, pairs without a score being at the largest distance.
+`Dedupe.cluster` calls `dedupe.clustering.cluster`: connected components, then hierarchical clustering with centroid
+linkage in each; pairs without a score have the largest distance.
 """
 
 import json
@@ -22,7 +22,7 @@ from dedupe.clustering import cluster
 
 
 def peak_bytes():
-    """Largest memory of this process; on Linux getrusage would tell that of the one which started it, if larger."""
+    """Return the peak memory of this process; on Linux, getrusage would include that of the parent process."""
     if sys.platform == "linux":
         with open("/proc/self/status") as file:
             return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))
@@ -30,7 +30,7 @@ def peak_bytes():
 
 
 class Session:
-    """One set of edges."""
+    """Requests about one set of edges."""
 
     def load(self, file):
         with np.load(file) as data:
@@ -41,13 +41,13 @@ class Session:
 
     def cluster(self, threshold):
         start = time.process_time()
-        self.found = list(cluster(self.edges, threshold))
+        self.clusters = list(cluster(self.edges, threshold))
         seconds = time.process_time() - start
         return {"processor_seconds": seconds, "peak_bytes": peak_bytes()}
 
     def labels(self, file):
         labels = np.arange(self.n_records)
-        for members, _ in self.found:
+        for members, _ in self.clusters:
             labels[list(members)] = min(members)
         np.savez(file, labels=labels)
         return {}

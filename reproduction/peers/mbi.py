@@ -1,14 +1,13 @@
-"""Fitting a chain to noisy counts of cells and moves by mbi, run inside its own environment and driven line by line.
+"""Fit a chain to noisy counts of cells and moves with mbi, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P mbi.py`. Each line on stdin is a JSON request with a
-key "do", each line on stdout the JSON answer:
+key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}         npz with counts (T, s), flow_counts (T - 1, s, s), sigma and n_walkers
     {"do": "descend", "n_iter": N}    N iterations of its mirror descent (a multiple of 50), timed after compilation
 
-`seconds` is taken over the compiled iterations alone; building,
-compiling and the objective are not in it. The objective is half the sum of squared errors over sigma^2, from its
-marginals in double precision.
+`seconds` is the time of the compiled iterations alone, without construction, compilation and the objective. The
+objective is half the sum of squared errors over sigma^2, computed from its marginals in double precision.
 """
 
 import json
@@ -24,7 +23,7 @@ from mbi.marginal_loss import LinearMeasurement, from_linear_measurements
 
 
 class Session:
-    """One model and what was compiled for it."""
+    """Requests about one model, with its compiled functions."""
 
     def load(self, file):
         with np.load(file) as data:
@@ -35,17 +34,17 @@ class Session:
         self.domain = mbi.Domain(names, [s] * n_steps)
         self.cliques = [(names[t],) for t in range(n_steps)] + list(pairwise(names))
         self.values = [*self.counts, *self.flow_counts]
-        measured = [
+        measurements = [
             LinearMeasurement(values.reshape(-1), clique, self.sigma)
             for values, clique in zip(self.values, self.cliques, strict=True)
         ]
-        self.loss = from_linear_measurements(measured, self.domain)
+        self.loss = from_linear_measurements(measurements, self.domain)
         self.method = MirrorDescent()
-        self._steps(self._first())  # compiles
+        self._steps(self._initial_state())  # compiles
         return {"versions": {"jax": jax.__version__}}
 
     def descend(self, n_iter):
-        state = self._first()
+        state = self._initial_state()
         start, processor = time.perf_counter(), time.process_time()
         for _ in range(n_iter // CALLBACK_EVERY):
             state = self._steps(state)
@@ -58,7 +57,7 @@ class Session:
             total += 0.5 * float((((fitted - values) / self.sigma) ** 2).sum())
         return {"seconds": seconds, "processor_seconds": processor, "objective": total}
 
-    def _first(self):
+    def _initial_state(self):
         state = self.method._init(self.domain, self.loss, self.n_walkers)
         return jax.block_until_ready(jax.tree.map(jax.numpy.copy, state))
 

@@ -1,15 +1,15 @@
-"""Linear programs by the first-order solver PDLP of OR-Tools, run inside its own environment, driven line by line.
+"""Solve linear programs with PDLP of OR-Tools, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P pdlp.py`. Each line on stdin is a JSON request with a
-key "do", each line on stdout the JSON answer:
+key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}                  npz with cost, data, indices, indptr (CSC), lower, upper: the program
                                                max cost @ x with lower <= A x <= upper and 0 <= x <= 1
-    {"do": "solve", "tol": T, "time_limit": S} seconds of the call, of the wall and of the processor, whether it ended
+    {"do": "solve", "tol": T, "time_limit": S} wall-clock and processor seconds, and whether it converged
     {"do": "dual", "file": F}                  writes an npz with the multipliers of the rows of the last solve
 
-`tol` is the solver's own relative tolerance, for feasibility and for the gap alike. Handing the program over and
-reading the answer are not timed.
+`tol` is the relative tolerance of the solver, both for feasibility and for the gap. Loading the program and reading the
+solution are not timed.
 """
 
 import json
@@ -23,14 +23,14 @@ from ortools.pdlp.python import pdlp
 
 
 class Session:
-    """One program."""
+    """Requests about one program."""
 
     def load(self, file):
         with np.load(file) as data:
             cost, lower, upper = data["cost"], data["lower"], data["upper"]
             matrix = sp.csc_matrix((data["data"], data["indices"], data["indptr"]), (lower.size, cost.size))
         program = pdlp.QuadraticProgram()
-        program.objective_vector = -cost  # it minimises
+        program.objective_vector = -cost  # PDLP minimises
         program.constraint_matrix = matrix
         program.constraint_lower_bounds, program.constraint_upper_bounds = lower, upper
         program.variable_lower_bounds, program.variable_upper_bounds = np.zeros(cost.size), np.ones(cost.size)
@@ -56,7 +56,7 @@ class Session:
         }
 
     def dual(self, file):
-        np.savez(file, dual=-np.asarray(self.result.dual_solution))  # of the maximisation
+        np.savez(file, dual=-np.asarray(self.result.dual_solution))  # sign of the maximisation
         return {}
 
 

@@ -1,20 +1,20 @@
-"""Belief propagation by PGMax, run inside its own environment and driven line by line.
+"""Run belief propagation with PGMax, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P pgmax.py`. Each line on stdin is a JSON request with a
-key "do", each line on stdout the JSON answer:
+key "do", each line on stdout is the JSON answer:
 
-    {"do": "load", "file": F}                  npz with unary (n, k), edges (m, 2), pair (m, k, k), perhaps labels (n,)
-    {"do": "run", "n_iter": N, "damping": D}   one timed run from uniform messages; compiled before, compile time apart
-    {"do": "infer", "n_iter": N}               the same with the variables' beliefs and marginals after it
+    {"do": "load", "file": F}                  npz with unary (n, k), edges (m, 2), pair (m, k, k), optional labels (n,)
+    {"do": "run", "n_iter": N, "damping": D}   one timed run from uniform messages, after compilation
+    {"do": "infer", "n_iter": N}               a timed run that also computes beliefs and variable marginals
     {"do": "residuals", "n_iter": N, ...}      largest change of a log message in each of N iterations
     {"do": "marginals", "file": F}             write the variable marginals (n, k) of the last run
     {"do": "differentiate", "n_iter": N}       one timed gradient of -sum of log marginals of the labels, by JAX
-    {"do": "gradient", "file": F}              write the last one: unary, then pair, flat
-    {"do": "memory"}                           largest memory of this process since "forget" or its start, in bytes
-    {"do": "forget"}                           measure that anew: memory now, null where the system cannot (not Linux)
+    {"do": "gradient", "file": F}              write the last gradient: unary, then pair, flat
+    {"do": "memory"}                           peak memory of this process since "forget" or its start, in bytes
+    {"do": "forget"}                           reset the peak; returns current memory, null except on Linux
 
-`seconds` is taken after compilation, with the arrays on the device. Marginals of factors and log Z are in neither
-of the two. Where that favours somebody, it is PGMax.
+`seconds` is measured after compilation, with the arrays on the device. Neither request computes marginals of factors or
+log Z, which favours PGMax.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ import jax.lib
 import jax.numpy as jnp
 import numpy as np
 
-# PGMax 0.6.1 reads jax.lib.xla_bridge, which current JAX no longer has; it asks it only for the backend's name.
+# PGMax 0.6.1 needs jax.lib.xla_bridge, which current JAX no longer has, only for the name of the backend.
 if not hasattr(jax.lib, "xla_bridge"):
     jax.lib.xla_bridge = types.SimpleNamespace(get_backend=jax.extend.backend.get_backend)
 
@@ -39,7 +39,7 @@ from pgmax import fgraph, fgroup, infer, vgroup
 
 
 class Session:
-    """One model and what was compiled for it."""
+    """Requests about one model, with its compiled functions."""
 
     def load(self, file):
         with np.load(file) as data:
@@ -57,16 +57,16 @@ class Session:
         )
         self.inferer = infer.build_inferer(graph.bp_state, backend="bp")
         arrays = self.inferer.init(evidence_updates={self.variables: unary})
-        # Plain arrays: BPArrays flattens to another tree when it comes back, which a compiled function refuses.
+        # Plain arrays, because the tree structure of BPArrays changes on return, which a compiled function rejects.
         self.arrays = jax.block_until_ready(
             tuple(jax.device_put(a) for a in (arrays.log_potentials, arrays.ftov_msgs, arrays.evidence))
         )
         self.compiled = {}
-        self.last = self.slopes = None
+        self.last_messages = self.slopes = None
         return {"seconds": time.perf_counter() - start, "version": f"jax {jax.__version__}"}
 
     def compile(self, function, n_iter, damping, marginals=False):
-        """Compile once per setting; the iteration count and the damping are constants, as PGMax wants them."""
+        """Compile once per setting; the number of iterations and the damping are constants, as PGMax requires."""
         key = (function, n_iter, damping, marginals)
         if key not in self.compiled:
             run = getattr(self.inferer, function)
@@ -88,7 +88,7 @@ class Session:
     def run(self, n_iter, damping=0.0):
         run, compile_seconds = self.compile("run", n_iter, damping)
         start = time.perf_counter()
-        self.last = jax.block_until_ready(run(*self.arrays))
+        self.last_messages = jax.block_until_ready(run(*self.arrays))
         return {"seconds": time.perf_counter() - start, "compile_seconds": compile_seconds}
 
     def infer(self, n_iter, damping=0.0):
@@ -99,15 +99,15 @@ class Session:
 
     def residuals(self, n_iter, damping=0.0):
         run, _ = self.compile("run_with_diffs", n_iter, damping)
-        self.last, residuals = jax.block_until_ready(run(*self.arrays))
+        self.last_messages, residuals = jax.block_until_ready(run(*self.arrays))
         return {"residuals": np.asarray(residuals, dtype=float).tolist()}
 
     def marginals(self, file):
         log_potentials, _, evidence = self.arrays
-        arrays = infer.BPArrays(log_potentials=log_potentials, ftov_msgs=self.last, evidence=evidence)
+        arrays = infer.BPArrays(log_potentials=log_potentials, ftov_msgs=self.last_messages, evidence=evidence)
         marginals = infer.get_marginals(self.inferer.get_beliefs(arrays))[self.variables]
         np.savez(file, marginals=np.asarray(marginals, dtype=np.float64))
-        return {"dtype": str(self.last.dtype)}
+        return {"dtype": str(self.last_messages.dtype)}
 
     def differentiate(self, n_iter):
         key = ("differentiate", n_iter)
@@ -137,7 +137,7 @@ class Session:
         return {"dtype": str(self.slopes[0].dtype)}
 
     def forget(self):
-        """As `forget_peak` of intarsia_reproduction.benchmarks.measurement, which this environment does not have."""
+        """Reset the peak memory, as `forget_peak` of intarsia_reproduction does, which is not installed here."""
         gc.collect()
         try:
             ctypes.CDLL(None).malloc_trim(0)
@@ -153,7 +153,7 @@ class Session:
 
 
 def peak_bytes():
-    """Largest memory of this process; on Linux getrusage would tell that of the one which started it, if larger."""
+    """Return the peak memory of this process; on Linux, getrusage would include that of the parent process."""
     if sys.platform == "linux":
         with open("/proc/self/status") as file:
             return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))

@@ -1,17 +1,18 @@
-"""PSL inside its own environment, driven line by line.
+"""Run PSL (probabilistic soft logic) in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P psl.py`. Each line on stdin is a JSON request with a
-key "do", each line on stdout the JSON answer:
+key "do", each line on stdout is the JSON answer:
 
-    {"do": "run", "program": F, "options": O}  runs inference on a program in PSL's JSON, whose data files are beside
-                                               it: processor seconds of loading, grounding and solving, terms of each
-                                               rule, objectives on the way, scores; or {"failed": what it said}
-    {"do": "values", "file": F}                writes an npz with the values of the targets of the last run
-    {"do": "arguments", "file": F}             and one with their arguments, as texts
+    {"do": "run", "program": F, "options": O}  run inference on a program in PSL's JSON, with its data files in the
+                                               same folder; returns processor seconds of loading, grounding and
+                                               solving, terms of each rule, objectives of the iterations and scores,
+                                               or {"failed": error message}
+    {"do": "values", "file": F}                write an npz with the values of the targets of the last run
+    {"do": "arguments", "file": F}             write an npz with the arguments of the targets, as strings
 
-PSL tells most of this in its log only, which goes to stdout. So stdout is a pipe here, whose lines are stamped with the
-processor time of all threads (Java's compiler and collector among them) as they come, and answers leave by a copy of
-stdout. Objectives are as PSL reports them, weights divided by the largest.
+PSL reports most of this only in its log, which goes to stdout. Therefore stdout is redirected to a pipe, the arrival of
+each line is recorded in processor time of all threads (including Java's compiler and garbage collector), and answers
+are written to a copy of stdout. Objectives are those that PSL reports, with weights divided by the largest weight.
 """
 
 import json
@@ -35,7 +36,7 @@ LAST = re.compile(r"Final Objective: ([-\d.E]+), .*Total Number of Iterations: (
 
 
 class Session:
-    """One Java machine, which gets faster while it runs."""
+    """Requests to one Java virtual machine, which becomes faster while it runs."""
 
     def __init__(self):
         read, write = os.pipe()
@@ -50,8 +51,8 @@ class Session:
             for line in pipe:
                 if line.strip() == END:
                     self.ended.set()
-                elif found := LINE.match(line):
-                    self.lines.append((time.process_time(), found[1]))
+                elif match := LINE.match(line):
+                    self.lines.append((time.process_time(), match[1]))
 
     def run(self, program, options):
         with open(program, encoding="utf-8") as file:
@@ -79,28 +80,28 @@ class Session:
 
 
 def read_log(lines):
-    """What a run says of itself; a stage lasts from one line of the log to another."""
-    at = {words.partition(" with ")[0]: seconds for seconds, words in lines}
-    ground, solve = at["Grounding out model."], at.get("Performing optimization")
+    """Return times, terms and objectives from the log of a run; a stage lasts from one log line to another."""
+    seconds_of = {message.partition(" with ")[0]: seconds for seconds, message in lines}
+    ground, solve = seconds_of["Grounding out model."], seconds_of.get("Performing optimization")
     answer = {
-        "load_seconds": ground - at["Data loading start"],
-        "ground_seconds": at["Grounding complete."] - ground,
+        "load_seconds": ground - seconds_of["Data loading start"],
+        "ground_seconds": seconds_of["Grounding complete."] - ground,
         "rules": [],
         "curve": [],
         "objective": None,
     }
-    for seconds, words in lines:
-        if rule := RULE.match(words):
+    for seconds, message in lines:
+        if rule := RULE.match(message):
             answer["rules"].append([rule[2], int(rule[1])])
-        elif step := ITERATION.match(words):
+        elif step := ITERATION.match(message):
             answer["curve"].append([int(step[1]), float(step[2]), seconds - solve])
-        elif last := LAST.match(words):
+        elif last := LAST.match(message):
             answer |= {"objective": float(last[1]), "n_iter": int(last[2]), "solve_seconds": seconds - solve}
     return answer
 
 
 def peak_bytes():
-    """Largest memory of this process; on Linux getrusage would tell that of the one which started it, if larger."""
+    """Return the peak memory of this process; on Linux, getrusage would include that of the parent process."""
     if sys.platform == "linux":
         with open("/proc/self/status") as file:
             return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))

@@ -1,13 +1,13 @@
-"""Binary attractive models by PyMaxflow, run inside its own environment and driven line by line.
+"""Solve binary attractive models with PyMaxflow, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P pymaxflow.py`. Each line on stdin is a JSON request
-with a key "do", each line on stdout the JSON answer:
+with a key "do", each line on stdout is the JSON answer:
 
-    {"do": "load", "file": F}       npz with unary (n, 2), edges (m, 2) and coupling (m,): scores, the coupling being
-                                    paid where the two labels agree
-    {"do": "cut"}                   seconds of building the network, of the maximum flow alone, and of the processor for
-                                    both
-    {"do": "labels", "file": F}     writes an npz with the best labelling
+    {"do": "load", "file": F}       npz with unary (n, 2), edges (m, 2) and coupling (m,): scores; the coupling is added
+                                    where the two labels are equal
+    {"do": "cut"}                   returns wall-clock and processor seconds of building the network and of the maximum
+                                    flow
+    {"do": "labels", "file": F}     write an npz with the best labelling
 
 A node on the source's side has label 0.
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 
 class Session:
-    """One model."""
+    """Requests about one model."""
 
     def load(self, file):
         with np.load(file) as data:
@@ -39,7 +39,7 @@ class Session:
         middle, at_middle = time.perf_counter(), time.process_time()
         graph.maxflow()
         end, at_end = time.perf_counter(), time.process_time()
-        self.found = graph.get_grid_segments(nodes).astype(np.int64)
+        self.segments = graph.get_grid_segments(nodes).astype(np.int64)
         return {
             "build_seconds": middle - start,
             "seconds": end - middle,
@@ -48,7 +48,7 @@ class Session:
         }
 
     def labels(self, file):
-        np.savez(file, labels=self.found)
+        np.savez(file, labels=self.segments)
         return {}
 
 

@@ -1,12 +1,12 @@
-"""Chain models by pytorch-crf, run inside its own environment and driven line by line.
+"""Run inference in chain models with pytorch-crf, in a separate environment, controlled by JSON lines.
 
 Started by `intarsia_reproduction.benchmarks.peers` as `python -P pytorch_crf.py`. Each line on stdin is a JSON request
-with a key "do", each line on stdout the JSON answer:
+with a key "do", each line on stdout is the JSON answer:
 
-    {"do": "load", "file": F}       npz: nodes (n, k), ptr (where sequences begin), transitions (k, k)
+    {"do": "load", "file": F}       npz: nodes (n, k), ptr (where sequences start), transitions (k, k)
     {"do": "infer"}                 one timed call: log Z of all sequences, padded to the longest, and its gradient,
                                     which are marginals and expected transitions
-    {"do": "marginals", "file": F}  write those of the last call (n, k)
+    {"do": "marginals", "file": F}  write the marginals of the last call (n, k)
 """
 
 import json
@@ -21,14 +21,14 @@ torch.set_num_threads(1)
 
 
 class Session:
-    """One batch of sequences."""
+    """Requests about one batch of sequences."""
 
     def load(self, file):
         with np.load(file) as data:
             nodes, ptr, table = data["nodes"], data["ptr"], data["transitions"]
         lengths = np.diff(ptr)
         longest, k = int(lengths.max()), nodes.shape[1]
-        self.inside = np.arange(longest)[:, None] < lengths  # (T, sequences), as pytorch-crf likes it best
+        self.inside = np.arange(longest)[:, None] < lengths  # (T, sequences), the layout of pytorch-crf
         padded = np.zeros((lengths.size, longest, k))
         padded[self.inside.T] = nodes
         self.scores = torch.tensor(padded.transpose(1, 0, 2), dtype=torch.float32).contiguous().requires_grad_()
@@ -47,8 +47,8 @@ class Session:
         return {"seconds": time.perf_counter() - start}
 
     def marginals(self, file):
-        found = self.scores.grad.numpy().transpose(1, 0, 2)[self.inside.T]
-        np.savez(file, marginals=found.astype(np.float64))
+        marginals_of_positions = self.scores.grad.numpy().transpose(1, 0, 2)[self.inside.T]
+        np.savez(file, marginals=marginals_of_positions.astype(np.float64))
         return {}
 
 

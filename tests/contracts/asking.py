@@ -1,4 +1,4 @@
-"""How the contract tests ask a method and hold the answer to what it says of itself: EXACT, BOUND or ESTIMATE."""
+"""Run inference methods for the contract tests, and check results against their own claims (exact, bound, estimate)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from intarsia.inference import method_class, method_names
 
 METHODS = method_names()
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
-# Unshared tables and no ties: where an answer must move along with the model.
+# Models without shared tables and ties, on which a result must change together with the model.
 PLAIN = ["isolated_node", "chain", "tree", "grid", "three_way_factor", "unequal_state_counts", "hard_zeros"]
-# Methods that take only some models; elsewhere they refuse with a reason, which is tested too.
+# Methods that accept only some models; for others they raise with a reason, which is tested as well.
 TAKES = {"tree": FORESTS, "graph_cut": ATTRACTIVE}
 SEED = 7
 
 
 def plain_model(method):
-    """A model that the method takes."""
+    """Return the name of a model that the method accepts."""
     return next(model for model in ("chain", "grid") if model in TAKES.get(method, ZOO))
 
 
 def ask(graph, theta, method, task="marginals", **options):
-    """Result of `infer`; not having converged is said by the status, so the warning is dropped."""
+    """Return the result of `infer` without convergence warnings; the status reports them as well."""
     options.setdefault("random_state", SEED)
     if task == "marginals" and not method_class(method).gives_marginals:
         task = "map"
@@ -51,7 +51,7 @@ def truth_of(model, temperature=1.0):
 
 
 def slack(result, at=None):
-    """How far mu may be from what its own fixed point says: rounding, the tolerance, or Monte-Carlo error."""
+    """Return the allowed error of mu: rounding, the tolerance, or the Monte Carlo error."""
     if result.mu_error is not None:
         error = result.mu_error if at is None else result.mu_error[at]
         return 6 * np.max(error, initial=0.0) + 0.02
@@ -59,7 +59,7 @@ def slack(result, at=None):
 
 
 def all_numbers(result):
-    """Every number in a result, with the name of its field."""
+    """Yield every number in a result, with the name of its field."""
     for name in ("mu", "assignment", "samples", "best", "best_scores", "mu_error", "messages", "tilted_theta"):
         value = getattr(result, name)
         if value is not None:
@@ -73,7 +73,7 @@ def all_numbers(result):
 
 
 def on(models):
-    """Parametrise over the methods and those of the models that each takes."""
+    """Parametrise a test over the methods and the models that each accepts."""
     pairs = [(method, model) for method in METHODS for model in models if model in TAKES.get(method, ZOO)]
     return pytest.mark.parametrize(("method", "model"), pairs)
 
@@ -83,7 +83,7 @@ every_task = pytest.mark.parametrize("task", ["marginals", "map"])
 
 
 def check_log_partition(result, truth):
-    """EXACT, BOUND or ESTIMATE: hold the result to what it says of itself."""
+    """Check log Z against its claim: exact, a bound or an estimate."""
     value, exact = result.log_partition, truth.log_partition
     tiny = 1e-9 * max(1.0, abs(exact)) if np.isfinite(exact) else 0.0
     match result.log_partition_is:
@@ -98,7 +98,7 @@ def check_log_partition(result, truth):
         case "estimate":
             assert not np.isnan(value)
         case unknown:
-            pytest.fail(f"log_partition_is={unknown!r} is none of the four words")
+            pytest.fail(f"log_partition_is={unknown!r} is not 'exact', 'lower bound', 'upper bound' or 'estimate'")
     assert result.lower_bound <= exact + tiny
     assert result.upper_bound >= exact - tiny
     promised = type(result.method).log_partition_is

@@ -1,4 +1,4 @@
-"""Everything that a result claims of itself, held against plain enumeration: a list of what does not hold."""
+"""Check the claims of an inference result against enumeration, and list those that are false."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from intarsia import Status
 from intarsia.inference import method_class
 
-SUMS = 1e-12  # distributions add up to one within this
+SUMS = 1e-12  # tolerance for the sum of a distribution
 EXACT = 1e-12  # relative to max(|log Z|, 1): log Z of exact methods
 AGREE = 2e-11  # marginals of factors and variables, at any tolerance
-BOUND = 1e-9  # relative to the scores: bounds, and scores that are called best
+BOUND = 1e-9  # relative to the scores: bounds, and scores that are claimed to be optimal
 
 
 def settings_of(method):
-    """Settings under which a method is tried: every schedule, several dampings, what else changes the way there."""
+    """Return the settings with which a method is tested: every schedule, several values of damping, other options."""
     parameters = method_class(method)().get_params()
     if "schedule" in parameters:
         return [
@@ -32,7 +32,7 @@ def settings_of(method):
 
 
 def broken_claims(result, graph, theta, truth):
-    """What the result says and enumeration denies, in words."""
+    """Return a message for each claim of the result that enumeration refutes."""
     broken = []
     exact_method = method_class(result.method.name).exact
     feasible = truth.scores.size > 0
@@ -41,9 +41,9 @@ def broken_claims(result, graph, theta, truth):
         return [f"INFEASIBLE, but {truth.scores.size} labellings are possible"] if feasible else []
     if not feasible:
         if exact_method or result.method.proves_map or result.status is Status.EXACT:
-            broken.append(f"{result.status.name}, but nothing is possible")
+            broken.append(f"{result.status.name}, but no labelling is possible")
         if result.lower_bound > -np.inf:
-            broken.append(f"lower bound {result.lower_bound} on nothing")
+            broken.append(f"lower bound {result.lower_bound}, but no labelling is possible")
         return broken
     if result.score > truth.best_score + BOUND * size:
         broken.append(f"score {result.score} above the best, {truth.best_score}")
@@ -65,7 +65,7 @@ def _broken_map(result, truth, size, exact_method):
     if result.status is Status.EXACT and not abs(result.score - best) <= slack:
         broken.append(f"EXACT, but {result.score} is not the best score {best}")
     if (exact_method or result.method.proves_map) and result.status is not Status.EXACT:
-        broken.append(f"{result.status.name} of a method that proves its labelling")
+        broken.append(f"{result.status.name}, but the method proves its labelling: EXACT")
     if result.upper_bound - result.score <= slack and result.status is Status.CONVERGED:
         broken.append(f"CONVERGED, but the score {result.score} meets its bound: EXACT")
     if result.status is Status.CONVERGED and result.integral and result.method.name == "lp_relaxation":
@@ -84,9 +84,9 @@ def _broken_log_partition(result, truth, size, exact_method):
         if not abs(value - exact) <= tight:
             broken.append(f"log Z {value!r} is exact, but off by {abs(value - exact) / max(abs(exact), 1.0):.1e}")
     if result.log_partition_is == "lower bound" and value > exact + slack:
-        broken.append(f"log Z {value} is no lower bound of {exact}")
+        broken.append(f"log Z {value} is not a lower bound of {exact}")
     if result.log_partition_is == "upper bound" and value < exact - slack:
-        broken.append(f"log Z {value} is no upper bound of {exact}")
+        broken.append(f"log Z {value} is not an upper bound of {exact}")
     if result.lower_bound > exact + slack or result.upper_bound < exact - slack:
         broken.append(f"bounds {result.lower_bound}, {result.upper_bound} do not enclose {exact}")
     return broken
@@ -98,9 +98,9 @@ def _broken_marginals(result, graph, truth, exact_method):
     joints = [result.factor_marginals(c) for c in range(graph.n_factors)]
     sums += [abs(joint.sum() - 1.0) for joint in joints]
     if not max(sums) <= SUMS:
-        broken.append(f"marginals add up to 1 within {max(sums):.1e} only")
+        broken.append(f"sums of marginals differ from 1 by {max(sums):.1e}")
     if result.mu.min() < 0.0:
-        broken.append(f"a marginal of {result.mu.min():.1e}")
+        broken.append(f"a marginal is negative: {result.mu.min():.1e}")
     if exact_method or result.status is Status.EXACT:
         gap = float(np.abs(result.mu - truth.mu).max())
         if gap > 1e-9:
@@ -111,9 +111,9 @@ def _broken_marginals(result, graph, truth, exact_method):
     for c, joint in enumerate(joints):
         scope = graph.scope(c).tolist()
         for axis, v in enumerate(scope):
-            alone = joint.sum(axis=tuple(a for a in range(len(scope)) if a != axis))
-            worst = max(worst, float(np.abs(alone - result.marginals(v)).max()))
-    # Sampling counts joint states, so that its marginals agree as those of exact methods do.
+            marginal = joint.sum(axis=tuple(a for a in range(len(scope)) if a != axis))
+            worst = max(worst, float(np.abs(marginal - result.marginals(v)).max()))
+    # Sampling counts joint states, so its marginals of factors and variables agree exactly.
     tol = 0.0 if result.mu_error is not None or exact_method else float(result.method.tol)
     if worst > max(1.001 * tol, AGREE):
         broken.append(f"{result.status.name}, but factors and variables differ by {worst:.1e}")

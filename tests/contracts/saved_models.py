@@ -1,4 +1,4 @@
-"""One small fitted model of every estimator, and what it predicts: for tests of files and of how models are shown."""
+"""One small fitted model of every estimator, and its predictions, for tests of files and of representations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GRAPHS = [
 ]
 RECORDS = {
     "name": ["Ann Lee", "Anne Lee", "Bob Ray", "Bob Rays", "Eve Fox", "Eva Fox"],
-    "learner": ["Rye", "Rye", "Ayr", "Ayr", "Ely", "Ely"],  # a column called as a setting
+    "learner": ["Rye", "Rye", "Ayr", "Ayr", "Ely", "Ely"],  # a column with the name of a setting
 }
 ENTITIES = ["a", "a", "b", "b", "e", "e"]
 OTHER_RECORDS = {"name": ["Tom Poe", "Tim Orr", "Tom Po"], "learner": ["Rye", "Ayr", "Rye"]}
@@ -84,8 +84,8 @@ def _entities() -> EntityClusterer:
     model = ClusterModel(within=("match", "pair"), mean=("match",))
     decoder = HillClimbing(n_proposals=20.0, proposer=SplitMerge())
     learner = SampleRank(max_iter=1, random_state=0)
-    made = EntityClusterer(COMPARISONS, ["all_pairs"], learner, model=model, decoder=decoder)
-    return made.fit(RECORDS, ENTITIES)
+    clusterer = EntityClusterer(COMPARISONS, ["all_pairs"], learner, model=model, decoder=decoder)
+    return clusterer.fit(RECORDS, ENTITIES)
 
 
 _MAKE = {
@@ -109,14 +109,14 @@ CLASSES: dict[str, Any] = {
 
 
 def make(kind: str) -> Any:
-    """A fitted model."""
+    """Return a fitted model of a kind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return _MAKE[kind]()
 
 
 def predictions(model: Any) -> Any:
-    """What a model says of old and new data, as JSON types."""
+    """Return predictions of a model for training data and for new data, as JSON types."""
     kind = type(model).__name__
     if kind == "ChainCRF":
         return plain([model.predict(WORDS), model.predict_marginals([[["c"], ["new"]]])])
@@ -134,7 +134,7 @@ def predictions(model: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and what holds them as lists."""
+    """Convert arrays, and containers of arrays, to lists."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

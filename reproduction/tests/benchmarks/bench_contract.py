@@ -1,4 +1,4 @@
-"""What every row of every benchmark must hold."""
+"""Checks that every row of every benchmark must pass."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rows of the benchmark on records few enough for a test; what they time is not asserted."""
+"""Rows of the benchmark on few records; the measured seconds are not checked."""
 
 from itertools import combinations
 
@@ -23,7 +23,7 @@ def small(monkeypatch):
 
 
 class FakePeer:
-    """Joins what is surer than the threshold, and takes longer the lower that is."""
+    """Peer that joins pairs above the threshold, and reports more seconds for lower thresholds."""
 
     def __enter__(self):
         return self
@@ -40,8 +40,8 @@ class FakePeer:
         self.threshold = threshold
         return {"processor_seconds": 2.0 - threshold, "peak_bytes": 1234}
 
-    def fetch(self, what):
-        assert what == "labels"
+    def fetch(self, name):
+        assert name == "labels"
         return connected_components(*self.edges, self.threshold)
 
 
@@ -63,44 +63,44 @@ def test_without_peers(small, monkeypatch):
         assert 0.7 < row["ours_quality"] <= 1.0
 
 
-def test_a_peer_gets_the_threshold_that_does_best_on_other_records(small, monkeypatch):
+def test_threshold_of_the_peer_is_tuned_on_other_records(small, monkeypatch):
     peer = FakePeer()
     monkeypatch.setattr(bench, "find_peer", lambda name: peer)
-    row = bench._beside_dedupe(80, True, 1)
+    row = bench._compare_with_dedupe(80, True, 1)
     check([row])
     training = scored_edges(100, 704, in_blocks=True)
     by_threshold = [
         bench.qualities(
-            training.truth, connected_components(100, training.pairs, 1 / (1 + np.exp(-training.log_odds)), at)
+            training.truth, connected_components(100, training.pairs, 1 / (1 + np.exp(-training.log_odds)), threshold)
         )[0]
-        for at in bench._THRESHOLDS
+        for threshold in bench._THRESHOLDS
     ]
     assert row["peer_threshold"] == bench._THRESHOLDS[int(np.argmax(by_threshold))]
     assert row["peer_seconds"] == pytest.approx(2.0 - row["peer_threshold"])
     edges = scored_edges(80, 705, in_blocks=True)
-    for key, at in (("peer_quality", row["peer_threshold"]), ("peer_default_quality", 0.5)):
-        labels = connected_components(80, edges.pairs, edges.probability, at)
+    for key, threshold in (("peer_quality", row["peer_threshold"]), ("peer_default_quality", 0.5)):
+        labels = connected_components(80, edges.pairs, edges.probability, threshold)
         assert row[key] == bench.qualities(edges.truth, labels)[0]
     assert row["peer_peak_bytes"] == 1234
 
 
-@pytest.mark.skipif(find_peer("dedupe") is None, reason="dedupe is not set up; see reproduction/README.md")
-def test_dedupe_finds_entities_that_are_far_apart():
+@pytest.mark.skipif(find_peer("dedupe") is None, reason="dedupe is not installed; see reproduction/README.md")
+def test_dedupe_finds_well_separated_entities():
     edges = scored_edges(60, 1, in_blocks=True)
-    same = edges.truth[edges.pairs[:, 0]] == edges.truth[edges.pairs[:, 1]]
-    sure = type(edges)(edges.truth, edges.pairs[same], np.full(same.sum(), 8.0))
+    is_match = edges.truth[edges.pairs[:, 0]] == edges.truth[edges.pairs[:, 1]]
+    certain_edges = type(edges)(edges.truth, edges.pairs[is_match], np.full(is_match.sum(), 8.0))
     with find_peer("dedupe") as peer:
         dedupe = bench._Dedupe(peer)
-        assert dedupe.load(sure)
+        assert dedupe.load(certain_edges)
         assert dedupe.seconds(0.5) > 0
         assert dedupe.peak_bytes > 1e6
         pairwise, b_cubed = dedupe.qualities(0.5)
-    assert pairwise > 0.9  # a twentieth of the pairs is missing, and with them some records
+    assert pairwise > 0.9  # some records are lost, since a twentieth of the pairs is missing
     assert b_cubed > 0.9
 
 
 @pytest.mark.parametrize("in_blocks", [False, True])
-def test_edges_are_pairs_of_different_records_once_each(in_blocks):
+def test_edges_are_distinct_pairs_of_different_records(in_blocks):
     edges = scored_edges(400, 3, in_blocks=in_blocks)
     assert (edges.pairs[:, 0] < edges.pairs[:, 1]).all()
     assert edges.pairs.min() >= 0
@@ -112,22 +112,22 @@ def test_edges_are_pairs_of_different_records_once_each(in_blocks):
     assert (components.max() <= 8 * 9) == in_blocks
     assert len(edges.pairs) == 8000 if not in_blocks else 6000 < len(edges.pairs) < 10_000
     expected = {(i, j) for i, j in combinations(range(400), 2) if edges.truth[i] == edges.truth[j]}
-    found = expected & {tuple(pair) for pair in edges.pairs.tolist()}
-    assert 0.9 < len(found) / len(expected) < 1.0  # a twentieth is missed
+    scored = expected & {tuple(pair) for pair in edges.pairs.tolist()}
+    assert 0.9 < len(scored) / len(expected) < 1.0  # a twentieth is missing
 
 
-def test_log_odds_are_the_odds_of_pairs_that_are_no_twins():
+def test_log_odds_are_calibrated_for_pairs_of_dissimilar_entities():
     edges = scored_edges(20_000, 5)
-    one, other = edges.truth[edges.pairs].T
-    plain = (one == other) | (one // 2 != other // 2)
+    first, second = edges.truth[edges.pairs].T
+    not_similar = (first == second) | (first // 2 != second // 2)
     for low, high in ((-2.0, -1.0), (-0.5, 0.5), (1.0, 2.0)):
-        some = plain & (edges.log_odds > low) & (edges.log_odds < high)
-        share = (one == other)[some].mean()
-        assert share == pytest.approx(edges.probability[some].mean(), abs=0.06)
+        in_range = not_similar & (edges.log_odds > low) & (edges.log_odds < high)
+        frequency = (first == second)[in_range].mean()
+        assert frequency == pytest.approx(edges.probability[in_range].mean(), abs=0.06)
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_a_walk_stays_near_the_entities(dense):
+def test_sampling_stays_near_the_entities(dense):
     world, weights = proposal_world(100, dense=dense)
     assert world.pairs.complete == dense
     assert world.performance() == 1.0

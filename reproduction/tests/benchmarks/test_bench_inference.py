@@ -1,4 +1,4 @@
-"""The rows of the benchmark on models small enough for a test; what they time is not asserted."""
+"""Rows of the benchmark on small models; the measured seconds are not checked."""
 
 import math
 
@@ -30,13 +30,13 @@ def test_without_peers_their_columns_are_none(small, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not set up; see reproduction/README.md")
+@pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not installed; see reproduction/README.md")
 def test_pgmax_finds_the_same_marginals(small):
     rows = bench.bench_inference(repeats=1)
     check(rows)
-    against = [row for row in rows if row["peer"] == "PGMax"]
-    assert len(against) == 4
-    for row in against:
+    pgmax_rows = [row for row in rows if row["peer"] == "PGMax"]
+    assert len(pgmax_rows) == 4
+    for row in pgmax_rows:
         assert row["peer_quality"] < 1e-5  # an independent program, in single precision
         assert row["ours_quality"] <= row["peer_quality"]
 

@@ -1,4 +1,4 @@
-"""The rows of the benchmark on models small enough for a test; what they time is not asserted."""
+"""Rows of the benchmark on small models; the measured seconds are not checked."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from intarsia_reproduction.benchmarks.peers import find_peer
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(bench, "_AUTHOR", (4, 5))
-    monkeypatch.setattr(bench, "_BESIDE_PGMAX", (5, 4))
+    monkeypatch.setattr(bench, "_PGMAX_SIZE", (5, 4))
     monkeypatch.setattr(bench, "_WANTED", {2: 3.0, 3: 5.0})
     monkeypatch.setattr(bench, "_LARGE", (6, 6, 3, 4))
     monkeypatch.setattr(bench, "_AT_LEAST", 0.0)
@@ -38,21 +38,21 @@ def test_without_peers_their_columns_are_none(small, monkeypatch):
     assert rows[-1]["ratio"] == 1.5
 
 
-def test_the_error_of_a_wrong_gradient_is_found():
+def test_error_of_a_wrong_gradient_is_measured():
     problem = bench._Labelled.of(5, 4, 3)
     right = problem.gradient("belief_propagation").gradient
     wrong = right.copy()
     wrong[7] += 0.1
     error = problem.error_of(wrong, "belief_propagation", "forward_backward")
-    # Four directions tell the size of an error within a small factor.
+    # Four random directions estimate the size of an error within a small factor.
     expected = 0.1 / np.linalg.norm(wrong)
     assert expected / 5 < error < expected * 5
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not set up; see reproduction/README.md")
-def test_pgmax_has_the_gradient_of_its_own_schedule(small):
-    speed, memory = bench._beside_pgmax(3, 1, lambda line: None)
+@pytest.mark.skipif(find_peer("pgmax") is None, reason="PGMax is not installed; see reproduction/README.md")
+def test_gradient_of_pgmax_is_correct_for_its_schedule(small):
+    speed, memory = bench._compare_with_pgmax(3, 1, lambda line: None)
     check([speed, memory])
     assert speed["peer_quality"] < 1e-5  # an independent program, in single precision
     assert speed["ours_quality"] < 1e-7
@@ -63,7 +63,7 @@ def test_pgmax_has_the_gradient_of_its_own_schedule(small):
 def test_memory_and_workers_are_measured_in_fresh_processes(small, monkeypatch):
     monkeypatch.setattr(bench, "find_peer", lambda name: None)
     monkeypatch.setattr(bench, "_BATCH", (2, 4, 4))
-    rows = [bench._memory(60, 60, 3, 40, wanted=""), bench._two_workers(1)]
+    rows = [bench._memory(60, 60, 3, 40, goal=""), bench._two_workers(1)]
     check(rows)
     stack = 41 * 8 * 3 * 4 * 60 * 59  # sweeps x bytes x states x messages
     assert rows[0]["ours_process_bytes"] > rows[0]["ours_quality"] > rows[0]["ours_again_bytes"] > stack

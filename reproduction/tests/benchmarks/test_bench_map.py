@@ -1,4 +1,4 @@
-"""The rows of the benchmark on models small enough for a test; what they time is not asserted."""
+"""Rows of the benchmark on small models; the measured seconds are not checked."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_without_peers_and_data(small, monkeypatch):
     lines = []
     rows = bench.bench_map(repeats=1, report=lines.append)
     check(rows)
-    assert "left out: not there" in lines
+    assert "omitted: not there" in lines
     assert len(rows) == 2 * 3 + 1 + 1 + 1 + 1 + 1
     for row in rows:
         if row["peer"] and ("PDLP" in row["peer"] or "PyMaxflow" in row["peer"]):
@@ -44,7 +44,7 @@ def test_without_peers_and_data(small, monkeypatch):
     assert large["optimum_is"] == "by HiGHS"
 
 
-def test_a_solver_out_of_time_is_told(small, monkeypatch):
+def test_solver_that_exceeds_its_time_limit_is_reported(small, monkeypatch):
     monkeypatch.setattr(bench, "_HIGHS_LIMIT", 1e-9)
     row = bench._large(grid_workload("large", 5, 5, 4, seed=2), 1)
     check([row])
@@ -52,7 +52,7 @@ def test_a_solver_out_of_time_is_told(small, monkeypatch):
     assert row["optimum_is"].startswith("our bound at a residual of")
 
 
-def test_the_stereo_row_tells_energies():
+def test_stereo_row_has_energies():
     graph, theta = attractive_grid(3, 4).model()
     row = bench._stereo(graph, theta)
     check([row])
@@ -60,7 +60,7 @@ def test_the_stereo_row_tells_energies():
     assert row["ours_quality"] == pytest.approx(0.0, abs=1e-9)  # attractive: the relaxation is tight
 
 
-def test_the_program_is_the_relaxation():
+def test_program_is_the_relaxation():
     graph, theta = grid_workload("grid", 3, 3, 3, seed=3).model()
     polytope, program = relaxation(graph, theta)
     solution = bench.solve_directly(program)[1]
@@ -69,12 +69,12 @@ def test_the_program_is_the_relaxation():
     assert polytope.bound(solution.dual) == pytest.approx(expected)
 
 
-def test_workloads_are_those_that_peers_were_measured_on():
+def test_workload_follows_its_recipe():
     grid = attractive_grid()
     assert grid.unary.shape == (10_000, 2)
     assert grid.coupling.shape == (19_800,)
     assert grid.coupling.min() >= 0
-    # Drawn anew by the published recipe: seed 402, scores of pixels before couplings.
+    # Drawn again by the documented recipe: seed 402, unary scores before couplings.
     rng = np.random.default_rng(402)
     np.testing.assert_array_equal(grid.unary, rng.standard_normal((10_000, 2)))
     np.testing.assert_array_equal(grid.coupling, np.abs(rng.standard_normal(19_800)))
@@ -93,17 +93,17 @@ def test_stereo_scores_are_costs_saved(tmp_path, monkeypatch):
     assert tsukuba_energy(graph.score(theta, labels.reshape(-1))) == energy
 
 
-@pytest.mark.skipif(find_peer("pymaxflow") is None, reason="PyMaxflow is not set up; see reproduction/README.md")
+@pytest.mark.skipif(find_peer("pymaxflow") is None, reason="PyMaxflow is not installed; see reproduction/README.md")
 def test_pymaxflow_has_the_same_best_labelling(small):
-    row = bench._beside_maxflow(1)
+    row = bench._compare_with_maxflow(1)
     check([row])
     assert row["peer_quality"] == pytest.approx(row["ours_quality"], rel=1e-12)
     assert row["peer_seconds"] > row["peer_flow_seconds"] > 0
 
 
-@pytest.mark.skipif(find_peer("pdlp") is None, reason="PDLP is not set up; see reproduction/README.md")
+@pytest.mark.skipif(find_peer("pdlp") is None, reason="PDLP is not installed; see reproduction/README.md")
 def test_pdlp_has_the_same_optimum(small):
-    rows = bench._beside_solvers(grid_workload("grid", 4, 4, 3, seed=1), 1)
+    rows = bench._compare_with_solvers(grid_workload("grid", 4, 4, 3, seed=1), 1)
     check(rows)
     for row in rows:
         if row["peer"].startswith("PDLP at a"):

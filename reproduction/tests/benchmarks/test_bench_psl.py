@@ -1,4 +1,4 @@
-"""The rows beside PSL, with a stand-in that answers as PSL does, and with PSL itself where it is installed."""
+"""Rows that compare with PSL, tested with a fake peer, and with PSL itself if it is installed."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ from intarsia_reproduction.workloads.psl_programs import (
 )
 from intarsia_reproduction.workloads.softlogic_workloads import clause_model
 
-needs_psl = pytest.mark.skipif(find_peer("psl") is None, reason="PSL is not set up; see reproduction/README.md")
+needs_psl = pytest.mark.skipif(find_peer("psl") is None, reason="PSL is not installed; see reproduction/README.md")
 
 
-class StandIn:
-    """Answers from a list, one for each run; values and arguments are those of the program below unless given."""
+class FakePeer:
+    """Peer that returns answers from a list; values and arguments are by default those of the program in `knows`."""
 
     def __init__(self, answers, values=(0.6, 0.5), arguments=(("bob", "ann"), ("ann", "bob"))):
-        self.answers, self.asked = list(answers), []
+        self.answers, self.requests = list(answers), []
         self.arrays = {"values": np.array(values), "arguments": np.array(arguments)}
 
     def __enter__(self):
@@ -33,19 +33,19 @@ class StandIn:
         return None
 
     def ask(self, do, **arguments):
-        self.asked.append((do, arguments))
+        self.requests.append((do, arguments))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def fetch(self, what):
-        return self.arrays[what]
+    def fetch(self, name):
+        return self.arrays[name]
 
 
-def answer(**more):
-    return {"load_seconds": 0.5, "ground_seconds": 2.0, "solve_seconds": 3.0, "n_iter": 7, "evaluations": []} | more
+def answer(**fields):
+    return {"load_seconds": 0.5, "ground_seconds": 2.0, "solve_seconds": 3.0, "n_iter": 7, "evaluations": []} | fields
 
 
 def knows(tmp_path):
-    """Pulled to 0.9 with weight 2 and to 0 with weight 1, in both directions."""
+    """Write a program in which each of two atoms prefers 0.9 with weight 2 and 0 with weight 1."""
     program = ProgramFiles(["2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2", "1: !Knows(A, B) ^2"])
     program.add("Likes", "observations", [("ann", "chess"), ("bob", "chess")], np.array([1.0, 0.9]))
     program.add("Knows", "targets", [("ann", "bob"), ("bob", "ann")])
@@ -71,37 +71,37 @@ def check(rows):
 def test_answers_are_compared_in_our_order_and_by_our_objective(monkeypatch, tmp_path):
     runs = [answer(rules=[["1", 2], ["2", 2]], ground_seconds=g, solve_seconds=s) for g, s in ((1, 1), (4, 8), (5, 6))]
     runs[-1]["evaluations"] = ["Evaluator: DiscreteEvaluator, Predicate: KNOWS, Results -- Accuracy: 0.5, F1: 0.666667"]
-    peer = StandIn(runs)
+    peer = FakePeer(runs)
     use(monkeypatch, peer)
-    grounding, found = rows = bench.beside_psl("knows", knows(tmp_path), repeats=2)
+    grounding, inference = rows = bench.compare_with_psl("knows", knows(tmp_path), repeats=2)
     check(rows)
     assert grounding["peer_seconds"] == 4  # the first run warms up
-    assert found["peer_seconds"] == 6
+    assert inference["peer_seconds"] == 6
     assert grounding["ours_terms"] == grounding["peer_terms"] == [2, 2]
     assert grounding["same_terms"]
     # 2 (0.9 - x)^2 + x^2 at 0.6 and at 0.5; both are 0.54 at the best.
-    assert found["ours_quality"] == pytest.approx(1.08, rel=1e-4)
-    assert found["peer_quality"] == pytest.approx(0.54 + 0.57)
-    assert not found["same_objective"]
-    assert found["largest_difference"] == pytest.approx(0.1, abs=1e-2)
-    assert found["peer_scores"] == {"accuracy": 0.5, "f1": 0.666667}
-    assert found["ours_scores"]["accuracy"] == 0.5
-    assert not found["same_scores"]  # PSL has not told precision and recall
-    options = peer.asked[0][1]["options"]
+    assert inference["ours_quality"] == pytest.approx(1.08, rel=1e-4)
+    assert inference["peer_quality"] == pytest.approx(0.54 + 0.57)
+    assert not inference["same_objective"]
+    assert inference["largest_difference"] == pytest.approx(0.1, abs=1e-2)
+    assert inference["peer_scores"] == {"accuracy": 0.5, "f1": 0.666667}
+    assert inference["ours_scores"]["accuracy"] == 0.5
+    assert not inference["same_scores"]  # PSL did not report precision and recall
+    options = peer.requests[0][1]["options"]
     assert options == {"parallel.numthreads": 1, "random.seed": 1}
 
 
-def test_other_numbers_of_terms_are_told(monkeypatch, tmp_path):
-    use(monkeypatch, StandIn([answer(rules=[["1", 2], ["2", 3]])]))
-    assert not bench.beside_psl("knows", knows(tmp_path), repeats=1)[0]["same_terms"]
+def test_different_numbers_of_terms_are_reported(monkeypatch, tmp_path):
+    use(monkeypatch, FakePeer([answer(rules=[["1", 2], ["2", 3]])]))
+    assert not bench.compare_with_psl("knows", knows(tmp_path), repeats=1)[0]["same_terms"]
 
 
-def test_a_failure_of_psl_says_what_it_said(tmp_path):
+def test_error_of_psl_is_reported(tmp_path):
     with pytest.raises(IntarsiaError, match=r"PSL failed on program\.json: no such rule"):
-        bench.run_psl(StandIn([{"failed": "no such rule"}]), tmp_path / "program.json")
+        bench.run_psl(FakePeer([{"failed": "no such rule"}]), tmp_path / "program.json")
 
 
-def test_the_state_is_timed_to_the_lowest_objective_on_any_way(monkeypatch, tmp_path):
+def test_time_to_the_lowest_objective_of_any_step_size(monkeypatch, tmp_path):
     model = clause_model(30, 60, seed=1)
     optimum = ConsensusADMM(tol=1e-8).solve(model).objective
     rng = np.random.default_rng(0)
@@ -109,10 +109,10 @@ def test_the_state_is_timed_to_the_lowest_objective_on_any_way(monkeypatch, tmp_
     curves = {
         0.1: [[0, 9 * optimum, 0.1], [50, 3 * optimum, 0.4]],
         1.0: [[0, 9 * optimum, 0.1], [50, 1.1 * optimum, 7.0], [100, 2.0 * optimum, 9.0]],  # the last is not the best
-        10.0: [[0, 9 * optimum, 0.1], [50, 1.1005 * optimum, 6.0]],  # as good, and sooner
+        10.0: [[0, 9 * optimum, 0.1], [50, 1.1005 * optimum, 6.0]],  # as good, and earlier
     }
     monkeypatch.setattr(bench, "_STEPS", tuple(curves))
-    peer = StandIn(
+    peer = FakePeer(
         [answer(rules=[["all", model.n_terms]], curve=curve) for curve in curves.values()],
         x[order], order[:, None].astype(str),
     )  # fmt: skip
@@ -125,11 +125,11 @@ def test_the_state_is_timed_to_the_lowest_objective_on_any_way(monkeypatch, tmp_
     assert row["same_terms"]
     assert [run["step"] for run in row["peer_by_step"]] == list(curves)
     assert row["peer_by_step"][0]["objective"] == pytest.approx(model.objective(x))
-    assert [request[1]["options"]["admmreasoner.stepsize"] for request in peer.asked] == list(curves)
+    assert [request[1]["options"]["admmreasoner.stepsize"] for request in peer.requests] == list(curves)
 
 
-def test_a_join_that_is_too_large_for_psl_is_told(monkeypatch, tmp_path):
-    use(monkeypatch, StandIn([{"failed": "Java heap space"}]))
+def test_join_that_is_too_large_for_psl_is_reported(monkeypatch, tmp_path):
+    use(monkeypatch, FakePeer([{"failed": "Java heap space"}]))
     monkeypatch.setattr(bench, "_JOIN", (2, 3, 10))
     monkeypatch.setattr(bench, "in_fresh_process", lambda code: {"seconds": 1.0, "terms": 12, "bytes": 5})
     row = bench._join(tmp_path)
@@ -151,36 +151,36 @@ def test_without_peer_and_data(monkeypatch):
     lines = []
     rows = bench.psl_rows(1, lines.append)
     check(rows)
-    assert "left out: not there" in lines
+    assert "omitted: not there" in lines
     assert len(rows) == 2 + 1 + 1
     assert all(row["peer_seconds"] is None for row in rows)
     assert rows[-1]["ours_quality"] <= rows[-1]["objective_wanted"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_program_of_clauses_grounds_to_its_model(tmp_path, seed):
+def test_clause_program_grounds_to_its_model(tmp_path, seed):
     model = clause_model(30, 90, seed)
-    found = ground(read_psl(clause_program(model).write(tmp_path)))
-    place = [found.atoms.find("X", i) for i in range(30)]
-    assert found.mrf.n_terms == model.n_terms
+    grounding = ground(read_psl(clause_program(model).write(tmp_path)))
+    positions = [grounding.atoms.find("X", i) for i in range(30)]
+    assert grounding.mrf.n_terms == model.n_terms
     for x in np.random.default_rng(seed).random((5, 30)):
-        assert found.mrf.objective(x[np.argsort(place)]) == pytest.approx(model.objective(x))
+        assert grounding.mrf.objective(x[np.argsort(positions)]) == pytest.approx(model.objective(x))
 
 
-def test_everybody_in_a_group_is_paired(tmp_path):
-    found = ground(read_psl(members_program(3, 4, 9).write(tmp_path)))
-    assert found.mrf.n_terms == 3 * 4 * 3
+def test_all_members_of_a_group_are_paired(tmp_path):
+    grounding = ground(read_psl(members_program(3, 4, 9).write(tmp_path)))
+    assert grounding.mrf.n_terms == 3 * 4 * 3
 
 
 @pytest.mark.slow
 @needs_psl
 def test_psl_grounds_and_infers_the_same(tmp_path):
-    grounding, found = rows = bench.beside_psl("knows", knows(tmp_path), repeats=1)
+    grounding, inference = rows = bench.compare_with_psl("knows", knows(tmp_path), repeats=1)
     check(rows)
     assert grounding["peer_terms"] == [2, 2]
-    assert found["peer_quality"] == pytest.approx(1.08, rel=1e-3)
-    assert found["same_objective"]
-    assert found["same_scores"]
+    assert inference["peer_quality"] == pytest.approx(1.08, rel=1e-3)
+    assert inference["same_objective"]
+    assert inference["same_scores"]
 
 
 @pytest.mark.slow
@@ -199,8 +199,8 @@ def test_psl_solves_the_model_of_clauses(monkeypatch, tmp_path):
 @pytest.mark.data
 @needs_psl
 def test_psl_agrees_on_simple_acquaintances(tmp_path):
-    grounding, found = bench.beside_psl("acquaintances", acquaintances_program().write(tmp_path), repeats=1)
+    grounding, inference = bench.compare_with_psl("acquaintances", acquaintances_program().write(tmp_path), repeats=1)
     assert grounding["same_terms"]
-    assert found["same_objective"]
-    assert found["same_scores"]
-    assert found["peer_scores"].keys() == {"accuracy", "precision", "recall", "f1"}
+    assert inference["same_objective"]
+    assert inference["same_scores"]
+    assert inference["peer_scores"].keys() == {"accuracy", "precision", "recall", "f1"}

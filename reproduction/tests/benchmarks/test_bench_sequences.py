@@ -20,13 +20,13 @@ def small(monkeypatch):
     monkeypatch.setattr(bench, "_WORDS", 12)
     monkeypatch.setattr(bench, "_BATCH", 20)
     monkeypatch.setattr(bench, "_CHAIN", 30)
-    monkeypatch.setattr(bench, "_TILTED", 6)
+    monkeypatch.setattr(bench, "_PREFERENCE_CHAIN", 6)
     monkeypatch.setattr(training, "_STEPS", 3)
 
 
 @pytest.fixture
 def chunks(monkeypatch):
-    """A few sentences in the place of CoNLL-2000."""
+    """Replace CoNLL-2000 by a few sentences."""
     words, pos = ["the", "cat", "sat", "down"], ["D", "N", "V", "R"]
     features = [training.token_features(words[:n], pos[:n]) for n in (4, 1, 3)]
     examples = training._examples(features, [list("abca"), ["a"], list("bbc")], "observed")
@@ -37,13 +37,16 @@ def chunks(monkeypatch):
 
 
 def few_sentences():
-    """A noun phrase, then another or a verb: the words tell."""
-    made = []
+    """Return sentences of noun phrases and verbs, whose tags follow from the words."""
+    fields = []
     for texts in (["the cat sat", "a cat the dog", "the dog sat"], ["the cat the dog", "the dog sat"]):
         words = [text.split() for text in texts]
-        tags = [["B-VP" if w == "sat" else "I-NP" if w in ("cat", "dog") else "B-NP" for w in one] for one in words]
-        made += [[chunk_quality.chunk_features(one, one) for one in words], tags]
-    return chunk_quality.Sentences(*made)
+        tags = [
+            ["B-VP" if w == "sat" else "I-NP" if w in ("cat", "dog") else "B-NP" for w in sentence]
+            for sentence in words
+        ]
+        fields += [[chunk_quality.chunk_features(sentence, sentence) for sentence in words], tags]
+    return chunk_quality.Sentences(*fields)
 
 
 def random_batch(rng, lengths, k, per_step):
@@ -53,9 +56,9 @@ def random_batch(rng, lengths, k, per_step):
 
 
 @pytest.mark.parametrize("per_step", [False, True])
-def test_the_reference_is_enumeration(per_step):
+def test_reference_marginals_equal_enumeration(per_step):
     batch = random_batch(np.random.default_rng(0), [3, 1, 4], 3, per_step)
-    found = bench.reference_marginals(batch)
+    marginals = bench.reference_marginals(batch)
     for s in range(3):
         a, b = batch.ptr[s], batch.ptr[s + 1]
         expected = np.zeros((b - a, 3))
@@ -65,10 +68,10 @@ def test_the_reference_is_enumeration(per_step):
                 table = batch.transitions[a + t - 1 - s] if per_step else batch.transitions
                 score += table[labels[t - 1], labels[t]]
             expected[np.arange(b - a), labels] += np.exp(score)
-        np.testing.assert_allclose(found[a:b], expected / expected[0].sum(), atol=1e-12)
+        np.testing.assert_allclose(marginals[a:b], expected / expected[0].sum(), atol=1e-12)
 
 
-def test_the_objective_is_enumeration(chunks):
+def test_objective_equals_enumeration(chunks):
     examples, rng = chunks.examples, np.random.default_rng(1)
     states = rng.standard_normal((examples.layout.n_features, 3))
     table = rng.standard_normal((3, 3))
@@ -79,12 +82,12 @@ def test_the_objective_is_enumeration(chunks):
             steps = sum(table[x, y] for x, y in pairwise(labels))
             return sum(scores[a + t, y] for t, y in enumerate(labels)) + steps
 
-        every = [score(labels) for labels in product(range(3), repeat=int(b - a))]
-        expected += np.log(np.exp(every).sum()) - score(examples.truth.states[a:b])
+        all_scores = [score(labels) for labels in product(range(3), repeat=int(b - a))]
+        expected += np.log(np.exp(all_scores).sum()) - score(examples.truth.states[a:b])
     assert chunks.objective(states, table) == pytest.approx(expected, rel=1e-12)
 
 
-def test_what_we_minimise_is_that_objective(chunks):
+def test_risk_of_the_learner_equals_the_objective(chunks):
     layout = chunks.examples.layout
     risk = training.MaximumLikelihood(l2=2.0 * training.C2).risk(chunks.examples)
     weights = np.random.default_rng(2).standard_normal(layout.n_weights)
@@ -108,12 +111,12 @@ def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
             assert row["peer_seconds"] is row["peer_quality"] is None
         if row.get("quality_is") == bench._ERROR_IS:
             assert row["ours_quality"] < 1e-12
-    assert rows[2]["ours_quality"] == 21 / 20  # one call per iteration, and one to begin with
+    assert rows[2]["ours_quality"] == 21 / 20  # one call per iteration, and one at the start
     assert rows[3]["ratio"] <= 1.0
     assert rows[-1]["workload"].endswith("n_jobs=2")
 
 
-def test_without_the_sentences_their_rows_are_left_out(small, monkeypatch):
+def test_without_conll2000_its_rows_are_omitted(small, monkeypatch):
     def missing(n):
         raise MissingDataError("there is no conll2000")
 
@@ -123,16 +126,16 @@ def test_without_the_sentences_their_rows_are_left_out(small, monkeypatch):
     lines = []
     rows = bench.bench_sequences(repeats=1, report=lines.append)
     assert len(rows) == 7
-    assert "left out: there is no conll2000" in lines
+    assert "omitted: there is no conll2000" in lines
 
 
-def test_where_a_fit_arrives():
+def test_first_iteration_close_to_the_lowest_loss():
     assert training._arrival(np.array([3.0, 2.0, 1.0 + 2e-6, 1.0 + 5e-7, 1.0]), 1.0) == 3
     assert training._arrival(np.array([3.0, 2.0]), 1.0) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see reproduction/README.md")
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not installed; see reproduction/README.md")
 def test_crfsuite_finds_the_same_minimum(small, chunks):
     for task in (chunks, training.letters_task(12)):
         iterations, end = training.train_rows(task, 1, lambda line: None)
@@ -143,7 +146,7 @@ def test_crfsuite_finds_the_same_minimum(small, chunks):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see reproduction/README.md")
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not installed; see reproduction/README.md")
 def test_crfsuite_tags_the_same_sentences():
     row = chunk_quality.chunk_row(few_sentences())
     check([row])
@@ -151,16 +154,16 @@ def test_crfsuite_tags_the_same_sentences():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not set up; see reproduction/README.md")
-def test_crfsuite_has_the_marginals_of_its_own_table(small):
+@pytest.mark.skipif(find_peer("crfsuite") is None, reason="CRFsuite is not installed; see reproduction/README.md")
+def test_crfsuite_has_the_marginals_of_its_table(small):
     rows = bench._one_chain(1)
     check(rows)
     assert len(rows) == 2
-    assert rows[0]["peer_quality"] < 1e-5  # its weights are known to six digits
+    assert rows[0]["peer_quality"] < 1e-5  # CRFsuite reports weights with six digits
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_peer("pytorch_crf") is None, reason="pytorch-crf is not set up; see reproduction/README.md")
+@pytest.mark.skipif(find_peer("pytorch_crf") is None, reason="pytorch-crf is not installed; see reproduction/README.md")
 def test_pytorch_crf_has_the_same_marginals(small):
     row = bench._many_words(1)
     check([row])

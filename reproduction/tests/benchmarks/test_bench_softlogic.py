@@ -1,4 +1,4 @@
-"""The rows of the benchmark on models small enough for a test; what they time is not asserted."""
+"""Rows of the benchmark on small models; the measured seconds are not checked."""
 
 import numpy as np
 import pytest
@@ -19,10 +19,10 @@ def test_without_peers(monkeypatch):
     monkeypatch.setattr(
         bench, "in_fresh_process", lambda code: {"seconds": 2.0, "bytes": 150.0, "iterations": 100, "terms": 1000}
     )
-    monkeypatch.setattr(bench, "psl_rows", lambda repeats, tell: [{"workload": f"{repeats} of PSL"}])
+    monkeypatch.setattr(bench, "psl_rows", lambda repeats, log: [{"workload": f"{repeats} of PSL"}])
     lines = []
-    *rows, beside_psl = bench.bench_softlogic(repeats=1, report=lines.append)
-    assert beside_psl == {"workload": "1 of PSL"}
+    *rows, compare_with_psl = bench.bench_softlogic(repeats=1, report=lines.append)
+    assert compare_with_psl == {"workload": "1 of PSL"}
     assert len(rows) == 4
     assert lines[0] == "w5_small"
     for row in rows:
@@ -33,9 +33,9 @@ def test_without_peers(monkeypatch):
     assert rows[3]["nanoseconds_per_hinge_and_iteration"] == pytest.approx([2e4, 2e4])
 
 
-@pytest.mark.skipif(find_peer("conic") is None, reason="OSQP and SCS are not set up")
+@pytest.mark.skipif(find_peer("conic") is None, reason="OSQP and SCS are not installed")
 def test_peers_reach_the_same_optimum():
-    rows = bench._beside_solvers(SMALL, 1, lambda line: None)
+    rows = bench._compare_with_solvers(SMALL, 1, lambda line: None)
     assert [row["peer"] for row in rows] == ["OSQP", "SCS"]
     for row in rows:
         assert row["peer_finished"]
@@ -43,14 +43,14 @@ def test_peers_reach_the_same_optimum():
         assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
 
 
-@pytest.mark.skipif(find_peer("conic") is None, reason="OSQP and SCS are not set up")
-def test_a_peer_out_of_time_is_told(monkeypatch):
+@pytest.mark.skipif(find_peer("conic") is None, reason="OSQP and SCS are not installed")
+def test_peer_that_exceeds_its_time_limit_is_reported(monkeypatch):
     monkeypatch.setenv(bench.TIME_LIMIT, "1e-9")
-    rows = bench._beside_solvers(SMALL, 1, lambda line: None)
+    rows = bench._compare_with_solvers(SMALL, 1, lambda line: None)
     assert all(row["peer"].endswith("stopped before it was as close") for row in rows)
 
 
-def test_the_bound_is_one_and_is_what_the_solver_says():
+def test_bound_is_valid_and_equals_that_of_the_solver():
     result = ConsensusADMM(tol=1e-6).solve(SMALL)
     bound = bench.proven_bound(SMALL, result.state)
     assert bound == pytest.approx(result.lower_bound, rel=1e-6)
@@ -58,7 +58,7 @@ def test_the_bound_is_one_and_is_what_the_solver_says():
     assert all(SMALL.objective(rng.random(60)) >= bound for _ in range(20))
 
 
-def test_limits_that_are_no_number(monkeypatch):
+def test_time_limit_must_be_a_number(monkeypatch):
     monkeypatch.setenv(bench.TIME_LIMIT, "long")
     with pytest.raises(InvalidInputError, match="INTARSIA_CONIC_SECONDS='long'"):
         bench.time_limit()

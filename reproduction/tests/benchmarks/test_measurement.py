@@ -8,7 +8,7 @@ from intarsia_reproduction.benchmarks.measurement import PEAK_BYTES, fastest_in_
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
-def test_one_processor_is_held_and_given_back():
+def test_one_processor_pins_and_restores():
     before = os.sched_getaffinity(0)
     with one_processor():
         assert len(os.sched_getaffinity(0)) == 1
@@ -23,13 +23,13 @@ def test_programs_take_turns():
         return lambda: calls.append(name) or float(len(calls))
 
     assert fastest_in_turns({"a": timer("a"), "b": timer("b")}, repeats=2) == {"a": 3.0, "b": 4.0}
-    assert calls == ["a", "b"] * 3  # a warm-up each, then in turns
+    assert calls == ["a", "b"] * 3  # one warm-up each, then turns
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the maximum may be handed on")
-def test_a_fresh_process_is_not_charged_with_the_memory_of_this_one():
-    held = b"x" * 400_000_000
-    assert 0 < in_fresh_process(f"import json; print(json.dumps({PEAK_BYTES}))") < len(held)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems may include the peak of the parent process")
+def test_peak_of_a_fresh_process_excludes_the_parent():
+    memory = b"x" * 400_000_000
+    assert 0 < in_fresh_process(f"import json; print(json.dumps({PEAK_BYTES}))") < len(memory)
 
 
 def test_a_process_that_fails_says_why():
@@ -37,7 +37,7 @@ def test_a_process_that_fails_says_why():
         in_fresh_process("raise SystemExit('no luck')")
 
 
-def test_short_runs_are_repeated_more_often_but_not_for_ever():
+def test_short_runs_are_repeated_at_most_ten_times_as_often():
     turns = []
     fastest_in_turns({"a": lambda: turns.append(1) or 1.0}, repeats=2, at_least=1000.0)
     assert len(turns) == 1 + 10 * 2

@@ -1,4 +1,4 @@
-"""Peers are found in the folder that is configured, else beside the working directory or in the checkout."""
+"""Folders in which peers are searched: the configured folder, else the working directory and the checkout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from intarsia_reproduction.benchmarks import peers
 
 @pytest.fixture
 def environment(tmp_path):
-    """A folder with the environment of one peer whose script is in the checkout."""
+    """Return the name of a peer with a script in the checkout, and a folder with an environment for it."""
     name = next(path.stem for path in sorted((peers.checkout() / "reproduction" / "peers").glob("*.py")))
     python = tmp_path / ".venv-peers" / name / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -18,7 +18,7 @@ def environment(tmp_path):
 
 
 @pytest.mark.skipif(peers.os.name == "nt", reason="environments have another layout")
-def test_the_variable_names_the_folder(environment, monkeypatch):
+def test_variable_sets_the_folder(environment, monkeypatch):
     name, folder = environment
     monkeypatch.setenv(peers.VARIABLE, str(folder / ".venv-peers"))
     assert peers.peer_folders() == [folder / ".venv-peers"]
@@ -26,7 +26,7 @@ def test_the_variable_names_the_folder(environment, monkeypatch):
 
 
 @pytest.mark.skipif(peers.os.name == "nt", reason="environments have another layout")
-def test_without_it_the_working_directory_comes_first(environment, monkeypatch):
+def test_without_variable_the_working_directory_is_first(environment, monkeypatch):
     name, folder = environment
     monkeypatch.delenv(peers.VARIABLE, raising=False)
     monkeypatch.chdir(folder)
@@ -34,12 +34,12 @@ def test_without_it_the_working_directory_comes_first(environment, monkeypatch):
     assert peers.find_peer(name)._command[0] == str(folder / ".venv-peers" / name / "bin" / "python")
 
 
-def test_a_configured_folder_without_the_peer_is_not_searched_further(tmp_path, monkeypatch):
+def test_only_the_configured_folder_is_searched(tmp_path, monkeypatch):
     monkeypatch.setenv(peers.VARIABLE, str(tmp_path))
     assert peers.find_peer("psl") is None
 
 
-def test_the_checkout_holds_scripts_and_lists():
+def test_every_script_has_a_list_of_requirements():
     folder = peers.checkout() / "reproduction" / "peers"
     for script in folder.glob("*.py"):
         assert script.with_suffix(".txt").is_file(), script.name

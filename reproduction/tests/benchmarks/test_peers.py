@@ -1,4 +1,4 @@
-"""The pipe to a peer, tried with a peer that is a few lines of this interpreter."""
+"""Communication with a peer, tested with a short script that runs in this interpreter."""
 
 import sys
 
@@ -37,17 +37,17 @@ def root(tmp_path):
     return tmp_path
 
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for an environment is a shell script")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the fake environment is a shell script")
 
 
-def test_arrays_go_there_and_back_unchanged(root):
+def test_arrays_are_passed_unchanged(root):
     values = np.random.default_rng(0).standard_normal(7)
     with find_peer("echo", root) as peer:
         assert peer.load(values=values) == {"size": 7}
         np.testing.assert_array_equal(peer.fetch("doubled"), 2 * values)
 
 
-def test_a_peer_that_fails_says_why_and_ends(root):
+def test_error_of_a_peer_is_reported(root):
     with find_peer("echo", root) as peer:
         with pytest.raises(IntarsiaError, match="no such request"):
             peer.ask("sing")

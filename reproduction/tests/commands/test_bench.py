@@ -11,8 +11,8 @@ CONTRACT = {"workload", "ours_seconds", "peer", "peer_seconds", "ratio", "ours_q
 
 @pytest.fixture
 def rows(monkeypatch):
-    """Two made-up rows: what the command does with them is tested here, what is measured elsewhere."""
-    made_up = [
+    """Replace the benchmark by two invented rows, since only the command is tested here."""
+    invented = [
         bench_row(
             "a model",
             0.5,
@@ -30,10 +30,10 @@ def rows(monkeypatch):
 
     def measure(repeats, *, report, rows):
         report(f"measuring {repeats} times")
-        rows += made_up
+        rows += invented
 
     monkeypatch.setattr(bench, "bench_inference", measure)
-    return made_up
+    return invented
 
 
 def run(*arguments):

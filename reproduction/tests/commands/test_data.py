@@ -9,7 +9,7 @@ from intarsia_reproduction.datasets import find_set, set_names
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
-    """Run `intarsia data` with an empty cache: exit code, stdout, stderr."""
+    """Return a function that runs `intarsia data` with an empty cache: exit code, stdout, stderr."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("INTARSIA_DATA", raising=False)
@@ -46,7 +46,7 @@ def test_one_json_document(run, folder):
     assert document["folders"][0] == str(folder)
 
 
-def test_the_environment_names_the_folder(run, folder, monkeypatch):
+def test_environment_variable_sets_the_folder(run, folder, monkeypatch):
     monkeypatch.setenv("INTARSIA_DATA", str(folder))
     rows = json.loads(run("--json")[1])["sets"]
     assert [row["name"] for row in rows if row["found"]] == ["snakes"]
@@ -59,18 +59,18 @@ def test_table(run, folder, monkeypatch, columns):
     assert (code, err) == (0, "")
     for name in set_names():
         assert name in out
-        assert find_set(name).home in out  # in one piece, however narrow the terminal
+        assert find_set(name).home in out  # not wrapped, even in a narrow terminal
     assert "not found" in out
     assert f"1 of {len(set_names())} sets found." in out
 
 
-def test_nothing_found_is_no_error(run):
+def test_missing_data_sets_are_not_an_error(run):
     code, out, _ = run()
     assert code == 0
     assert f"0 of {len(set_names())} sets found." in out
 
 
-def test_folder_that_is_none(run, tmp_path):
+def test_missing_folder_is_an_error(run, tmp_path):
     code, out, err = run("--data", tmp_path / "nowhere", "--json")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nowhere' is not a folder" in err

@@ -15,7 +15,7 @@ CONTRACT = {"label", "paper", "ours", "unit", "n", "seconds"}
 
 @pytest.fixture
 def made(monkeypatch):
-    """An experiment of two rows, the second not required."""
+    """Replace the experiments by one with two rows, the second not required; return the list of tasks that run."""
     calls = []
 
     def run(key):
@@ -51,7 +51,7 @@ def test_rows_as_one_json_document(made, capsys, tmp_path):
     assert json.loads((tmp_path / "out" / "made-rows.json").read_text()) == document
 
 
-def test_a_second_run_runs_what_is_missing(made, tmp_path, capsys):
+def test_second_run_resumes(made, tmp_path, capsys):
     run("made", "--output", str(tmp_path))
     run("made", "--output", str(tmp_path), "--only", "b")
     assert made == ["a", "b"]
@@ -83,7 +83,7 @@ def test_unknown_names_and_missing_data(tmp_path, capsys, monkeypatch):
     assert "Traceback" not in err
 
 
-def test_all_of_them_on_one_page(made, tmp_path, capsys, monkeypatch):
+def test_all_experiments_on_one_page(made, tmp_path, capsys, monkeypatch):
     def load(name, quick, data):
         if name == "lost":
             raise MissingDataError("no pictures of cats here")
@@ -106,15 +106,15 @@ def test_all_of_them_on_one_page(made, tmp_path, capsys, monkeypatch):
     assert run(*arguments, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document.keys() == {"name", "experiments", "left_out"}
-    assert made == ["a"]  # the second time nothing was left to run
+    assert made == ["a"]  # the second command found all results
 
 
-def test_curves_on_the_page_tell_their_values(made, tmp_path, monkeypatch):
+def test_curves_on_the_page_have_their_values(made, tmp_path, monkeypatch):
     def figures(found):
         line, points = Line("ours", [1, 2], [0.5, 0.125]), Line("a point", [0], [0.5], dashes="", marker="o")
         return {
-            name: plot_lines([LinePanel(name, [one])], x_label="x", y_label="y")
-            for name, one in (("curve", line), ("dots", points))
+            name: plot_lines([LinePanel(name, [line_of_panel])], x_label="x", y_label="y")
+            for name, line_of_panel in (("curve", line), ("dots", points))
         }
 
     drawn = replace(reproduction.load_experiment("made", False, None), figures=figures)
@@ -123,11 +123,11 @@ def test_curves_on_the_page_tell_their_values(made, tmp_path, monkeypatch):
     text = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert '"y":[0.5,0.125]' in text
     assert text.count('<div class="curves">') == 1
-    assert text.count("<img ") == 1  # places of points have names, which only the picture shows
+    assert text.count("<img ") == 1  # points have category names, which only the image shows
     assert {path.name for path in (tmp_path / "out").glob("*.png")} == {"curve.png", "dots.png"}
 
 
-def test_ctrl_c_leaves_the_page_of_what_is_done(made, tmp_path, capsys, monkeypatch):
+def test_ctrl_c_writes_the_page_of_finished_results(made, tmp_path, capsys, monkeypatch):
     def load(name, quick, data):
         if name == "made":
             return loaded("made", quick, data)
@@ -152,7 +152,7 @@ def test_ctrl_c_leaves_the_page_of_what_is_done(made, tmp_path, capsys, monkeypa
     assert "row a" in text
     assert "The ended one" in text
     assert "The never one" not in text
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ended", "made"]  # nothing empty is left
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ended", "made"]  # no empty folders
 
 
 @pytest.mark.parametrize("arguments", [(), ("made", "--all"), ("--all", "--only", "a")])

@@ -1,4 +1,4 @@
-"""Loaders on small files made here, where every pixel is known, and on damaged ones."""
+"""Loaders of images, tested on small files with known pixels and on damaged files."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ from intarsia_reproduction.datasets.horses import SAME_PICTURE as SAME_HORSE
 from intarsia_reproduction.datasets.splitting import draw_parts
 
 
-def stored_one_after_the_other(images, key):
-    """Flat form of images of unequal size."""
+def flat_arrays(images, key):
+    """Return images of unequal size in the flat format."""
     sizes = np.array([image.shape[:2] for image in images])
     return {
         key: np.concatenate([image.reshape(-1, *image.shape[2:]) for image in images]),
@@ -30,7 +30,7 @@ def stored_one_after_the_other(images, key):
 
 
 def pictures(n, labels, seed=0, low=0):
-    """Colours and labels of n pictures of unequal size."""
+    """Return colours and labels of n images of unequal size."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 4, size=(n, 2))
     rgb = [rng.integers(0, 256, size=(*size, 3), dtype=np.uint8) for size in sizes]
@@ -49,7 +49,7 @@ def horses_arrays(n=328):
     names = np.array([f"horse{k + 1:03d}" for k in range(n)])
     mask = [m.astype(np.uint8) for m in mask]
     return (
-        stored_one_after_the_other(rgb, "rgb") | stored_one_after_the_other(mask, "mask") | {"name": names},
+        flat_arrays(rgb, "rgb") | flat_arrays(mask, "mask") | {"name": names},
         rgb,
         mask,
     )
@@ -68,7 +68,7 @@ def backgrounds_arrays(n=83):
     rgb, regions = pictures(n, 8, low=-1)
     twins = [name for pair in SAME_BACKGROUND for name in pair]
     names = np.array(twins + [f"x{k}" for k in range(n - len(twins))])
-    flat = stored_one_after_the_other(rgb, "rgb") | stored_one_after_the_other(regions, "regions")
+    flat = flat_arrays(rgb, "rgb") | flat_arrays(regions, "regions")
     return flat | {"name": names}, rgb, regions
 
 
@@ -89,10 +89,10 @@ def faces_arrays():
 
 def snakes_arrays():
     arrays = {}
-    for part, seed in (("train", 5), ("test", 6)):
+    for subset, seed in (("train", 5), ("test", 6)):
         rgb, labels = pictures(4, 11, seed)
-        flat = stored_one_after_the_other(rgb, "rgb") | stored_one_after_the_other(labels, "label")
-        arrays |= {f"{part}_{key}": value for key, value in flat.items()}
+        flat = flat_arrays(rgb, "rgb") | flat_arrays(labels, "label")
+        arrays |= {f"{subset}_{key}": value for key, value in flat.items()}
     return arrays
 
 
@@ -107,41 +107,41 @@ FILES = {
 }
 
 
-# ---------------------------------------------------------------- what is read
+# ---------------------------------------------------------------- valid files
 
 
 def test_denoising(tmp_path):
     arrays, binary = denoising_arrays()
     np.savez(tmp_path / "bsds_132_200x300.npz", **arrays)
-    found = load_denoising(tmp_path)
-    np.testing.assert_array_equal(np.stack(found.binary), binary)
-    assert found.train.tolist() == list(range(32))
-    assert found.test.tolist() == [32, 33, 34]
-    assert found.image_id[0] == 100
-    assert not found.binary[0].flags.writeable
+    images = load_denoising(tmp_path)
+    np.testing.assert_array_equal(np.stack(images.binary), binary)
+    assert images.train.tolist() == list(range(32))
+    assert images.test.tolist() == [32, 33, 34]
+    assert images.image_id[0] == 100
+    assert not images.binary[0].flags.writeable
 
 
 def test_horses(tmp_path):
     arrays, rgb, mask = horses_arrays()
     np.savez(tmp_path / "weizmann_horses_144.npz", **arrays)
-    found = load_horses(data=tmp_path)
-    assert all(np.array_equal(a, b) for a, b in zip(found.rgb, rgb, strict=True))
-    assert all(np.array_equal(a, b) for a, b in zip(found.mask, mask, strict=True))
-    assert found.names[27] == "horse028"
-    assert not found.rgb[0].flags.writeable
+    horses = load_horses(data=tmp_path)
+    assert all(np.array_equal(a, b) for a, b in zip(horses.rgb, rgb, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(horses.mask, mask, strict=True))
+    assert horses.names[27] == "horse028"
+    assert not horses.rgb[0].flags.writeable
     again, other = load_horses(data=tmp_path), load_horses(data=tmp_path, random_state=1)
-    np.testing.assert_array_equal(found.train, again.train)
-    assert set(found.train) != set(other.train)
+    np.testing.assert_array_equal(horses.train, again.train)
+    assert set(horses.train) != set(other.train)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_copies_of_a_horse_are_on_one_side(tmp_path, seed):
     np.savez(tmp_path / "weizmann_horses_32.npz", **small_horses_arrays())
-    found = load_horses(32, tmp_path, random_state=seed)
-    assert (len(found.train), len(found.test)) == (200, 128)
-    assert sorted([*found.train, *found.test]) == list(range(328))
+    horses = load_horses(32, tmp_path, random_state=seed)
+    assert (len(horses.train), len(horses.test)) == (200, 128)
+    assert sorted([*horses.train, *horses.test]) == list(range(328))
     for a, b in SAME_HORSE:
-        assert (found.names.index(a) in found.train) == (found.names.index(b) in found.train)
+        assert (horses.names.index(a) in horses.train) == (horses.names.index(b) in horses.train)
 
 
 def test_size_of_horses(tmp_path):
@@ -152,67 +152,67 @@ def test_size_of_horses(tmp_path):
 def test_backgrounds(tmp_path):
     arrays, rgb, regions = backgrounds_arrays()
     np.savez(tmp_path / "stanford_background_20pct.npz", **arrays)
-    found = load_backgrounds(tmp_path)
-    assert all(np.array_equal(a, b) for a, b in zip(found.rgb, rgb, strict=True))
-    assert all(np.array_equal(a, b) for a, b in zip(found.regions, regions, strict=True))
-    assert found.region_names[0] == "sky"
-    assert np.bincount(found.fold).tolist() == [17, 17, 17, 16, 16]
-    tested = [found.split(k)[1] for k in range(5)]
+    images = load_backgrounds(tmp_path)
+    assert all(np.array_equal(a, b) for a, b in zip(images.rgb, rgb, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(images.regions, regions, strict=True))
+    assert images.region_names[0] == "sky"
+    assert np.bincount(images.fold).tolist() == [17, 17, 17, 16, 16]
+    tested = [images.split(k)[1] for k in range(5)]
     assert sorted(np.concatenate(tested)) == list(range(83))
-    train, test = found.split(3)
+    train, test = images.split(3)
     assert sorted([*train, *test]) == list(range(83))
     for bad in (5, -1, 0.5):
         with pytest.raises(InvalidInputError, match="fold"):
-            found.split(bad)
+            images.split(bad)
     for seed in range(20):
         fold = load_backgrounds(tmp_path, random_state=seed).fold
-        assert (fold[:12:2] == fold[1:12:2]).all()  # the twins stand first
+        assert (fold[:12:2] == fold[1:12:2]).all()  # the repeated pictures come first
 
 
 def test_letters(tmp_path):
     arrays, pixels = letters_arrays()
     np.savez(tmp_path / "ocr_letters.npz", **arrays)
-    found = load_ocr_letters(tmp_path)
-    assert [word.tolist() for word in found.letters] == [[0, 1], [2, 25, 4, 5]]
-    np.testing.assert_array_equal(found.pixels[1], pixels[2:])
-    assert found.fold.tolist() == [9, 0]
+    words = load_ocr_letters(tmp_path)
+    assert [word.tolist() for word in words.letters] == [[0, 1], [2, 25, 4, 5]]
+    np.testing.assert_array_equal(words.pixels[1], pixels[2:])
+    assert words.fold.tolist() == [9, 0]
 
 
 def test_faces(tmp_path):
     arrays = faces_arrays()
     np.savez(tmp_path / "olivetti_faces.npz", **arrays)
-    found = load_olivetti_faces(tmp_path)
-    np.testing.assert_array_equal(np.stack(found.images), arrays["images"])
-    assert found.subject.tolist() == [0, 0, 1]
+    faces = load_olivetti_faces(tmp_path)
+    np.testing.assert_array_equal(np.stack(faces.images), arrays["images"])
+    assert faces.subject.tolist() == [0, 0, 1]
 
 
 def test_snakes(tmp_path):
     np.savez(tmp_path / "snakes.npz", **snakes_arrays())
-    found = load_snakes(tmp_path)
-    for part, seed in (("train", 5), ("test", 6)):
+    snakes = load_snakes(tmp_path)
+    for subset, seed in (("train", 5), ("test", 6)):
         rgb, labels = pictures(4, 11, seed)
-        assert all(np.array_equal(a, b) for a, b in zip(getattr(found, f"{part}_rgb"), rgb, strict=True))
-        assert all(np.array_equal(a, b) for a, b in zip(getattr(found, f"{part}_label"), labels, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(getattr(snakes, f"{subset}_rgb"), rgb, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(getattr(snakes, f"{subset}_label"), labels, strict=True))
 
 
 # ---------------------------------------------------------------- splits
 
 
-def test_every_item_is_as_likely_in_each_part():
-    """Mending pairs moves other items, but favours no part: 300 draws, each share within 5 standard deviations."""
+def test_every_item_is_equally_likely_in_each_subset():
+    """Keeping pairs together causes no bias: frequencies of 300 draws are within 5 standard deviations."""
     names = [f"n{k}" for k in range(20)]
     pairs = [("n0", "n1"), ("n5", "n2")]
     in_first = np.zeros(20)
     for seed in range(300):
-        part = draw_parts(names, [12, 8], pairs, np.random.default_rng(seed))
-        assert np.bincount(part).tolist() == [12, 8]
-        assert part[0] == part[1]
-        assert part[5] == part[2]
-        in_first += part == 0
+        subset = draw_parts(names, [12, 8], pairs, np.random.default_rng(seed))
+        assert np.bincount(subset).tolist() == [12, 8]
+        assert subset[0] == subset[1]
+        assert subset[5] == subset[2]
+        in_first += subset == 0
     assert np.abs(in_first / 300 - 0.6).max() < 5 * np.sqrt(0.6 * 0.4 / 300)
 
 
-def test_pairs_that_are_not_there_change_nothing():
+def test_pairs_of_unknown_names_are_ignored():
     names = list("abcdef")
     with_pairs = draw_parts(names, [3, 3], [("a", "z"), ("y", "b")], np.random.default_rng(0))
     np.testing.assert_array_equal(with_pairs, draw_parts(names, [3, 3], [], np.random.default_rng(0)))
@@ -223,7 +223,7 @@ def test_pairs_that_are_not_there_change_nothing():
 
 @pytest.mark.parametrize("n", [1.25, 1.5, 5.0])
 def test_noise_has_the_distribution_of_the_paper(n):
-    """P(t^n > 1/2) = 1 - 2^(-1/n), and E t^n = 1 / (n + 1), for black and white pixels alike."""
+    """P(t^n > 1/2) = 1 - 2^(-1/n) and E t^n = 1 / (n + 1), for black and for white pixels."""
     truth = np.repeat([0, 1], 100_000).reshape(2, -1)
     (noisy,) = noisy_inputs([truth], n, random_state=3)
     assert noisy.min() >= 0
@@ -258,14 +258,14 @@ def test_noise_is_for_binary_images(image):
 
 
 @pytest.mark.parametrize("file", list(FILES))
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.99])
-def test_truncated_file(tmp_path, file, share):
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.7, 0.99])
+def test_truncated_file(tmp_path, file, fraction):
     load, make = FILES[file]
     path = tmp_path / file
     np.savez_compressed(path, **make())
     load(data=tmp_path)
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
+    path.write_bytes(whole[: int(fraction * len(whole))])
     with pytest.raises(FileFormatError, match=file):
         load(data=tmp_path)
 
@@ -284,7 +284,7 @@ def test_damaged_in_the_middle(tmp_path, file):
 
 
 def test_any_bytes_changed(tmp_path):
-    """Whatever three bytes are changed: the file is refused as damaged, or what was read is what was written."""
+    """After a change of three random bytes, loading either raises or returns the written labels."""
     path, written = tmp_path / "ocr_letters.npz", letters_arrays()[0]
     np.savez(path, **written)
     content, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
@@ -294,11 +294,11 @@ def test_any_bytes_changed(tmp_path):
             changed[k] = rng.integers(256)
         path.write_bytes(changed)
         try:
-            found = load_ocr_letters(tmp_path)
+            words = load_ocr_letters(tmp_path)
         except FileFormatError:
             refused += 1
         else:
-            np.testing.assert_array_equal(np.concatenate(found.letters), written["letter"])
+            np.testing.assert_array_equal(np.concatenate(words.letters), written["letter"])
     assert 200 < refused < 400
 
 
@@ -332,7 +332,7 @@ def test_array_missing_or_of_another_shape_or_type(tmp_path, file):
         ("snakes.npz", "train_offset", 1, "'train_offset' does not follow"),
         ("ocr_letters.npz", "letter", 26, "values from 0 to 25"),
         ("ocr_letters.npz", "word_fold", 10, "values from 0 to 9"),
-        ("ocr_letters.npz", "word_start", 1, "'word_start' should rise from 0 to 6"),
+        ("ocr_letters.npz", "word_start", 1, "'word_start' should increase from 0 to 6"),
     ],
 )
 def test_value_out_of_range(tmp_path, file, key, value, message):
@@ -362,7 +362,7 @@ def test_bytes_per_image(tmp_path):
     arrays, _ = denoising_arrays()
     arrays["binary_packed"] = np.hstack([arrays["binary_packed"]] * 2)
     np.savez(tmp_path / "bsds_132_200x300.npz", **arrays)
-    with pytest.raises(FileFormatError, match="4 bytes per image of 3 x 5 pixels"):
+    with pytest.raises(FileFormatError, match="4 bytes per image, expected 2"):
         load_denoising(tmp_path)
 
 

@@ -54,7 +54,7 @@ LOADERS = {
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
-    """Three empty folders: argument, environment, cache."""
+    """Return three empty folders: for the argument, the environment variable and the cache."""
     argument, environment, home = (tmp_path / name for name in ("argument", "environment", "home"))
     cache = home / "intarsia"
     for folder in (argument, environment, cache):
@@ -82,7 +82,7 @@ def test_argument_then_environment_then_cache(places):
     assert locate("snakes") == cache
     put(environment, "snakes.npz")
     assert locate("snakes") == environment
-    assert locate("snakes", argument) == cache  # the argument stands in place of the environment
+    assert locate("snakes", argument) == cache  # the argument replaces the environment variable
     put(argument, "snakes.npz")
     assert locate("snakes", str(argument)) == argument
     assert require("snakes", argument) == [argument / "snakes.npz"]
@@ -106,7 +106,7 @@ def test_all_files_must_be_in_one_folder(places):
     assert locate("conll2000", argument) == cache
 
 
-def test_a_folder_of_the_right_name_is_not_the_file(places):
+def test_folder_with_the_name_of_a_file_is_ignored(places):
     (places[0] / "snakes.npz").mkdir()
     assert locate("snakes", places[0]) is None
 
@@ -134,23 +134,23 @@ def test_cache_of_each_system(monkeypatch, platform, variables, expected):
     assert cache_folder() == Path(expected)
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("name", sorted(LOADERS))
-def test_missing_set_says_where_it_comes_from_and_where_it_goes(places, name):
+def test_error_of_a_missing_set_names_source_and_folders(places, name):
     argument, _, cache = places
     with pytest.raises(MissingDataError) as caught:
         LOADERS[name](data=argument)
     message, entry = str(caught.value), find_set(name)
-    for part in (name, entry.what, entry.publisher, entry.home, entry.files[0], str(argument), str(cache)):
-        assert part in message
+    for text in (name, entry.description, entry.publisher, entry.home, entry.files[0], str(argument), str(cache)):
+        assert text in message
     assert "\n" not in message
     assert isinstance(caught.value, IntarsiaError)
     assert isinstance(caught.value, FileNotFoundError)
 
 
-def test_folders_that_are_none(places, monkeypatch):
+def test_missing_folder_raises(places, monkeypatch):
     with pytest.raises(InvalidInputError, match=r"data='.*nowhere' is not a folder"):
         load_snakes(places[0] / "nowhere")
     monkeypatch.setenv("INTARSIA_DATA", "/nowhere/at/all")
@@ -181,7 +181,7 @@ def test_entries_are_complete_and_files_belong_to_one_set():
         entry = find_set(name)
         assert entry.name == name
         assert entry.files
-        assert entry.what
+        assert entry.description
         assert entry.publisher
         assert re.fullmatch(r"https?://[^\s]+", entry.home)
 

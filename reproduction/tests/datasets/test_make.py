@@ -1,4 +1,4 @@
-"""Our files made from originals of the published layout, read by our loaders."""
+"""Scripts that convert published data sets, tested on small files by reading their output with our loaders."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from scipy.io import savemat
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets import (
     load_backgrounds,
+    load_cora_citations,
     load_horses,
     load_ocr_letters,
     load_olivetti_faces,
@@ -38,7 +39,7 @@ RNG = np.random.default_rng(0)
 
 
 def letter_rows(pixels, letters, starts, folds):
-    """Lines of `letter.data`."""
+    """Return the lines of `letter.data`."""
     lines, last = [], set(np.asarray(starts[1:]) - 1)
     word_of = np.searchsorted(starts, np.arange(len(letters)), side="right") - 1
     for k, (row, letter) in enumerate(zip(pixels, letters, strict=True)):
@@ -61,35 +62,35 @@ def test_letters(tmp_path, packed):
     assert words.fold.tolist() == [0, 7, 9]
 
 
-def test_letters_that_end_inside_a_word(tmp_path):
+def test_letters_that_end_inside_a_word_raise(tmp_path):
     text = letter_rows(RNG.integers(0, 2, (3, 128)), [0, 1, 2], [0, 3], [0])
     (tmp_path / "letter.data").write_text("".join(text.splitlines(keepends=True)[:2]))
     with pytest.raises(InvalidInputError, match="ends inside a word"):
         make_ocr_letters(tmp_path / "letter.data", tmp_path)
 
 
-def test_the_real_letters_come_back(data, tmp_path):
-    with np.load(data / "ocr_letters.npz") as kept:
-        n = int(kept["word_start"][50])
-        stored = {name: kept[name] for name in kept}
+def test_published_letters_give_our_file(data, tmp_path):
+    with np.load(data / "ocr_letters.npz") as file:
+        n = int(file["word_start"][50])
+        stored = {name: file[name] for name in file}
     pixels = np.unpackbits(stored["pixels_packed"][:n], axis=1)
     text = letter_rows(pixels, stored["letter"][:n], stored["word_start"][:51], stored["word_fold"][:50])
     (tmp_path / "letter.data").write_text(text)
     make_ocr_letters(tmp_path / "letter.data", tmp_path)
-    with np.load(tmp_path / "ocr_letters.npz") as made:
-        assert set(made) == set(stored)
-        for name in made:
-            assert made[name].dtype == stored[name].dtype
-            np.testing.assert_array_equal(made[name], stored[name][: len(made[name])], err_msg=name)
+    with np.load(tmp_path / "ocr_letters.npz") as arrays:
+        assert set(arrays) == set(stored)
+        for name in arrays:
+            assert arrays[name].dtype == stored[name].dtype
+            np.testing.assert_array_equal(arrays[name], stored[name][: len(arrays[name])], err_msg=name)
 
 
 def test_faces(tmp_path):
     images = RNG.integers(0, 243, (400, 64, 64), dtype=np.uint8)
     savemat(tmp_path / "olivettifaces.mat", {"faces": images.transpose(0, 2, 1).reshape(400, -1).T})
     make_olivetti_faces(tmp_path / "olivettifaces.mat", tmp_path)
-    with np.load(tmp_path / "olivetti_faces.npz") as made:
-        np.testing.assert_array_equal(made["images"], images)
-        assert np.bincount(made["subject"]).tolist() == [10] * 40
+    with np.load(tmp_path / "olivetti_faces.npz") as arrays:
+        np.testing.assert_array_equal(arrays["images"], images)
+        assert np.bincount(arrays["subject"]).tolist() == [10] * 40
     assert load_olivetti_faces(tmp_path) is not None
     savemat(tmp_path / "other.mat", {"faces": images[0]})
     with pytest.raises(InvalidInputError, match="faces"):
@@ -136,7 +137,7 @@ def test_backgrounds(tmp_path):
 
 
 class Python2Pickler(pickle._Pickler):
-    """Writes bytes as the strings of Python 2, by which the published pickle was written."""
+    """Pickler that writes bytes as strings of Python 2, like the published pickle."""
 
     dispatch = pickle._Pickler.dispatch | {
         bytes: lambda self, content: self.write(b"T" + len(content).to_bytes(4, "little") + content)
@@ -152,13 +153,13 @@ def python2_pickle(content):
 @pytest.mark.parametrize("dump", [python2_pickle, lambda content: pickle.dumps(content, protocol=0)])
 def test_snakes(tmp_path, dump):
     shapes = {"train": [(2, 3), (4, 2)], "test": [(3, 3)]}
-    snakes = {f"X_{part}": [255 * RNG.integers(0, 2, (*s, 3), np.uint8) for s in shapes[part]] for part in shapes}
-    snakes |= {f"Y_{part}": [RNG.integers(0, 11, s, np.int64) for s in shapes[part]] for part in shapes}
+    snakes = {f"X_{subset}": [255 * RNG.integers(0, 2, (*s, 3), np.uint8) for s in shapes[subset]] for subset in shapes}
+    snakes |= {f"Y_{subset}": [RNG.integers(0, 11, s, np.int64) for s in shapes[subset]] for subset in shapes}
     original = tmp_path / "snakes.pickle"
     original.write_bytes(dump(snakes))
     make_snakes(original, tmp_path)
-    made = load_snakes(tmp_path)
-    for ours, key in ((made.train_rgb, "X_train"), (made.train_label, "Y_train"), (made.test_label, "Y_test")):
+    images = load_snakes(tmp_path)
+    for ours, key in ((images.train_rgb, "X_train"), (images.train_label, "Y_train"), (images.test_label, "Y_test")):
         assert len(ours) == len(snakes[key])
         for image, expected in zip(ours, snakes[key], strict=True):
             np.testing.assert_array_equal(image, expected)
@@ -168,7 +169,7 @@ def test_snakes(tmp_path, dump):
         make_snakes(original, tmp_path)
 
 
-def test_a_pickle_of_snakes_cannot_run_code(tmp_path):
+def test_a_pickle_cannot_run_code(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "harm"),)
@@ -179,40 +180,49 @@ def test_a_pickle_of_snakes_cannot_run_code(tmp_path):
     assert not (tmp_path / "harm").exists()
 
 
-def test_the_real_snakes_come_back(data, tmp_path):
+def test_published_snakes_give_our_file(data, tmp_path):
     stored = load_snakes(data)
     snakes = {"X_train": stored.train_rgb, "Y_train": stored.train_label}
     snakes |= {"X_test": stored.test_rgb, "Y_test": stored.test_label}
     (tmp_path / "snakes.pickle").write_bytes(python2_pickle(snakes))
     make_snakes(tmp_path / "snakes.pickle", tmp_path)
-    with np.load(tmp_path / "snakes.npz") as made, np.load(data / "snakes.npz") as kept:
-        assert set(made) == set(kept)
-        for name in made:
-            assert made[name].dtype == kept[name].dtype
-            np.testing.assert_array_equal(made[name], kept[name], err_msg=name)
+    with np.load(tmp_path / "snakes.npz") as arrays, np.load(data / "snakes.npz") as expected:
+        assert set(arrays) == set(expected)
+        for name in arrays:
+            assert arrays[name].dtype == expected[name].dtype
+            np.testing.assert_array_equal(arrays[name], expected[name], err_msg=name)
 
 
 def test_copies(tmp_path):
     (tmp_path / "train.txt").write_text("Confidence NN B-NP\n")
     (tmp_path / "test.txt.gz").write_bytes(gzip.compress(b"Rockwell NNP B-NP\n"))
     make_copies(tmp_path, tmp_path / "ours")
-    made = {path.name: gzip.decompress(path.read_bytes()) for path in (tmp_path / "ours").rglob("*.gz")}
-    assert made == {"train.txt.gz": b"Confidence NN B-NP\n", "test.txt.gz": b"Rockwell NNP B-NP\n"}
-    copied = ("conll2000", "febrl", "epinions", "cora_topics", "citeseer_topics")
+    contents = {path.name: gzip.decompress(path.read_bytes()) for path in (tmp_path / "ours").rglob("*.gz")}
+    assert contents == {"train.txt.gz": b"Confidence NN B-NP\n", "test.txt.gz": b"Rockwell NNP B-NP\n"}
+    copied = ("conll2000", "febrl", "cora_citations", "epinions", "cora_topics", "citeseer_topics")
     expected = {file for name in copied for file in find_set(name).files}
     assert set(COPIES.values()) == expected
 
 
-def test_the_readme_says_of_every_set_whether_there_is_a_script():
+def test_readme_lists_every_data_set_and_script():
     readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("# Data sets")[2]
     assert [name for name in set_names() if f"`{name}`" not in readme] == []
     scripts = {path.stem for path in (ROOT / "src/intarsia_reproduction/datasets/make").glob("*.py")}
     assert scripts - {"__init__", "command"} == set(re.findall(r"^\| `(\w+)` \|", readme, flags=re.M))
 
 
-def test_a_wrong_original_is_one_line_on_stderr(tmp_path):
+def test_an_error_is_one_line_on_stderr(tmp_path):
     module = "intarsia_reproduction.datasets.make.horses"
     done = subprocess.run([sys.executable, "-m", module, tmp_path, tmp_path], capture_output=True, text=True)
     assert done.returncode == 1
     assert "has no files horse*.jpg" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_published_citations_give_our_file(data, tmp_path):
+    content = gzip.decompress((data / "er_cora" / "cora_1295.csv.gz").read_bytes())
+    assert len(content) == 275_857  # characters of the published file
+    (tmp_path / "cora.csv").write_bytes(content)
+    make_copies(tmp_path, tmp_path / "ours")
+    citations = load_cora_citations(tmp_path / "ours")
+    assert (len(citations), citations.n_entities) == (1295, 112)

@@ -1,4 +1,4 @@
-"""Our files of texts and relations made from originals of the published layout, read by our loaders."""
+"""Scripts that convert texts and relations of the published layout, tested by reading their output with our loaders."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_umass_citation(tmp_path):
     (tmp_path / "dev.docs.gz").write_bytes(gzip.compress(first.encode()))
     (tmp_path / "testing.docs").write_text(second + "\n")
     make_umass_citation(tmp_path, tmp_path / "ours")
-    made = load_umass_citations(tmp_path / "ours")
-    assert made.train.words == [["Doe", ",", "and", "On", "x", "7"], ["B.A.", "MIT", "1999", "see"]]
-    assert made.train.tags[0] == ["B-person-last", "I-person-last", "B-authors", "B-title", "I-title", "O"]
-    assert made.dev.paths[0][:3] == ["authors/person/person-last"] * 2 + ["authors"]
-    assert made.test.paths == [["venue/thesis", "venue/institution", "venue/date", "O"]]
+    references = load_umass_citations(tmp_path / "ours")
+    assert references.train.words == [["Doe", ",", "and", "On", "x", "7"], ["B.A.", "MIT", "1999", "see"]]
+    assert references.train.tags[0] == ["B-person-last", "I-person-last", "B-authors", "B-title", "I-title", "O"]
+    assert references.dev.paths[0][:3] == ["authors/person/person-last"] * 2 + ["authors"]
+    assert references.test.paths == [["venue/thesis", "venue/institution", "venue/date", "O"]]
     assert text_of(tmp_path / "ours/umass_citation/training.docs.gz") == first + second
     (tmp_path / "testing.docs").write_text("no fields\n")
     with pytest.raises(InvalidInputError, match=r"testing\.docs has no reference with fields"):
@@ -46,7 +46,7 @@ def test_umass_citation(tmp_path):
         make_umass_citation(tmp_path, tmp_path / "ours")
 
 
-def test_the_real_tables_of_umass_citation_come_back(data, tmp_path):
+def test_published_umass_citation_gives_our_tables(data, tmp_path):
     make_umass_citation(data / "umass_citation", tmp_path)
     for part in ("training", "dev", "testing"):
         name = f"umass_citation/{part}.tsv.gz"
@@ -58,21 +58,21 @@ def test_cora_ie(tmp_path):
     references = "<ref><author> A. Cau. </author> <title> On x. </title>\n</ref>\n<ref><pages> 3-4 </pages> .\n</ref>\n"
     original.write_text(f'<?xml version="1.0"?>\n<data>\n{references}</data>')
     make_cora_ie(original, tmp_path / "ours")
-    made = load_cora_ie(tmp_path / "ours")
-    assert made.words == [["A.", "Cau.", "On", "x."], ["3-4", "."]]
-    assert made.tags == [["B-author", "I-author", "B-title", "I-title"], ["B-pages", "O"]]
+    sequences = load_cora_ie(tmp_path / "ours")
+    assert sequences.words == [["A.", "Cau.", "On", "x."], ["3-4", "."]]
+    assert sequences.tags == [["B-author", "I-author", "B-title", "I-title"], ["B-pages", "O"]]
     original.write_text("<data>\n</data>")
     with pytest.raises(InvalidInputError, match="has no reference <ref>"):
         make_cora_ie(original, tmp_path / "ours")
 
 
-def test_the_real_table_of_cora_ie_comes_back(data, tmp_path):
+def test_published_cora_ie_gives_our_table(data, tmp_path):
     make_cora_ie(data / "cora_ie" / "tagged_references.txt", tmp_path)
     assert text_of(tmp_path / "cora_ie/cora_ie.tsv.gz") == text_of(data / "cora_ie/cora_ie.tsv.gz")
 
 
 def write_book(folder, name, sentences, mentions):
-    """A book in the two files of LitBank; mentions as our file has them."""
+    """Write a book in the two formats of LitBank; mentions have the format of our file."""
     marks = {}
     for first, start, last, end, entity, *_ in mentions:
         if (first, start) == (last, end):
@@ -116,15 +116,15 @@ def test_litbank(tmp_path):
     assert text.words(text.mentions[-1]) == ["Mary", "Lennox"]
     annotations = tmp_path / "tsv" / "113_garden_brat.ann"
     annotations.write_text("".join(annotations.read_text(encoding="utf-8").splitlines(keepends=True)[1:]))
-    with pytest.raises(InvalidInputError, match=r"the mention \(1, 3, 1, 4\) is not in 113_garden_brat\.ann"):
+    with pytest.raises(InvalidInputError, match=r"the mention \(1, 3, 1, 4\) is missing from 113_garden_brat\.ann"):
         make_litbank(tmp_path, tmp_path / "ours")
     conll = tmp_path / "conll" / "113_garden_brat.conll"
     conll.write_text(conll.read_text(encoding="utf-8").replace("(12", ""), encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="entity 12 ends before it begins"):
+    with pytest.raises(InvalidInputError, match="a mention of entity 12 ends but never starts"):
         make_litbank(tmp_path, tmp_path / "ours")
 
 
-def test_the_real_books_come_back(data, tmp_path):
+def test_published_litbank_gives_our_file(data, tmp_path):
     stored = text_of(data / "litbank/litbank_coref.jsonl.gz").splitlines()[:5]
     for line in stored:
         book = json.loads(line)
@@ -163,7 +163,7 @@ def test_trust_and_topics(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [lambda packed: packed[:-9], lambda packed: packed[:12] + b"\xff" * 9 + packed[21:]])
-def test_damaged_originals_are_reported_by_name(tmp_path, damage):
+def test_damaged_file_is_named_in_the_error(tmp_path, damage):
     packed = gzip.compress(b"word B-NP\n" * 1000)
     (tmp_path / "train.txt.gz").write_bytes(damage(packed))
     with pytest.raises(InvalidInputError, match=r"train\.txt\.gz is a damaged gzip file"):

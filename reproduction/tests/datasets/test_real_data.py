@@ -1,4 +1,4 @@
-"""The sets themselves: counts that their publishers or the papers state."""
+"""Loaders on the published data sets: counts that their publishers or the papers state."""
 
 import numpy as np
 import pytest
@@ -24,24 +24,24 @@ from intarsia_reproduction.datasets.horses import SAME_PICTURE as SAME_HORSE
 pytestmark = pytest.mark.data
 
 
-def look_alike(images, least):
-    """Pairs of names whose pictures, shrunk to 12 x 12 grey cells, have at least this correlation."""
+def look_alike(images, min_correlation):
+    """Return pairs of names whose images, reduced to 12 x 12 grey cells, have at least this correlation."""
     cells = []
     for rgb in images.rgb:
         grey = rgb.astype(float).mean(axis=2)
         rows, columns = (np.arange(12) * side // 12 for side in grey.shape)
         cells.append(np.add.reduceat(np.add.reduceat(grey, rows, axis=0), columns, axis=1).ravel())
-    first, second = np.nonzero(np.triu(np.corrcoef(cells), 1) >= least)
+    first, second = np.nonzero(np.triu(np.corrcoef(cells), 1) >= min_correlation)
     return {(images.names[i], images.names[j]) for i, j in zip(first, second, strict=True)}
 
 
 def test_denoising(data):
-    found = load_denoising(data)
-    assert (len(found.train), len(found.test)) == (32, 100)
-    assert {image.shape for image in found.binary} == {(200, 300)}
-    assert len(set(found.image_id)) == 132
+    images = load_denoising(data)
+    assert (len(images.train), len(images.test)) == (32, 100)
+    assert {image.shape for image in images.binary} == {(200, 300)}
+    assert len(set(images.image_id)) == 132
     grey = np.load(data / "bsds_132_200x300.npz")["grey"]
-    np.testing.assert_array_equal(np.stack(found.binary), grey > grey.mean(axis=(1, 2), keepdims=True))
+    np.testing.assert_array_equal(np.stack(images.binary), grey > grey.mean(axis=(1, 2), keepdims=True))
 
 
 def test_horses(data):
@@ -52,21 +52,21 @@ def test_horses(data):
     assert all(rgb.shape == (*mask.shape, 3) for rgb, mask in zip(large.rgb, large.mask, strict=True))
     assert {image.shape for image in small.rgb} == {(32, 32, 3)}
     np.testing.assert_array_equal(large.train, small.train)
-    # A horse fills between a tenth and half of its picture on average.
+    # On average, a horse covers between a tenth and half of its image.
     assert 0.1 < np.mean([mask.mean() for mask in large.mask]) < 0.5
 
 
 def test_backgrounds(data):
-    found = load_backgrounds(data)
-    assert len(found.rgb) == len(found.regions) == 715
-    assert np.bincount(found.fold).tolist() == [143] * 5
-    assert [len(part) for part in found.split(2)] == [572, 143]
-    assert all(rgb.shape == (*regions.shape, 3) for rgb, regions in zip(found.rgb, found.regions, strict=True))
-    assert np.mean([regions.shape == (48, 64) for regions in found.regions]) > 0.5
-    assert set(np.unique(np.concatenate([regions.ravel() for regions in found.regions]))) == set(range(-1, 8))
+    images = load_backgrounds(data)
+    assert len(images.rgb) == len(images.regions) == 715
+    assert np.bincount(images.fold).tolist() == [143] * 5
+    assert [len(part) for part in images.split(2)] == [572, 143]
+    assert all(rgb.shape == (*regions.shape, 3) for rgb, regions in zip(images.rgb, images.regions, strict=True))
+    assert np.mean([regions.shape == (48, 64) for regions in images.regions]) > 0.5
+    assert set(np.unique(np.concatenate([regions.ravel() for regions in images.regions]))) == set(range(-1, 8))
 
 
-def test_the_same_pictures_are_those_listed(data):
+def test_repeated_pictures_are_listed(data):
     horses, backgrounds = load_horses(data=data), load_backgrounds(data)
     assert look_alike(horses, 0.91) == set(SAME_HORSE)
     assert look_alike(backgrounds, 0.97) == set(SAME_BACKGROUND)
@@ -77,25 +77,25 @@ def test_the_same_pictures_are_those_listed(data):
 
 
 def test_letters(data):
-    found, facts = load_ocr_letters(data), find_set("ocr_letters").facts
-    lengths = [len(word) for word in found.letters]
+    words, facts = load_ocr_letters(data), find_set("ocr_letters").facts
+    lengths = [len(word) for word in words.letters]
     assert (len(lengths), sum(lengths), min(lengths), max(lengths)) == (facts["words"], facts["letters"], 3, 14)
-    assert len({tuple(word) for word in found.letters}) == facts["distinct_words"] == 55
-    assert np.bincount(found.fold).tolist() == [626, 704, 684, 698, 693, 651, 739, 717, 690, 675]
-    assert "".join(chr(97 + k) for k in found.letters[0]) == "ommanding"
-    assert {pixels.shape[1] for pixels in found.pixels} == {128}
+    assert len({tuple(word) for word in words.letters}) == facts["distinct_words"] == 55
+    assert np.bincount(words.fold).tolist() == [626, 704, 684, 698, 693, 651, 739, 717, 690, 675]
+    assert "".join(chr(97 + k) for k in words.letters[0]) == "ommanding"
+    assert {pixels.shape[1] for pixels in words.pixels} == {128}
 
 
 def test_faces(data):
-    found = load_olivetti_faces(data)
-    assert np.bincount(found.subject).tolist() == [10] * 40
-    assert max(image.max() for image in found.images) == 242
+    faces = load_olivetti_faces(data)
+    assert np.bincount(faces.subject).tolist() == [10] * 40
+    assert max(image.max() for image in faces.images) == 242
 
 
 def test_snakes(data):
-    found = load_snakes(data)
-    assert (len(found.train_rgb), len(found.test_rgb)) == (200, 100)
-    for label in [*found.train_label, *found.test_label]:
+    snakes = load_snakes(data)
+    assert (len(snakes.train_rgb), len(snakes.test_rgb)) == (200, 100)
+    for label in [*snakes.train_label, *snakes.test_label]:
         assert np.bincount(label.ravel())[1:].tolist() == [1] * 10  # one cell of each number
 
 
@@ -103,10 +103,10 @@ def test_records(data):
     citations = load_cora_citations(data)
     facts = find_set("cora_citations").facts
     assert (len(citations), citations.n_entities) == (facts["records"], facts["entities"])
-    found = [load_febrl(k, data) for k in (1, 2, 3)]
-    assert [len(records) for records in found] == find_set("febrl").facts["records"]
-    assert [records.n_entities for records in found] == find_set("febrl").facts["entities"]
-    assert np.bincount(found[0].entity).tolist() == [2] * 500
+    persons = [load_febrl(k, data) for k in (1, 2, 3)]
+    assert [len(records) for records in persons] == find_set("febrl").facts["records"]
+    assert [records.n_entities for records in persons] == find_set("febrl").facts["entities"]
+    assert np.bincount(persons[0].entity).tolist() == [2] * 500
 
 
 def test_mentions(data):

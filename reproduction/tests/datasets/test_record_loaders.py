@@ -1,4 +1,4 @@
-"""Loaders of records, mentions and relations on small files made here, and on damaged ones."""
+"""Loaders of records, mentions and relations, tested on small files and on damaged files."""
 
 import gzip
 import io
@@ -44,19 +44,19 @@ def put(folder, name, text):
 
 
 def put_papers(folder, **changes):
-    parts = {
+    files = {
         "cora.ids": "x1\t2\nx2\t1\n",
         "cora.labels": "1\t2\n2\t1\n",
         "cora.links.gz": "1\t2\n",
         "cora.words.gz": "1\t3:1 1:1 \n2\t2:1\n",
         "labels.txt": "1\tArt\n2\tMusic",
     }
-    for name, text in (parts | changes).items():
+    for name, text in (files | changes).items():
         put(folder, f"psl_uai13/cora/{name}", text)
 
 
 def put_program(folder, **changes):
-    parts = {
+    files = {
         "model.json": json.dumps(PROGRAM),
         "options.json": "{}",
         "knows_obs.txt": "0\t1\n",
@@ -65,23 +65,23 @@ def put_program(folder, **changes):
         "likes_obs.txt": "0\t1\t0.25\n",
         "lived_obs.txt": "",
     }
-    for name, text in (parts | changes).items():
+    for name, text in (files | changes).items():
         put(folder, f"simple_acquaintances/{name}", text)
 
 
-# ---------------------------------------------------------------- what is read
+# ---------------------------------------------------------------- valid files
 
 
 def test_citations(tmp_path):
     rows = 'u,b93,"a. b, c",,t one,,,,,1993,,,,\nu,x,d,,t two,,,,,,,,,\nu,b93,"a. b",,t one,,,,,93,,,,may\n'
     put(tmp_path, "er_cora/cora_1295.csv.gz", CORA + rows)
-    found = load_cora_citations(tmp_path)
-    assert found.entity.tolist() == [0, 1, 0]
-    assert found.columns["authors"] == ["a. b, c", "d", "a. b"]
-    assert found.columns["year"] == ["1993", None, "93"]
-    assert found.columns["month"] == [None, None, "may"]
-    assert len(found.columns) == 12
-    assert len(set(found.ids)) == 3
+    records = load_cora_citations(tmp_path)
+    assert records.entity.tolist() == [0, 1, 0]
+    assert records.columns["authors"] == ["a. b, c", "d", "a. b"]
+    assert records.columns["year"] == ["1993", None, "93"]
+    assert records.columns["month"] == [None, None, "may"]
+    assert len(records.columns) == 12
+    assert len(set(records.ids)) == 3
 
 
 def test_persons(tmp_path):
@@ -91,10 +91,10 @@ def test_persons(tmp_path):
             f"febrl/dataset{k}.csv.gz",
             FEBRL + f"rec-7-org, ann, lee\nrec-1-dup-0, , w{k}\nrec-7-dup-11, x,\n",
         )
-    found = load_febrl(2, tmp_path)
-    assert found.entity.tolist() == [0, 1, 0]
-    assert found.ids == ["rec-7-org", "rec-1-dup-0", "rec-7-dup-11"]
-    assert found.columns == {"given_name": ["ann", None, "x"], "surname": ["lee", "w2", None]}
+    records = load_febrl(2, tmp_path)
+    assert records.entity.tolist() == [0, 1, 0]
+    assert records.ids == ["rec-7-org", "rec-1-dup-0", "rec-7-dup-11"]
+    assert records.columns == {"given_name": ["ann", None, "x"], "surname": ["lee", "w2", None]}
     with pytest.raises(InvalidInputError, match="number must be 1, 2 or 3"):
         load_febrl(4, tmp_path)
 
@@ -111,23 +111,23 @@ def test_mentions(tmp_path):
 def test_trust(tmp_path):
     put(tmp_path, "psl_uai13/epinions/trusts.txt.gz", "1\t3\t1\n2\t1\t0\n")
     put(tmp_path, "psl_uai13/epinions/knows.txt.gz", "2\t1\t1\n1\t3\t1\n")
-    found = load_epinions(tmp_path)
-    assert found.pairs.tolist() == [[0, 2], [1, 0]]
-    assert found.trust.tolist() == [True, False]
-    assert found.n_users == 3
+    network = load_epinions(tmp_path)
+    assert network.pairs.tolist() == [[0, 2], [1, 0]]
+    assert network.trust.tolist() == [True, False]
+    assert network.n_users == 3
     put(tmp_path, "psl_uai13/epinions/knows.txt.gz", "2\t1\t1\n")
-    with pytest.raises(FileFormatError, match="does not have the pairs"):
+    with pytest.raises(FileFormatError, match="expected the same pairs"):
         load_epinions(tmp_path)
 
 
 def test_papers(tmp_path):
     put_papers(tmp_path)
-    found = load_linked_documents("cora", tmp_path)
-    np.testing.assert_array_equal(found.words.toarray(), [[1, 0, 1], [0, 1, 0]])
-    assert found.topic.tolist() == [1, 0]
-    assert found.ids == ["x2", "x1"]
-    assert found.links.tolist() == [[0, 1]]
-    assert found.topic_names == ["Art", "Music"]
+    papers = load_linked_documents("cora", tmp_path)
+    np.testing.assert_array_equal(papers.words.toarray(), [[1, 0, 1], [0, 1, 0]])
+    assert papers.topic.tolist() == [1, 0]
+    assert papers.ids == ["x2", "x1"]
+    assert papers.links.tolist() == [[0, 1]]
+    assert papers.topic_names == ["Art", "Music"]
     with pytest.raises(MissingDataError, match="citeseer"):
         load_linked_documents("citeseer", tmp_path)
     with pytest.raises(InvalidInputError, match="Known"):
@@ -136,12 +136,12 @@ def test_papers(tmp_path):
 
 def test_acquaintances(tmp_path):
     put_program(tmp_path)
-    found = load_simple_acquaintances(tmp_path)
-    assert found.rules == PROGRAM["rules"]
-    assert found.observations == {"Likes": [(("0", "1"), 0.25)], "Knows": [(("0", "1"), 1.0)]}
-    assert [names for names, _ in found.targets["Knows"]] == [("1", "0")]
-    assert np.isnan(found.targets["Knows"][0][1])
-    assert found.truth == {"Knows": [(("1", "0"), 0.0)]}
+    program = load_simple_acquaintances(tmp_path)
+    assert program.rules == PROGRAM["rules"]
+    assert program.observations == {"Likes": [(("0", "1"), 0.25)], "Knows": [(("0", "1"), 1.0)]}
+    assert [names for names, _ in program.targets["Knows"]] == [("1", "0")]
+    assert np.isnan(program.targets["Knows"][0][1])
+    assert program.truth == {"Knows": [(("1", "0"), 0.0)]}
 
 
 # ---------------------------------------------------------------- damaged files
@@ -165,7 +165,7 @@ def test_damaged_citations(tmp_path, text, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(FEBRL + "person7, a, b\n", "rec_id of record 0 is 'person7'"), ("a,b\n", "no column 'rec_id'")],
+    [(FEBRL + "person7, a, b\n", "rec_id of record 0 is 'person7'"), ("a,b\n", "expected a column 'rec_id', got a, b")],
 )
 def test_damaged_persons(tmp_path, text, message):
     for k in (1, 2, 3):
@@ -182,7 +182,7 @@ def test_damaged_persons(tmp_path, text, message):
         ([0, 0, 1, 0, 1, "NOM", "PER"], "sentence 0"),
         ([0, 0, 0, 0, 1, "WHO", "PER"], "kind 'WHO'"),
         ([0, 0, 0, 0, -1, "NOM", "PER"], "entity -1"),
-        ([0, 0], "no document"),
+        ([0, 0], "expected a JSON document"),
     ],
 )
 def test_damaged_mentions(tmp_path, mention, message):
@@ -190,7 +190,7 @@ def test_damaged_mentions(tmp_path, mention, message):
     with pytest.raises(FileFormatError, match=message):
         load_litbank(tmp_path)
     put(tmp_path, "litbank/litbank_coref.jsonl.gz", json.dumps(TEXT)[:-9])
-    with pytest.raises(FileFormatError, match="line 1: no document"):
+    with pytest.raises(FileFormatError, match="line 1: expected a JSON document"):
         load_litbank(tmp_path)
 
 
@@ -198,8 +198,8 @@ def test_damaged_mentions(tmp_path, mention, message):
     ("changes", "message"),
     [
         ({"cora.labels": "1\t2\n"}, "a paper has no topic"),
-        ({"cora.labels": "1\t3\n2\t1\n"}, "number 3 is not within 1 to 2"),
-        ({"cora.links.gz": "1\t9\n"}, "number 9 is not within 1 to 2"),
+        ({"cora.labels": "1\t3\n2\t1\n"}, "number 3 is outside 1 to 2"),
+        ({"cora.links.gz": "1\t9\n"}, "number 9 is outside 1 to 2"),
         ({"cora.words.gz": "1\t0:1\n"}, "line 1: column 2 is '0:1'"),
         ({"cora.ids": "x1\ttwo\n"}, "line 1: column 2 is 'two'; expected an integer"),
         ({"cora.ids": "x1\n"}, "line 1: 1 columns, expected 2"),
@@ -214,9 +214,9 @@ def test_damaged_papers(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.json": "[]"}, "no program with 'rules'"),
-        ({"model.json": "{"}, "no program with 'rules'"),
-        ({"likes_obs.txt": "0\t1\tmuch\n"}, "line 1: 'much' is no number"),
+        ({"model.json": "[]"}, "expected a JSON document with 'rules'"),
+        ({"model.json": "{"}, "expected a JSON document with 'rules'"),
+        ({"likes_obs.txt": "0\t1\tmuch\n"}, "line 1: expected a number after 2 names, got 'much'"),
         ({"likes_obs.txt": "0\n"}, "line 1: 1 columns, expected 2 names"),
     ],
 )

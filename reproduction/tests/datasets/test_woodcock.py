@@ -1,4 +1,4 @@
-"""The bird map: a small file made here, damaged ones, and the set itself."""
+"""The loader of the bird map, tested on a small file, on damaged files and on the data set."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from intarsia_reproduction.datasets import find_set, load_woodcock
 
 def arrays():
     abundance = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-    abundance[0, 1, 0] = np.nan  # unknown in one week
+    abundance[0, 1, 0] = np.nan  # missing in one week
     return {"abundance": abundance, "pixel_m": np.array([2000.0, 1000.0]), "ul_corner_m": np.array([-4000.0, 9000.0])}
 
 
@@ -18,7 +18,7 @@ def write(folder, **changes):
     np.savez(folder / "cgm_birds" / "amewoo_2019_weekly.npz", **(arrays() | changes))
 
 
-def test_cells_and_where_they_are(tmp_path):
+def test_cells_and_positions(tmp_path):
     write(tmp_path)
     birds = load_woodcock(tmp_path)
     assert birds.shape == (2, 3)
@@ -33,23 +33,23 @@ def test_cells_and_where_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"abundance": -np.ones((2, 3, 2))}, "finite numbers from 0 on"),
-        ({"abundance": np.full((2, 3, 2), np.nan)}, "finite numbers from 0 on"),
+        ({"abundance": -np.ones((2, 3, 2))}, "finite, non-negative values"),
+        ({"abundance": np.full((2, 3, 2), np.nan)}, "finite, non-negative values"),
         ({"abundance": np.ones((2, 3))}, "'abundance' should have shape"),
-        ({"pixel_m": np.zeros(2)}, "cells larger than 0"),
+        ({"pixel_m": np.zeros(2)}, "'pixel_m' not 0"),
         ({"ul_corner_m": np.array([np.nan, 0.0])}, "should be finite"),
     ],
 )
-def test_damaged_files_are_refused(tmp_path, changes, message):
+def test_damaged_files_raise(tmp_path, changes, message):
     write(tmp_path, **changes)
     with pytest.raises(FileFormatError, match=message):
         load_woodcock(tmp_path)
 
 
 @pytest.mark.data
-def test_the_set_itself(data):
+def test_published_data_set(data):
     birds, facts = load_woodcock(data), find_set("woodcock").facts
     assert birds.abundance.shape == (facts["weeks"], facts["cells"])
     assert (birds.abundance.sum(axis=1) > 0).all()
     north = birds.abundance @ birds.positions[:, 1] / birds.abundance.sum(axis=1)
-    assert north[25] > north[2] + 500  # summer in the north, winter in the south: kilometres
+    assert north[25] > north[2] + 500  # kilometres: birds are further north in summer than in winter

@@ -86,7 +86,7 @@ def test_clarabel_has_the_same_objective(monkeypatch, tmp_path):
 @pytest.mark.skipif(find_peer("mbi") is None, reason="mbi is not set up; see reproduction/README.md")
 def test_mbi_has_the_same_errors(small, monkeypatch):
     monkeypatch.setattr(bench, "_ITERATIONS", 1000)
-    row = bench._beside_mbi(noisy_marginals(3, 4, 200), 1)
+    row = bench._compare_with_mbi(noisy_marginals(3, 4, 200), 1)
     assert row["ours_quality"] == pytest.approx(row["peer_quality"], rel=1e-2)
 
 

@@ -1,1 +1,1 @@
-"""Speed, memory and quality beside other libraries."""
+"""Benchmarks of speed, memory and quality, compared with other libraries."""

@@ -1,8 +1,8 @@
-"""Speed, memory and quality of inference beside PGMax and libDAI, all in one run.
+"""`intarsia bench inference`: speed, memory and quality of inference, compared with PGMax and libDAI.
 
-Absolute seconds belong to a machine; what travels is the ratio of two programs that took turns on the same processor
-with the same model. libDAI is not on PyPI: its seconds were measured once, beside PGMax, and are carried to this
-machine by PGMax(now) / PGMax(then).
+Seconds depend on the machine. Comparable across machines is only the ratio of two programs that take turns on the same
+processor with the same model. libDAI is not on PyPI: its seconds were measured once, together with PGMax, and are
+scaled to this machine by PGMax(now) / PGMax(then).
 """
 
 from __future__ import annotations
@@ -35,49 +35,49 @@ from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.workloads.workloads import GridWorkload, inference_workload
 
 SWEEPS = 50
-_AT_LEAST = 2.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
+_AT_LEAST = 2.0  # seconds over which short runs are repeated, so that some of them are undisturbed
 _MARGINAL_ERROR = "largest error of a variable marginal against the fixed point"
 
 
 @dataclass(frozen=True)
 class _Quoted:
-    """Seconds measured once on another machine, all beside each other; only their ratios mean anything."""
+    """Seconds measured once on another machine, in one run; only their ratios are meaningful."""
 
     pgmax_sweeps: float  # PGMax, 50 sweeps of belief propagation
     libdai_mean_field: float
-    wanted_sweeps: float  # how many times faster than PGMax we mean to be in 50 sweeps
+    wanted_sweeps: float  # required ratio to PGMax in 50 sweeps
 
 
 _QUOTED = {"w1_binary": _Quoted(0.083, 3.7, 3.0), "w1_multi": _Quoted(2.2, 6.7, 8.0)}
 
 
 def bench_inference(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
-    """Rows of `intarsia bench inference`; takes a few minutes.
+    """Measure the rows of `intarsia bench inference`; takes a few minutes.
 
-    Every row has the keys of the contract (`workload`, `ours_seconds`, `peer`, `peer_seconds`, `ratio` = peer / ours,
-    `ours_quality`, `peer_quality`; `comparison`, `stopping` and `peer_finished`, see `bench_row`), what the qualities
-    are (`quality_is`), the goal (`wanted`) and, where it applies, sweeps and compile seconds. What needs a peer that is
-    not installed is None.
+    Every row has the keys `workload`, `ours_seconds`, `peer`, `peer_seconds`, `ratio` (peer / ours), `ours_quality`,
+    `peer_quality`, `comparison`, `stopping` and `peer_finished` (see `bench_row`), the meaning of the qualities
+    (`quality_is`), the goal (`wanted`) and, where they apply, sweeps and compile seconds. Values of a peer that is not
+    installed are None.
 
     Parameters
     ----------
     repeats : int
-        Timed runs of each program, taking turns after a warm-up; the fastest counts.
+        Number of timed runs of each program, in turns after a warm-up; the fastest counts.
     report : callable, optional
-        Is told in a line what is being measured.
+        Called with one line of text before each measurement.
     rows : list, optional
-        To add rows to as they are measured, so that Ctrl-C leaves them.
+        List to which each row is appended once it is measured, so that Ctrl-C keeps the finished rows.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
-    tell: Report = report or (lambda line: None)
+    log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
     with one_processor(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 50 sweeps are asked for, converged or not
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of sweeps is fixed
         for name in _QUOTED:
-            rows += _against_peers(inference_workload(name), repeats, tell)
-        tell("memory")
+            rows += _against_peers(inference_workload(name), repeats, log)
+        log("memory")
         rows += _memory()
-        tell("start-up")
+        log("start-up")
         rows += _start_up(repeats)
     return rows
 
@@ -85,25 +85,25 @@ def bench_inference(repeats: int = 5, *, report: Report | None = None, rows: lis
 # ---------------------------------------------------------------- message passing
 
 
-def _against_peers(workload: GridWorkload, repeats: int, tell: Report) -> list[Row]:
-    """All rows of one workload that need a peer, or two of our methods, in turns."""
+def _against_peers(workload: GridWorkload, repeats: int, log: Report) -> list[Row]:
+    """Measure the rows of one workload in which two programs, or two of our methods, take turns."""
     quoted = _QUOTED[workload.name]
     graph, theta = workload.model()
-    tell(f"{workload.name}: fixed point")
+    log(f"{workload.name}: fixed point")
     fixed_point = _variable_marginals(infer(graph, theta, "belief_propagation", max_iter=5000, tol=1e-13))
     with ExitStack() as stack:
         peer = find_peer("pgmax")
         if peer is not None:
             stack.enter_context(peer)
-            tell(f"{workload.name}: PGMax loads the model")
+            log(f"{workload.name}: PGMax loads the model")
             peer.load(unary=workload.unary, edges=workload.edges, pair=workload.pair)
-        tell(f"{workload.name}: belief propagation, {SWEEPS} sweeps")
+        log(f"{workload.name}: belief propagation, {SWEEPS} sweeps")
         sweeps = _fifty_sweeps(workload.name, graph, theta, fixed_point, peer, repeats, quoted)
-        tell(f"{workload.name}: belief propagation to the same residual")
+        log(f"{workload.name}: belief propagation to the same residual")
         residual = _to_residual(workload.name, graph, theta, fixed_point, peer, repeats)
-        tell(f"{workload.name}: mean field")
+        log(f"{workload.name}: mean field")
         mean_field = _mean_field(workload.name, graph, theta, peer, repeats, quoted)
-    tell(f"{workload.name}: tree-reweighted beside belief propagation")
+    log(f"{workload.name}: tree-reweighted compared with belief propagation")
     return [sweeps, residual, *mean_field, _tree_reweighted(workload.name, graph, theta, repeats)]
 
 
@@ -117,7 +117,7 @@ def _fifty_sweeps(
     quoted: _Quoted,
 ) -> Row:
     ours = partial(infer, graph, theta, "belief_propagation", max_iter=SWEEPS, tol=0.0)
-    best = _passing_and_whole(graph, theta, SWEEPS, ours, peer, SWEEPS, repeats)
+    best = _time_sweeps_and_calls(graph, theta, SWEEPS, ours, peer, SWEEPS, repeats)
     result = ours()
     row = bench_row(
         f"{name}: belief propagation, {SWEEPS} sweeps",
@@ -131,7 +131,7 @@ def _fifty_sweeps(
         quality_is=_MARGINAL_ERROR,
         ours_sweeps=result.n_iter,
         ours_residual=result.residual,
-        **_whole(best),
+        **_call_fields(best),
     )
     if peer is not None:
         row["peer_compile_seconds"] = peer.ask("run", n_iter=SWEEPS)["compile_seconds"]
@@ -144,16 +144,16 @@ def _fifty_sweeps(
 def _to_residual(
     name: str, graph: FactorGraph, theta: FloatArray, fixed_point: FloatArray, peer: Peer | None, repeats: int
 ) -> Row:
-    """Time to a residual of 1e-6, or to where PGMax's single precision stops falling.
+    """Measure the time to a residual of 1e-6, or to the smallest residual that PGMax reaches in single precision.
 
-    PGMax is timed with exactly as many iterations as it needs, without any check of convergence. Our residual is of
-    messages and PGMax's of their logarithms, so ours is also made to reach marginals at least as good.
+    PGMax runs exactly as many iterations as it needs, without convergence checks. Our residual is that of messages and
+    PGMax's that of log messages, so our tolerance is reduced until our marginals are at least as accurate.
     """
     target, peer_sweeps, peer_error = 1e-6, None, np.inf
     if peer is not None:
         residuals = np.array(peer.ask("residuals", n_iter=4 * SWEEPS)["residuals"])
         floor = float(np.median(residuals[-SWEEPS:]))
-        target = max(1e-6, 2.0 * floor)  # twice: the noise at the floor should not cost PGMax iterations
+        target = max(1e-6, 2.0 * floor)  # twice, so that noise near the floor does not cost PGMax iterations
         peer_sweeps = int(np.argmax(residuals <= target)) + 1
         peer.ask("run", n_iter=peer_sweeps)
         peer_error = _error(peer.fetch("marginals"), fixed_point)
@@ -163,7 +163,7 @@ def _to_residual(
         tol /= 2.0
         result = infer(graph, theta, "belief_propagation", max_iter=1000, tol=tol)
     ours = partial(infer, graph, theta, "belief_propagation", max_iter=1000, tol=tol)
-    best = _passing_and_whole(graph, theta, result.n_iter, ours, peer, peer_sweeps, repeats)
+    best = _time_sweeps_and_calls(graph, theta, result.n_iter, ours, peer, peer_sweeps, repeats)
     return bench_row(
         f"{name}: belief propagation to residual {target:.1e}",
         best["ours"],
@@ -178,11 +178,11 @@ def _to_residual(
         ours_sweeps=result.n_iter,
         peer_sweeps=peer_sweeps,
         ours_residual=result.residual,
-        **_whole(best),
+        **_call_fields(best),
     )
 
 
-def _passing_and_whole(
+def _time_sweeps_and_calls(
     graph: FactorGraph,
     theta: FloatArray,
     n_sweeps: int,
@@ -191,9 +191,9 @@ def _passing_and_whole(
     peer_sweeps: int | None,
     repeats: int,
 ) -> dict[str, float]:
-    """Fastest of: the sweeps alone, ours and the peer's, from uniform messages; and the whole call with its marginals.
+    """Time the sweeps alone, from uniform messages, and the complete call with its marginals, for both programs.
 
-    The whole of ours holds more than the whole of PGMax: validation, marginals of factors, log Z and the labelling.
+    Our complete call does more than that of PGMax: it also validates, and computes factor marginals, log Z and labels.
     """
     state = PairwiseMessages(graph, theta, 1.0)
 
@@ -208,7 +208,7 @@ def _passing_and_whole(
     return fastest_in_turns(timed, repeats, _AT_LEAST)
 
 
-def _whole(best: dict[str, float]) -> Row:
+def _call_fields(best: dict[str, float]) -> Row:
     ours, peer = best["ours whole"], best.get("peer whole")
     return {
         "ours_whole_seconds": ours,
@@ -220,12 +220,15 @@ def _whole(best: dict[str, float]) -> Row:
 def _mean_field(
     name: str, graph: FactorGraph, theta: FloatArray, peer: Peer | None, repeats: int, quoted: _Quoted
 ) -> list[Row]:
-    """Twice: as many sweeps as the others, and until nothing moves; libDAI's seconds stand against both.
+    """Measure mean field with a fixed number of sweeps and until convergence, both compared with libDAI.
 
-    PGMax, which carries libDAI's seconds to this machine, takes turns with each: a busy moment must not hit it alone.
+    PGMax, by which the seconds of libDAI are scaled, takes turns with each, so that a busy moment affects both.
     """
     rows = []
-    for words, max_iter, tol in ((f"mean field, {SWEEPS} sweeps", SWEEPS, 0.0), ("mean field to tol 1e-6", 1000, 1e-6)):
+    for description, max_iter, tol in (
+        (f"mean field, {SWEEPS} sweeps", SWEEPS, 0.0),
+        ("mean field to tol 1e-6", 1000, 1e-6),
+    ):
         ours = partial(infer, graph, theta, "mean_field", max_iter=max_iter, tol=tol)
         timed: dict[str, Callable[[], float]] = {"ours": partial(seconds_of, ours)}
         if peer is not None:
@@ -234,7 +237,7 @@ def _mean_field(
         result = ours()
         pgmax = best.get("pgmax")
         row = bench_row(
-            f"{name}: {words}",
+            f"{name}: {description}",
             best["ours"],
             "libDAI (quoted, scaled)",
             None if pgmax is None else quoted.libdai_mean_field * pgmax / quoted.pgmax_sweeps,
@@ -251,8 +254,8 @@ def _mean_field(
 
 
 def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: int) -> Row:
-    """Seconds per sweep, from the difference of a long and a short run: what is done once drops out."""
-    # About equally much work on every model, and enough of it to stand out from the noise.
+    """Measure the seconds per sweep from the difference of a long and a short run, so that fixed costs cancel."""
+    # The amount of work is similar on every model, and large compared with timing noise.
     short, long = 5, 5 + int(np.clip(2e7 / graph.n_theta, 40, 400))
     sweeps: dict[str, int] = {}
 
@@ -269,10 +272,13 @@ def _tree_reweighted(name: str, graph: FactorGraph, theta: FloatArray, repeats: 
     best = fastest_in_turns({f"{m} {n}": timer(m, n) for n in (short, long) for m in methods}, repeats, _AT_LEAST)
     per_sweep = {}
     for m in methods:
-        rest, n_rest = best[f"{m} {long}"] - best[f"{m} {short}"], sweeps[f"{m} {long}"] - sweeps[f"{m} {short}"]
-        if rest > 0 and n_rest > 0:
-            per_sweep[m] = rest / n_rest
-        else:  # noise outweighs the sweeps, as on tiny models: what is done once stays in
+        seconds_between, sweeps_between = (
+            best[f"{m} {long}"] - best[f"{m} {short}"],
+            sweeps[f"{m} {long}"] - sweeps[f"{m} {short}"],
+        )
+        if seconds_between > 0 and sweeps_between > 0:
+            per_sweep[m] = seconds_between / sweeps_between
+        else:  # on tiny models noise exceeds the time of the sweeps: include fixed costs
             per_sweep[m] = best[f"{m} {long}"] / max(sweeps[f"{m} {long}"], 1)
     return bench_row(
         f"{name}: tree-reweighted, one sweep",
@@ -293,7 +299,7 @@ import numpy as np
 import intarsia
 warnings.simplefilter("ignore")
 small = intarsia.grid_graph(3, 3, 2)
-intarsia.infer(small, small.zeros(), "belief_propagation", max_iter=2)  # the compiler's memory comes first
+intarsia.infer(small, small.zeros(), "belief_propagation", max_iter=2)  # compile first
 rng = np.random.default_rng(0)
 graph = intarsia.grid_graph(1000, 1000, 2)
 theta = rng.standard_normal(graph.n_theta)
@@ -306,17 +312,17 @@ print(json.dumps(dict(seconds=seconds, before=before, peak={PEAK_BYTES}, theta=t
 
 
 def _memory() -> list[Row]:
-    found = in_fresh_process(_MEMORY_CODE)
+    measurement = in_fresh_process(_MEMORY_CODE)
     return [
         bench_row(
             "1000x1000 binary grid: belief propagation, 20 sweeps",
-            found["seconds"],
+            measurement["seconds"],
             wanted="quality < 1e9",
-            ours_quality=found["peak"],
+            ours_quality=measurement["peak"],
             quality_is="largest memory of the process in bytes, compiler and model included",
-            ours_increase_bytes=found["peak"] - found["before"],
-            theta_bytes=found["theta"],
-            ours_residual=found["residual"],
+            ours_increase_bytes=measurement["peak"] - measurement["before"],
+            theta_bytes=measurement["theta"],
+            ours_residual=measurement["residual"],
         )
     ]
 
@@ -347,7 +353,7 @@ def _start_up(repeats: int) -> list[Row]:
         bench_row("import intarsia", load, wanted="< 0.3 s"),
     ]
     for method in _FIRST_CALLS:
-        with tempfile.TemporaryDirectory() as cache:  # an empty cache, then the same one in a second process
+        with tempfile.TemporaryDirectory() as cache:  # empty in the first process, filled in the second
             code = _FIRST_CALL_CODE.format(method=method)
             first, second = (in_fresh_process(code, {"NUMBA_CACHE_DIR": cache})["seconds"] for _ in range(2))
         rows.append(bench_row(f"first call, {method}: import and compile", first, wanted="< 5 s"))

@@ -1,8 +1,9 @@
-"""Speed, memory and quality of gradients through inference beside PGMax differentiated by JAX, all in one run.
+"""`intarsia bench learning`: gradients through inference, compared with PGMax differentiated by JAX.
 
-Both sides do ten sweeps of belief propagation and differentiate the univariate logistic loss of the marginals in all
-scores, but not by the same schedule: our sweeps go forward and backward through the variables, PGMax updates all
-messages at once. So each gradient is judged against finite differences of its own schedule, in double precision.
+Both programs run ten sweeps of belief propagation and differentiate the univariate logistic loss of the marginals with
+respect to all scores. Their schedules differ: our sweeps go forward and backward through the variables, PGMax updates
+all messages at once. Therefore each gradient is compared with finite differences of its own schedule, in double
+precision.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.workloads.workloads import GridWorkload, grid_workload
 
 SWEEPS = 10
-_AT_LEAST = 2.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
-_AUTHOR = (100, 150)  # image on which the author's program was timed
+_AT_LEAST = 2.0  # seconds over which short runs are repeated, so that some of them are undisturbed
+_AUTHOR = (100, 150)  # size of the image on which the author's program was timed
 _AUTHOR_SECONDS = 1.7
-_BESIDE_PGMAX = (64, 64)
-_WANTED = {2: 3.0, 8: 5.0}  # labels -> how many times faster than PGMax we mean to be
+_PGMAX_SIZE = (64, 64)
+_WANTED = {2: 3.0, 8: 5.0}  # number of labels -> required ratio to PGMax
 _LARGE = (200, 300, 8, 40)
 _BATCH = (16, 100, 150)  # images, height, width
 _METHODS = ("tree_reweighted", "belief_propagation", "mean_field")
@@ -54,36 +55,36 @@ _MEMORY_IS = "bytes by which the first gradient makes a process grow that has it
 
 
 def bench_learning(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
-    """Rows of `intarsia bench learning`; takes a few minutes.
+    """Measure the rows of `intarsia bench learning`; takes a few minutes.
 
-    Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
-    Peaks of memory are qualities here.
+    Every row has the keys that `bench_inference` describes; values of a peer that is not installed are None.
+    Peak memory is reported as a quality.
 
     Parameters
     ----------
     repeats : int
-        Timed runs of each program, taking turns after a warm-up; the fastest counts.
+        Number of timed runs of each program, in turns after a warm-up; the fastest counts.
     report : callable, optional
-        Is told in a line what is being measured.
+        Called with one line of text before each measurement.
     rows : list, optional
-        To add rows to as they are measured, so that Ctrl-C leaves them.
+        List to which each row is appended once it is measured, so that Ctrl-C keeps the finished rows.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
-    tell: Report = report or (lambda line: None)
+    log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
-    with one_processor(), kept_stacks():  # as a fit computes gradients
-        tell("the author's program")
-        rows.append(_beside_author(repeats))
+    with one_processor(), kept_stacks():  # message stacks are reused between gradients, as in a fit
+        log("the author's program")
+        rows.append(_compare_with_author(repeats))
         for n_states in _WANTED:
-            rows += _beside_pgmax(n_states, repeats, tell)
+            rows += _compare_with_pgmax(n_states, repeats, log)
         for n_states in _WANTED:
-            tell(f"way back, {n_states} labels")
-            rows += [_way_back((*_BESIDE_PGMAX, n_states, SWEEPS), method, repeats) for method in _METHODS]
-        tell("way back, a large image")
-        rows += [_way_back(_LARGE, method, repeats) for method in _METHODS]
-        tell("memory of a large image")
-        rows.append(_memory(*_LARGE, wanted="process < 1.5e9"))
-    tell("two workers")
+            log(f"backward pass, {n_states} labels")
+            rows += [_backward_pass((*_PGMAX_SIZE, n_states, SWEEPS), method, repeats) for method in _METHODS]
+        log("backward pass, a large image")
+        rows += [_backward_pass(_LARGE, method, repeats) for method in _METHODS]
+        log("memory of a large image")
+        rows.append(_memory(*_LARGE, goal="process < 1.5e9"))
+    log("two workers")
     rows.append(_two_workers(repeats))
     return rows
 
@@ -93,7 +94,7 @@ def bench_learning(repeats: int = 5, *, report: Report | None = None, rows: list
 
 @dataclass(frozen=True)
 class _Labelled:
-    """A grid whose labels are drawn at random."""
+    """Grid model with random labels."""
 
     workload: GridWorkload
     labels: IntArray
@@ -112,23 +113,23 @@ class _Labelled:
         return training_labels(self.model[0], self.labels)
 
     def gradient(self, method: str) -> GradientResult:
-        """The whole call, as a learner makes it."""
+        """Compute loss and gradient with the same call as a learner."""
         rule = TruncatedGradient(n_iter=SWEEPS)
         return rule.value_and_gradient(*self.model, self.truth, UnivariateLogistic(), method)
 
     def error_of(self, gradient: FloatArray, method: str, schedule: str) -> float:
-        """Relative error of a gradient, from central differences of the loss along a few Gaussian directions.
+        """Return the relative error of a gradient, estimated by central differences along random Gaussian directions.
 
-        Along such a direction the square of an error's component is, on average, the square of its length.
+        The squared component of a vector along such a direction has the squared length of the vector as expected value.
         """
         graph, theta = self.model
         rng = np.random.default_rng(203)
 
         def loss(scores: FloatArray) -> float:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # few sweeps are asked for, converged or not
-                found = infer(graph, scores, method, max_iter=SWEEPS, tol=0.0, schedule=schedule)
-            return UnivariateLogistic().value_and_gradient(graph, np.asarray(found.mu), self.truth)[0]
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the number of sweeps is fixed
+                result = infer(graph, scores, method, max_iter=SWEEPS, tol=0.0, schedule=schedule)
+            return UnivariateLogistic().value_and_gradient(graph, np.asarray(result.mu), self.truth)[0]
 
         step, squares = 1e-5, []
         for _ in range(4):
@@ -141,7 +142,7 @@ class _Labelled:
         peer.load(unary=self.workload.unary, edges=self.workload.edges, pair=self.workload.pair, labels=self.labels)
 
 
-def _beside_author(repeats: int) -> Row:
+def _compare_with_author(repeats: int) -> Row:
     problem = _Labelled.of(*_AUTHOR, 2)
     best = fastest_in_turns(
         {"ours": lambda: seconds_of(lambda: problem.gradient("tree_reweighted"))}, repeats, _AT_LEAST
@@ -161,13 +162,13 @@ def _beside_author(repeats: int) -> Row:
     )
 
 
-def _beside_pgmax(n_states: int, repeats: int, tell: Report) -> list[Row]:
-    """Seconds of one gradient in turns; then the memory of one in a fresh process each."""
-    problem = _Labelled.of(*_BESIDE_PGMAX, n_states)
+def _compare_with_pgmax(n_states: int, repeats: int, log: Report) -> list[Row]:
+    """Measure the seconds of one gradient in turns, then the memory of one in a fresh process each."""
+    problem = _Labelled.of(*_PGMAX_SIZE, n_states)
     name = problem.workload.name
-    tell(f"{name}: belief propagation gradient beside PGMax")
+    log(f"{name}: belief propagation gradient compared with PGMax")
     timed: dict[str, Callable[[], float]] = {"ours": lambda: seconds_of(lambda: problem.gradient("belief_propagation"))}
-    more: Row = {}
+    peer_fields: Row = {}
     with ExitStack() as stack:
         peer = find_peer("pgmax")
         if peer is not None:
@@ -176,8 +177,8 @@ def _beside_pgmax(n_states: int, repeats: int, tell: Report) -> list[Row]:
             timed["peer"] = lambda: float(peer.ask("differentiate", n_iter=SWEEPS)["seconds"])
         best = fastest_in_turns(timed, repeats, _AT_LEAST)
         if peer is not None:
-            more["peer_compile_seconds"] = peer.ask("differentiate", n_iter=SWEEPS)["compile_seconds"]
-            more["peer_quality"] = problem.error_of(peer.fetch("gradient"), "belief_propagation", "parallel")
+            peer_fields["peer_compile_seconds"] = peer.ask("differentiate", n_iter=SWEEPS)["compile_seconds"]
+            peer_fields["peer_quality"] = problem.error_of(peer.fetch("gradient"), "belief_propagation", "parallel")
     speed = bench_row(
         f"{name}: belief propagation gradient, {SWEEPS} sweeps",
         best["ours"],
@@ -190,17 +191,17 @@ def _beside_pgmax(n_states: int, repeats: int, tell: Report) -> list[Row]:
             problem.gradient("belief_propagation").gradient, "belief_propagation", "forward_backward"
         ),
         quality_is=_GRADIENT_ERROR,
-        **more,
+        **peer_fields,
     )
-    tell(f"{name}: memory beside PGMax")
-    return [speed, _memory(*_BESIDE_PGMAX, n_states, SWEEPS, wanted="quality <= peer / 4")]
+    log(f"{name}: memory compared with PGMax")
+    return [speed, _memory(*_PGMAX_SIZE, n_states, SWEEPS, goal="quality <= peer / 4")]
 
 
-# ---------------------------------------------------------------- the way back
+# ---------------------------------------------------------------- backward pass
 
 
 class _Stages:
-    """A truncated gradient in pieces that are timed apart; each piece needs the one before."""
+    """Stages of a truncated gradient, timed separately; each stage needs the previous one."""
 
     def __init__(self, problem: _Labelled, method: str, n_iter: int) -> None:
         self.graph, self.theta = problem.model
@@ -233,8 +234,8 @@ class _Stages:
         self.run.gradient()
 
 
-def _way_back(shape: _Shape, method: str, repeats: int) -> Row:
-    """The reverse pass, from the loss to the gradient, beside the forward pass, from the scores to the marginals."""
+def _backward_pass(shape: _Shape, method: str, repeats: int) -> Row:
+    """Measure the backward pass (loss to gradient) and the forward pass (scores to marginals)."""
     height, width, n_states, n_iter = shape
     problem = _Labelled.of(height, width, n_states)
     stages = _Stages(problem, method, n_iter)
@@ -247,7 +248,7 @@ def _way_back(shape: _Shape, method: str, repeats: int) -> Row:
     return bench_row(
         f"{problem.workload.name}: {method}, {n_iter} sweeps back",
         best["pull"] + best["back"] + best["finish"],
-        "the way forward",
+        "the forward pass",
         best["prepare"] + best["forward"] + best["marginals"],
         comparison="ourselves",
         stopping=f"{n_iter} sweeps each",
@@ -273,59 +274,59 @@ rng = np.random.default_rng(201)
 graph = intarsia.grid_graph(height, width, n_states)
 theta = rng.standard_normal(graph.n_theta)
 labels = training_labels(graph, rng.integers(0, n_states, graph.n_variables))
-found = dict(process={PEAK_BYTES}, loading=None)
+memory = dict(process={PEAK_BYTES}, loading=None)
 for name in ("first", "again"):
     before = forget_peak()
     row_spans(read_only(np.zeros((1, 1))), np.empty(1), np.empty(1))
     if name == "first" and before is not None:
-        found["loading"] = max(0, peak_since() - before)
+        memory["loading"] = max(0, peak_since() - before)
     start = time.perf_counter()
     rule = TruncatedGradient(n_iter=n_iter)
     result = rule.value_and_gradient(graph, theta, labels, UnivariateLogistic(), "belief_propagation")
-    found["seconds"] = time.perf_counter() - start
-    found[name] = None if before is None else max(0, peak_since() - before)
-    found["process"] = max(found["process"], {PEAK_BYTES})
+    memory["seconds"] = time.perf_counter() - start
+    memory[name] = None if before is None else max(0, peak_since() - before)
+    memory["process"] = max(memory["process"], {PEAK_BYTES})
     del result
-print(json.dumps(found))
+print(json.dumps(memory))
 """
 
 _Memory = dict[str, float | None]
 
 
 def _our_memory(shape: _Shape) -> _Memory:
-    """Of a fresh process that computes two gradients on a grid: its peak, and by how much each made it grow."""
+    """Measure a fresh process that computes two gradients on a grid: its peak memory and its growth by each."""
     return in_fresh_process(_MEMORY_CODE.format(shape=shape))
 
 
 def _peer_memory(shape: _Shape) -> _Memory | None:
-    """The same of PGMax."""
+    """Measure the memory of PGMax as `_our_memory` does; None if PGMax is not installed."""
     peer = find_peer("pgmax")
     if peer is None:
         return None
     height, width, n_states, n_iter = shape
-    found: _Memory = {}
+    memory: _Memory = {}
     with peer:
         _Labelled.of(height, width, n_states).hand_to(peer)
         process = peer.ask("memory")["bytes"]
         for name in ("first", "again"):
             before = peer.ask("forget")["bytes"]
-            found["seconds"] = peer.ask("differentiate", n_iter=n_iter)["seconds"]
+            memory["seconds"] = peer.ask("differentiate", n_iter=n_iter)["seconds"]
             peak = peer.ask("memory")["bytes"]
-            found[name] = None if before is None else max(0, peak - before)  # its counters are not exact
+            memory[name] = None if before is None else max(0, peak - before)  # the counters of the system are not exact
             process = max(process, peak)
-    return found | {"process": process}
+    return memory | {"process": process}
 
 
-def _memory(height: int, width: int, n_states: int, n_iter: int, *, wanted: str) -> Row:
-    """By how much the first gradient makes a fresh process grow, its libraries and its model being there.
+def _memory(height: int, width: int, n_states: int, n_iter: int, *, goal: str) -> Row:
+    """Measure by how much the first gradient makes a fresh process grow that has loaded its libraries and its model.
 
-    JAX compiles in it, and we load kernels from disk. Told too: how much of it is Numba, which loads the rest of itself
-    and pages of LLVM with the first kernel of a process, whatever that is (JAX starts when it is handed the model); the
-    growth by a second gradient of the same size, which loads and compiles nothing; and the largest memory of the whole
-    process, most of which is libraries on either side.
+    During this gradient JAX compiles, and we load kernels from disk. Also reported: the growth that is due to Numba,
+    which loads pages of LLVM with the first kernel of a process (JAX starts when it receives the model); the growth by
+    a second gradient of the same size, which loads and compiles nothing; and the peak memory of the whole process, most
+    of which is libraries on both sides.
     """
     shape = height, width, n_states, n_iter
-    _our_memory((3, 3, n_states, n_iter))  # compiles what is not on disk yet
+    _our_memory((3, 3, n_states, n_iter))  # fills the kernel cache
     ours, theirs = _our_memory(shape), _peer_memory(shape) or {}
     return bench_row(
         f"{height}x{width}, {n_states} labels: memory of a gradient, {n_iter} sweeps",
@@ -334,7 +335,7 @@ def _memory(height: int, width: int, n_states: int, n_iter: int, *, wanted: str)
         theirs.get("seconds"),
         comparison="same rule",
         stopping=f"{n_iter} sweeps each",
-        wanted=wanted,
+        wanted=goal,
         ours_quality=ours["first"],
         peer_quality=theirs.get("first"),
         quality_is=_MEMORY_IS,
@@ -350,7 +351,7 @@ def _memory(height: int, width: int, n_states: int, n_iter: int, *, wanted: str)
 
 
 def time_workers(n_images: int, height: int, width: int, repeats: int) -> dict[str, float]:
-    """Seconds of one gradient of the risk of some images, by one worker and by two, and how far the gradients differ.
+    """Measure one gradient of the risk with one worker and with two, and the largest difference of the gradients.
 
     Examples
     --------
@@ -394,18 +395,18 @@ print(json.dumps(time_workers{arguments}))
 
 
 def _two_workers(repeats: int) -> Row:
-    """In a process of its own, since that is where linear algebra can be held to one thread."""
-    found = in_fresh_process(_WORKERS_CODE.format(arguments=(*_BATCH, repeats)))
+    """Compare one worker with two in a fresh process, in which linear algebra is limited to one thread."""
+    measurement = in_fresh_process(_WORKERS_CODE.format(arguments=(*_BATCH, repeats)))
     n_images, height, width = _BATCH
     return bench_row(
         f"{n_images} images of {height}x{width}, 2 labels: gradient of the risk, n_jobs=2",
-        found["two"],
+        measurement["two"],
         "Intarsia, n_jobs=1",
-        found["one"],
+        measurement["one"],
         comparison="ourselves",
         stopping="one gradient each",
         wanted="ratio >= 1.7",
-        ours_quality=found["difference"],
+        ours_quality=measurement["difference"],
         quality_is="largest difference between the two gradients",
         processors=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     )

@@ -1,10 +1,10 @@
-"""Bounds and best labellings beside linear programming solvers and PyMaxflow, in one run.
+"""`intarsia bench map`: MAP inference (bounds and labellings), compared with linear programming solvers and PyMaxflow.
 
-`dual_decomposition` is timed until its bound is within a share of the relaxation's optimum: the sweeps that takes are
-found in a run before, and the whole call of so many sweeps is timed, labelling included; how long it takes for the
-bound alone, as the peers give it, is told beside. PDLP is told the loosest of
-its tolerances that gives such a bound (equal objective), and its usual one of 1e-4 too; the simplex method of HiGHS
-knows nothing between start and optimum. Every bound is recomputed from the multipliers, so that it is one.
+`dual_decomposition` is timed until its bound is within a given distance of the optimum of the relaxation: an earlier
+run determines the number of sweeps, then the complete call with that number of sweeps is timed, labelling included. The
+time of the bound alone, which is what the peers compute, is reported as well. PDLP runs with the loosest of its
+tolerances that gives such a bound (equal objective), and with its default of 1e-4; the simplex method of HiGHS has no
+useful bound before the optimum. Every bound is recomputed from the multipliers, so that it is valid.
 """
 
 from __future__ import annotations
@@ -37,56 +37,56 @@ from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.workloads.map_workloads import attractive_grid, relaxation, tsukuba, tsukuba_energy
 from intarsia_reproduction.workloads.workloads import GridWorkload, grid_workload, inference_workload
 
-_AT_LEAST = 1.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
-_WANTED = {3e-3: 10.0, 1e-3: 3.0}  # distance of the bound from the optimum -> how many times faster than the peers
+_AT_LEAST = 1.0  # seconds over which short runs are repeated, so that some of them are undisturbed
+_WANTED = {3e-3: 10.0, 1e-3: 3.0}  # distance of the bound from the optimum -> required ratio to the peers
 _LARGE = (100, 100, 5)  # height, width, labels
 _LARGE_WITHIN, _LARGE_WANTED = 3e-3, 50.0
 _HIGHS_LIMIT = 1200.0  # seconds for the large grid; on an idle machine it needs about half a minute
 _PDLP_LIMIT = 60.0
-_USUAL = 1e-4  # PDLP's tolerance
-_LADDER = (1e-2, 5e-3, 3e-3, 2e-3, 1e-3, 5e-4, 2e-4, _USUAL)
+_PDLP_DEFAULT = 1e-4  # PDLP's tolerance
+_PDLP_TOLERANCES = (1e-2, 5e-3, 3e-3, 2e-3, 1e-3, 5e-4, 2e-4, _PDLP_DEFAULT)
 _TSUKUBA_SECONDS, _TSUKUBA_WITHIN = 30.0, 5e-3
 _TSUKUBA_SWEEPS, _TSUKUBA_MOVES = 16, 4
 _MEMORY_SIDES = (100, 300)
-_DISTANCE = "distance of the bound from the optimum of the relaxation, as a share of it"
+_DISTANCE = "distance of the bound from the optimum of the relaxation, as a fraction of it"
 
 
 def bench_map(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
-    """Rows of `intarsia bench map`; takes a few minutes.
+    """Measure the rows of `intarsia bench map`; takes a few minutes.
 
-    Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None, and
-    without the stereo data its row is left out. Seconds are those that the processor spent on the program (one thread).
+    Every row has the keys that `bench_inference` describes; values of a peer that is not installed are None, and
+    without the stereo data its row is omitted. Times are processor seconds (one thread).
 
     Parameters
     ----------
     repeats : int
-        Timed runs of each program, taking turns after a warm-up; the fastest counts. HiGHS on the large grid and stereo
-        matching are run once.
+        Number of timed runs of each program, in turns after a warm-up; the fastest counts. HiGHS on the large grid and
+        stereo matching are run once.
     report : callable, optional
-        Is told in a line what is being measured.
+        Called with one line of text before each measurement.
     rows : list, optional
-        To add rows to as they are measured, so that Ctrl-C leaves them.
+        List to which each row is appended once it is measured, so that Ctrl-C keeps the finished rows.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
-    tell: Report = report or (lambda line: None)
+    log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
     with one_processor():
         workload = inference_workload("w4_grid")
-        tell(f"{workload.name}: bounds beside linear programming")
-        rows += _beside_solvers(workload, repeats)
-        tell(f"{workload.name}: labelling")
+        log(f"{workload.name}: bounds compared with linear programming")
+        rows += _compare_with_solvers(workload, repeats)
+        log(f"{workload.name}: labelling")
         rows.append(_labelling(workload, repeats))
         height, width, n_states = _LARGE
-        tell(f"{height}x{width}: bounds beside HiGHS, which gets up to {_HIGHS_LIMIT:g} s")
+        log(f"{height}x{width}: bounds compared with HiGHS, which is stopped after {_HIGHS_LIMIT:g} s")
         rows.append(_large(grid_workload(f"{height}x{width}, {n_states} labels", *_LARGE, seed=403), repeats))
-        tell("minimum cut beside PyMaxflow")
-        rows.append(_beside_maxflow(repeats))
-        tell("stereo matching")
+        log("minimum cut compared with PyMaxflow")
+        rows.append(_compare_with_maxflow(repeats))
+        log("stereo matching")
         try:
             rows.append(_stereo(*tsukuba()))
         except MissingDataError as missing:
-            tell(f"left out: {missing}")
-        tell("memory")
+            log(f"omitted: {missing}")
+        log("memory")
         rows.append(_memory())
     return rows
 
@@ -95,7 +95,7 @@ def bench_map(repeats: int = 5, *, report: Report | None = None, rows: list[Row]
 
 
 def descend(graph: FactorGraph, theta: FloatArray, **settings: Any) -> InferenceResult:
-    """`dual_decomposition` with a limit that it is expected to run into.
+    """Run `dual_decomposition` without a warning when it reaches its iteration limit.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def descend(graph: FactorGraph, theta: FloatArray, **settings: Any) -> Inference
 
 
 def sweeps_to(bounds: FloatArray, target: float) -> int | None:
-    """How many sweeps it took until the bound was at most `target`; None if it never was.
+    """Return the number of sweeps until the bound is at most `target`; None if it never is.
 
     Examples
     --------
@@ -119,19 +119,19 @@ def sweeps_to(bounds: FloatArray, target: float) -> int | None:
     >>> sweeps_to(np.array([9.0, 7.0, 5.0]), 4.0) is None
     True
     """
-    there = np.flatnonzero(np.asarray(bounds) <= target)
-    return int(there[0]) + 1 if there.size else None
+    positions = np.flatnonzero(np.asarray(bounds) <= target)
+    return int(positions[0]) + 1 if positions.size else None
 
 
 def solve_directly(program: Program, limit: float | None = None) -> tuple[float, Any]:
-    """Processor seconds of HiGHS and its solution."""
-    kept: list[Any] = []
-    seconds = processor_seconds(lambda: kept.append(solve_program(program, Clock(limit))))
-    return seconds, kept[0]
+    """Solve a program with HiGHS; return the processor seconds and the solution."""
+    solutions: list[Any] = []
+    seconds = processor_seconds(lambda: solutions.append(solve_program(program, Clock(limit))))
+    return seconds, solutions[0]
 
 
 class _Pdlp:
-    """PDLP with one program, and the distance of its bounds from the optimum."""
+    """Connection to PDLP with one program; measures the distance of its bounds from the optimum."""
 
     def __init__(self, peer: Peer, polytope: LocalPolytope, program: Program, optimum: float) -> None:
         self._peer, self._polytope, self._optimum = peer, polytope, optimum
@@ -148,15 +148,15 @@ class _Pdlp:
         return (self._polytope.bound(self._peer.fetch("dual")) - self._optimum) / abs(self._optimum)
 
     def loosest(self, within: float) -> float:
-        """Loosest of its tolerances whose bound is as close as asked, or the usual one."""
-        return next((tol for tol in _LADDER if self.distance(tol) <= within), _USUAL)
+        """Return the loosest tolerance whose bound is within `within` of the optimum, or the default tolerance."""
+        return next((tol for tol in _PDLP_TOLERANCES if self.distance(tol) <= within), _PDLP_DEFAULT)
 
 
-def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
+def _compare_with_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
     graph, theta = workload.model()
     polytope, program = relaxation(graph, theta)
     optimum = polytope.bound(solve_directly(program)[1].dual)
-    bounds = descend(graph, theta, tol=_USUAL).history["upper_bound"]
+    bounds = descend(graph, theta, tol=_PDLP_DEFAULT).history["upper_bound"]
     sweeps = {within: sweeps_to(bounds, optimum + within * abs(optimum)) or len(bounds) for within in _WANTED}
 
     def ours(within: float) -> Callable[[], float]:
@@ -165,35 +165,40 @@ def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
     def bound(within: float) -> Callable[[], float]:
         return lambda: processor_seconds(lambda: descend(graph, theta, max_iter=sweeps[within], tol=0.0, max_moves=0))
 
-    def asked(within: float) -> Callable[[], float]:
+    def until_tol(within: float) -> Callable[[], float]:
         return lambda: processor_seconds(lambda: descend(graph, theta, tol=within))
 
     timed: dict[str, Callable[[], float]] = {f"ours {within}": ours(within) for within in _WANTED}
     timed |= {f"bound {within}": bound(within) for within in _WANTED}
-    timed |= {f"asked {within}": asked(within) for within in _WANTED}
+    timed |= {f"until tol {within}": until_tol(within) for within in _WANTED}
     timed["HiGHS"] = lambda: solve_directly(program)[0]
     timed["relaxed"] = lambda: processor_seconds(lambda: infer(graph, theta, "lp_relaxation", "map"))
-    usual, equal = f"PDLP at a tolerance of {_USUAL:g}", "PDLP at the loosest tolerance with such a bound"
+    default, matched = f"PDLP at a tolerance of {_PDLP_DEFAULT:g}", "PDLP at the loosest tolerance with such a bound"
     loosest: dict[float, float] = {}
-    reached: dict[float, float] = {}
+    distances: dict[float, float] = {}
     with ExitStack() as stack:
         peer = find_peer("pdlp")
         if peer is not None:
             pdlp = _Pdlp(stack.enter_context(peer), polytope, program, optimum)
             loosest = {within: pdlp.loosest(within) for within in _WANTED}
-            tolerances = {_USUAL, *loosest.values()}
-            reached = {tol: pdlp.distance(tol) for tol in tolerances}
+            tolerances = {_PDLP_DEFAULT, *loosest.values()}
+            distances = {tol: pdlp.distance(tol) for tol in tolerances}
             timed |= {f"PDLP {tol}": partial(pdlp.seconds, tol) for tol in sorted(tolerances)}
         best = fastest_in_turns(timed, repeats)
     rows = []
-    for within, wanted in _WANTED.items():
+    for within, required_ratio in _WANTED.items():
         quality = (float(bounds[sweeps[within] - 1]) - optimum) / abs(optimum)
         tol = loosest.get(within)
-        arrived = tol is not None and reached[tol] <= within
-        for name, seconds, other, rule in (
+        is_close = tol is not None and distances[tol] <= within
+        for name, seconds, peer_distance, rule in (
             ("HiGHS, simplex", best["HiGHS"], 0.0, "HiGHS at the optimum"),
-            (usual, best.get(f"PDLP {_USUAL}"), reached.get(_USUAL), f"PDLP at its tolerance of {_USUAL:g}"),
-            (equal, best.get(f"PDLP {tol}"), None if tol is None else reached[tol], "PDLP at such a bound as well"),
+            (
+                default,
+                best.get(f"PDLP {_PDLP_DEFAULT}"),
+                distances.get(_PDLP_DEFAULT),
+                f"PDLP at its tolerance of {_PDLP_DEFAULT:g}",
+            ),
+            (matched, best.get(f"PDLP {tol}"), None if tol is None else distances[tol], "PDLP at such a bound as well"),
         ):
             rows.append(
                 bench_row(
@@ -201,17 +206,17 @@ def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
                     best[f"ours {within}"],
                     name,
                     seconds,
-                    comparison="same rule" if name == equal and (arrived or peer is None) else "own rules",
+                    comparison="same rule" if name == matched and (is_close or peer is None) else "own rules",
                     stopping=f"ours at a bound within {within:g} of the optimum, {rule}",
-                    peer_finished=None if seconds is None else arrived or name != equal,
-                    wanted=f"ratio >= {wanted:g}",
+                    peer_finished=None if seconds is None else is_close or name != matched,
+                    wanted=f"ratio >= {required_ratio:g}",
                     ours_quality=quality,
-                    peer_quality=other,
+                    peer_quality=peer_distance,
                     quality_is=_DISTANCE,
                     ours_sweeps=sweeps[within],
                     ours_seconds_of_the_bound_alone=best[f"bound {within}"],
-                    ours_seconds_until_it_stops=best[f"asked {within}"],
-                    peer_tolerance=tol if name == equal else _USUAL if name == usual else None,
+                    ours_seconds_until_it_stops=best[f"until tol {within}"],
+                    peer_tolerance=tol if name == matched else _PDLP_DEFAULT if name == default else None,
                 )
             )
     rows.append(
@@ -231,14 +236,14 @@ def _beside_solvers(workload: GridWorkload, repeats: int) -> list[Row]:
 
 
 def _large(workload: GridWorkload, repeats: int) -> Row:
-    """HiGHS is stopped after a while; then the ratio is a lower bound, and our own bound stands for the optimum."""
+    """Compare with HiGHS on a large grid; if HiGHS is stopped, our own bound replaces the optimum."""
     graph, theta = workload.model()
-    close = descend(graph, theta, tol=_USUAL)
+    long_run = descend(graph, theta, tol=_PDLP_DEFAULT)
     polytope, program = relaxation(graph, theta)
     seconds, solution = solve_directly(program, _HIGHS_LIMIT)
-    finished = solution.status.name == "CONVERGED"
-    optimum = polytope.bound(solution.dual) if finished else close.upper_bound
-    bounds = close.history["upper_bound"]
+    is_optimal = solution.status.name == "CONVERGED"
+    optimum = polytope.bound(solution.dual) if is_optimal else long_run.upper_bound
+    bounds = long_run.history["upper_bound"]
     sweeps = sweeps_to(bounds, optimum + _LARGE_WITHIN * abs(optimum)) or len(bounds)
     best = fastest_in_turns(
         {
@@ -254,32 +259,32 @@ def _large(workload: GridWorkload, repeats: int) -> Row:
         seconds,
         comparison="own rules",
         stopping=f"ours at a bound within {_LARGE_WITHIN:g} of the optimum, HiGHS at the optimum",
-        peer_finished=finished,
+        peer_finished=is_optimal,
         wanted=f"ratio >= {_LARGE_WANTED:g}",
         ours_quality=(float(bounds[sweeps - 1]) - optimum) / abs(optimum),
-        peer_quality=0.0 if finished else None,
+        peer_quality=0.0 if is_optimal else None,
         quality_is=_DISTANCE,
         ours_sweeps=sweeps,
         ours_seconds_of_the_bound_alone=best["bound"],
-        optimum_is="by HiGHS" if finished else f"our bound at a residual of {close.residual:.1e}",
+        optimum_is="by HiGHS" if is_optimal else f"our bound at a residual of {long_run.residual:.1e}",
     )
 
 
 def _stereo(graph: FactorGraph, theta: FloatArray) -> Row:
-    """A fixed number of sweeps, and of moves that improve the labelling."""
+    """Measure stereo matching with a fixed number of sweeps and of moves that improve the labelling."""
     descend(graph, theta, max_iter=1, max_moves=1)  # compiles
-    found: list[InferenceResult] = []
+    results: list[InferenceResult] = []
     seconds = processor_seconds(
-        lambda: found.append(descend(graph, theta, tol=0.0, max_iter=_TSUKUBA_SWEEPS, max_moves=_TSUKUBA_MOVES))
+        lambda: results.append(descend(graph, theta, tol=0.0, max_iter=_TSUKUBA_SWEEPS, max_moves=_TSUKUBA_MOVES))
     )
-    energy, bound = tsukuba_energy(found[0].score), tsukuba_energy(found[0].upper_bound)
+    energy, bound = tsukuba_energy(results[0].score), tsukuba_energy(results[0].upper_bound)
     return bench_row(
         "Tsukuba, 288x384, 16 labels: bound and labelling",
         seconds,
         wanted=f"quality <= {_TSUKUBA_WITHIN:g}, < {_TSUKUBA_SECONDS:g} s",
         ours_quality=(energy - bound) / energy,
-        quality_is="distance of the bound from the labelling's energy, as a share of it",
-        ours_sweeps=found[0].n_iter,
+        quality_is="distance of the bound from the labelling's energy, as a fraction of it",
+        ours_sweeps=results[0].n_iter,
         ours_energy=energy,
         ours_bound=bound,
     )
@@ -303,31 +308,33 @@ def _labelling(workload: GridWorkload, repeats: int) -> Row:
     )
 
 
-def _beside_maxflow(repeats: int) -> Row:
+def _compare_with_maxflow(repeats: int) -> Row:
     grid = attractive_grid()
     graph, theta = grid.model()
     timed: dict[str, Callable[[], float]] = {
         "ours": lambda: processor_seconds(lambda: infer(graph, theta, "graph_cut", "map"))
     }
-    flow: list[float] = []
-    more: Row = {}
+    flow_seconds: list[float] = []
+    peer_fields: Row = {}
 
     with ExitStack() as stack:
         peer = find_peer("pymaxflow")
         if peer is not None:
             cutter = stack.enter_context(peer)
-            more["peer_version"] = cutter.load(unary=grid.unary, edges=grid.edges, coupling=grid.coupling)["version"]
+            peer_fields["peer_version"] = cutter.load(unary=grid.unary, edges=grid.edges, coupling=grid.coupling)[
+                "version"
+            ]
 
             def cut() -> float:
                 answer = cutter.ask("cut")
-                flow.append(float(answer["processor_seconds"]))
-                return flow[-1] + float(answer["processor_build_seconds"])
+                flow_seconds.append(float(answer["processor_seconds"]))
+                return flow_seconds[-1] + float(answer["processor_build_seconds"])
 
             timed["peer"] = cut
         best = fastest_in_turns(timed, repeats, _AT_LEAST)
         if peer is not None:
-            more["peer_quality"] = float(graph.score(theta, peer.fetch("labels")))
-            more["peer_flow_seconds"] = min(flow)
+            peer_fields["peer_quality"] = float(graph.score(theta, peer.fetch("labels")))
+            peer_fields["peer_flow_seconds"] = min(flow_seconds)
     return bench_row(
         f"{grid.shape[0]}x{grid.shape[1]} binary attractive grid: graph_cut, the whole call",
         best["ours"],
@@ -338,7 +345,7 @@ def _beside_maxflow(repeats: int) -> Row:
         wanted="ratio >= 0.333",
         ours_quality=infer(graph, theta, "graph_cut", "map").score,
         quality_is="score of the labelling",
-        **more,
+        **peer_fields,
     )
 
 
@@ -363,7 +370,7 @@ print(json.dumps(dict(seconds=seconds, share=None if before is None else (peak_s
 
 
 def _memory() -> Row:
-    """By how much a few sweeps make a fresh process grow, in units of theta: linear if the same for small and large."""
+    """Measure the memory growth by a few sweeps relative to the size of theta, on a small and on a large grid."""
     small, large = (in_fresh_process(_MEMORY_CODE.format(side=side)) for side in _MEMORY_SIDES)
     return bench_row(
         f"{_MEMORY_SIDES[1]}x{_MEMORY_SIDES[1]}, 5 labels: memory of dual_decomposition",

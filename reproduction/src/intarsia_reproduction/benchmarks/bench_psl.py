@@ -1,7 +1,7 @@
-"""Rows of `intarsia bench softlogic` beside PSL: grounding, answers, and the most probable state, in one run.
+"""Rows of `intarsia bench softlogic` that compare with PSL (probabilistic soft logic): grounding and inference.
 
-Both read the same files. Seconds are those of the processor, of all threads that a program starts. Grounding is what
-PSL logs as such, which is without loading and indexing its tables; ours includes the filling of the database.
+Both programs read the same files. Times are processor seconds of all threads. The grounding time of PSL is the one it
+logs, without loading and indexing its tables; ours includes filling the database.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from intarsia_reproduction.workloads.psl_programs import (
 )
 from intarsia_reproduction.workloads.softlogic_workloads import hinge_workload
 
-_TURNS = 3  # at most: a run of PSL takes seconds
+_TURNS = 3  # maximum number of timed runs, since a run of PSL takes seconds
 _JOIN = (1011, 100, 20_000)  # groups, people in each, people: 10,008,900 rows
 _JOIN_BYTES = 8e9
-_STEPS = (0.1, 1.0, 10.0, 30.0, 100.0)  # of PSL's ADMM; 1 is its default
-_PSL_ITERATIONS = 25_000  # its default limit; a run that counts more was stopped by it
-_TIMES = 20.0  # how many times faster than PSL we mean to find the most probable state
+_STEPS = (0.1, 1.0, 10.0, 30.0, 100.0)  # step sizes of PSL's ADMM; 1 is its default
+_PSL_ITERATIONS = 25_000  # default limit of PSL; a run that reports more iterations was stopped by it
+_REQUIRED_RATIO = 20.0  # required ratio to PSL for the most probable state
 _WITHIN = 1e-3
-# What PSL's evaluators call their scores, and what ours do.
+# Names of scores in PSL's evaluators -> our names.
 _SCORES = {
     "Accuracy": "accuracy",
     "F1": "f1",
@@ -69,17 +69,17 @@ _SCORES = {
 _SCORE = re.compile(r"([A-Z][A-Za-z0-9 ]*): (-?\d[-+.\dE]*)")
 
 
-def psl_rows(repeats: int, tell: Report) -> list[Row]:
-    """All rows beside PSL, whose columns are None when it is not installed; takes a quarter of an hour with it.
+def psl_rows(repeats: int, log: Report) -> list[Row]:
+    """Measure all rows that compare with PSL; takes a quarter of an hour if PSL is installed.
 
-    Programs whose data set is not there are left out, and `tell` is told so.
+    Without PSL its columns are None. Programs whose data set is missing are omitted, which `log` reports.
 
     Parameters
     ----------
     repeats : int
-        Timed runs of each program, three at most; the join and PSL on w5_small are run once.
-    tell : callable
-        Is told in a line what is being measured.
+        Number of timed runs of each program, at most three; the join and PSL on w5_small are run once.
+    log : callable
+        Called with one line of text before each measurement.
     """
     programs: dict[str, Callable[[], ProgramFiles]] = {
         "simple_acquaintances": acquaintances_program,
@@ -88,55 +88,55 @@ def psl_rows(repeats: int, tell: Report) -> list[Row]:
     rows: list[Row] = []
     with one_processor(), tempfile.TemporaryDirectory() as folder:
         for name, program in programs.items():
-            tell(f"{name} beside PSL")
+            log(f"{name} compared with PSL")
             try:
-                rows += beside_psl(name, program().write(Path(folder)), repeats)
+                rows += compare_with_psl(name, program().write(Path(folder)), repeats)
             except MissingDataError as missing:
-                tell(f"left out: {missing}")
-        tell("a join of ten million rows beside PSL")
+                log(f"omitted: {missing}")
+        log("a join of ten million rows compared with PSL")
         rows.append(_join(Path(folder)))
-        tell(f"w5_small beside PSL with steps {', '.join(f'{step:g}' for step in _STEPS)}, minutes each")
+        log(f"w5_small compared with PSL with steps {', '.join(f'{step:g}' for step in _STEPS)}, minutes each")
         rows.append(_clauses(hinge_workload("w5_small"), Path(folder), repeats))
     return rows
 
 
 def run_psl(peer: Peer, program: Path, **options: Any) -> Row:
-    """One run of PSL with one thread; its options are spelled with `_` for `.` here.
+    """Run PSL once with one thread; in the names of `options`, `_` stands for the `.` of PSL's options.
 
     Raises
     ------
     IntarsiaError
-        It failed; the message is its own.
+        PSL failed; the error contains its message.
     """
     settings = {"parallel.numthreads": 1, "random.seed": 1}
     settings |= {name.replace("_", "."): value for name, value in options.items()}
     answer = peer.ask("run", program=str(program), options=settings)
     if "failed" in answer:
-        raise IntarsiaError(f"PSL failed on {program.name}: {answer['failed']}")
+        raise IntarsiaError(f"PSL failed on {program.name}: {answer['failed']}. Run PSL on {program} to see its log.")
     return answer
 
 
 def psl_scores(evaluations: Sequence[str]) -> dict[str, float]:
-    """The scores in what PSL's evaluators say, by our names.
+    """Return the scores in the output of PSL's evaluators, by our names.
 
     Examples
     --------
     >>> psl_scores(["Evaluator: DiscreteEvaluator, Predicate: KNOWS, Results -- Accuracy: 0.915254, F1: 0.933333"])
     {'accuracy': 0.915254, 'f1': 0.933333}
     """
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for text in evaluations:
         for name, value in _SCORE.findall(text.partition("Results -- ")[2]):
             if name in _SCORES:
-                found[_SCORES[name]] = float(value)
-    return found
+                scores[_SCORES[name]] = float(value)
+    return scores
 
 
 # ---------------------------------------------------------------- programs
 
 
-def beside_psl(name: str, path: Path, repeats: int) -> list[Row]:
-    """Grounding the program of a file, and what is found for its targets, by both."""
+def compare_with_psl(name: str, path: Path, repeats: int) -> list[Row]:
+    """Ground and solve the program of a file with both programs; return a row for each step."""
     program = read_psl(path)
     groundings: list[Grounding] = []
     results: list[HingeResult] = []
@@ -150,7 +150,7 @@ def beside_psl(name: str, path: Path, repeats: int) -> list[Row]:
         peer = find_peer("psl")
         if peer is not None:
             stack.enter_context(peer)
-            timed["peer"] = lambda: _kept(answers, run_psl(peer, path))["ground_seconds"]
+            timed["peer"] = lambda: _appended(answers, run_psl(peer, path))["ground_seconds"]
         best = fastest_in_turns(timed, min(repeats, _TURNS))
         if peer is not None:
             values = _in_our_order(groundings[-1].atoms, peer.fetch("arguments"), peer.fetch("values"))
@@ -160,20 +160,20 @@ def beside_psl(name: str, path: Path, repeats: int) -> list[Row]:
     ]
 
 
-def _kept(answers: list[Row], answer: Row) -> Row:
+def _appended(answers: list[Row], answer: Row) -> Row:
     answers.append(answer)
     return answer
 
 
 def _grounding_row(name: str, best: dict[str, float], grounding: Grounding, answers: list[Row]) -> Row:
-    kept = [report.n_terms + report.n_constraints for report in grounding.reports]
-    more: Row = {}
+    our_terms = [report.n_terms + report.n_constraints for report in grounding.reports]
+    peer_fields: Row = {}
     if answers:
-        theirs = [n_terms for _, n_terms in answers[-1]["rules"]]
-        more = {
-            "peer_quality": sum(theirs),
-            "peer_terms": theirs,
-            "same_terms": same_terms(grounding.reports, theirs),
+        peer_terms = [n_terms for _, n_terms in answers[-1]["rules"]]
+        peer_fields = {
+            "peer_quality": sum(peer_terms),
+            "peer_terms": peer_terms,
+            "same_terms": same_terms(grounding.reports, peer_terms),
             "peer_load_seconds": min(answer["load_seconds"] for answer in answers),
         }
     return bench_row(
@@ -184,19 +184,19 @@ def _grounding_row(name: str, best: dict[str, float], grounding: Grounding, answ
         comparison="same rule",
         stopping="all ground terms",
         wanted="ratio >= 1",
-        ours_quality=sum(kept),
+        ours_quality=sum(our_terms),
         quality_is="ground terms",
-        ours_terms=kept,
+        ours_terms=our_terms,
         ours_with_targets=[report.n_groundings - report.n_constant for report in grounding.reports],
-        **more,
+        **peer_fields,
     )
 
 
-def same_terms(reports: Sequence[RuleReport], theirs: Sequence[int]) -> bool:
-    """Whether PSL has as many terms of every rule as we do, or as there are groundings with a target.
+def same_terms(reports: Sequence[RuleReport], peer_terms: Sequence[int]) -> bool:
+    """Return whether PSL has, for every rule, as many terms as we do or as there are groundings with a target.
 
-    The latter where truth values between 0 and 1 satisfy a clause together but none does alone, which only we notice,
-    and where a hard rule says the same twice, which only we leave out.
+    The two numbers differ where several values in [0, 1] satisfy a clause together but none does alone, and where two
+    groundings of a hard rule are equal: we omit such terms, PSL does not.
 
     Examples
     --------
@@ -206,9 +206,9 @@ def same_terms(reports: Sequence[RuleReport], theirs: Sequence[int]) -> bool:
     >>> reports[0].n_terms, same_terms(reports, [1]), same_terms(reports, [2])
     (0, True, False)
     """
-    return len(reports) == len(theirs) and all(
-        n_theirs in (report.n_terms + report.n_constraints, report.n_groundings - report.n_constant)
-        for report, n_theirs in zip(reports, theirs, strict=True)
+    return len(reports) == len(peer_terms) and all(
+        n_peer_terms in (report.n_terms + report.n_constraints, report.n_groundings - report.n_constant)
+        for report, n_peer_terms in zip(reports, peer_terms, strict=True)
     )
 
 
@@ -221,25 +221,25 @@ def _answer_row(
     answers: list[Row],
     values: FloatArray | None,
 ) -> Row:
-    ours_scores = {
+    our_scores = {
         key: value
         for by_evaluator in evaluate(program.evaluations, grounding.atoms, result.x).values()
-        for found in by_evaluator.values()
-        for key, value in found.items()
+        for scores_by_name in by_evaluator.values()
+        for key, value in scores_by_name.items()
         if key in _SCORES.values()
     }
-    more: Row = {}
+    peer_fields: Row = {}
     if values is not None:
         objective = grounding.mrf.objective(values)
         scores = psl_scores(answers[-1]["evaluations"])
-        more = {
+        peer_fields = {
             "peer_quality": objective,
             "same_objective": bool(abs(objective - result.objective) <= _WITHIN * result.objective),
             "largest_difference": float(np.abs(values - result.x).max(initial=0.0)),
             "peer_max_violation": grounding.mrf.max_violation(values),
             "peer_scores": scores,
-            "same_scores": scores.keys() == ours_scores.keys()
-            and all(abs(scores[key] - ours_scores[key]) <= _WITHIN for key in scores),
+            "same_scores": scores.keys() == our_scores.keys()
+            and all(abs(scores[key] - our_scores[key]) <= _WITHIN for key in scores),
         }
     return bench_row(
         f"{name}: inference, without grounding",
@@ -252,21 +252,21 @@ def _answer_row(
         ours_quality=result.objective,
         quality_is="objective, the weighted sum of hinges",
         ours_max_violation=result.max_violation,
-        ours_scores=ours_scores,
-        **more,
+        ours_scores=our_scores,
+        **peer_fields,
     )
 
 
 def _in_our_order(atoms: AtomTable, arguments: Any, values: FloatArray) -> FloatArray:
-    """Values of PSL's targets as values of our variables; for programs with one open predicate."""
-    of_atom = dict(zip(map(tuple, arguments.tolist()), values.tolist(), strict=True))
+    """Return the values of PSL's targets in the order of our variables; for programs with one open predicate."""
+    value_of_atom = dict(zip(map(tuple, arguments.tolist()), values.tolist(), strict=True))
     names = [
         names
         for predicate, table in zip(atoms.predicates, atoms.arguments, strict=True)
         if len(table)
         for names in zip(*atoms.columns(predicate.name), strict=True)
     ]
-    return np.array([of_atom[name] for name in names])
+    return np.array([value_of_atom[name] for name in names])
 
 
 # ---------------------------------------------------------------- a large join
@@ -282,30 +282,30 @@ small.mkdir(exist_ok=True)
 ground(read_psl(members_program(2, 3, 10).write(small)))
 program = read_psl({{path}})
 start = time.process_time()
-found = ground(program)
+grounding = ground(program)
 seconds = time.process_time() - start
-print(json.dumps(dict(seconds=seconds, terms=found.mrf.n_terms, bytes={PEAK_BYTES})))
+print(json.dumps(dict(seconds=seconds, terms=grounding.mrf.n_terms, bytes={PEAK_BYTES})))
 """
 
 
 def _join(folder: Path) -> Row:
-    """Grounding one rule with millions of rows, all of which are kept, in a fresh process each."""
+    """Measure grounding of one rule with millions of rows, all of which become terms, in a fresh process each."""
     path = members_program(*_JOIN).write(folder)
     ours = in_fresh_process(_JOIN_CODE.format(folder=json.dumps(str(folder)), path=json.dumps(str(path))))
-    seconds, more = None, {}
+    seconds, peer_fields = None, {}
     peer = find_peer("psl")
     if peer is not None:
         with peer:
             try:
                 answer = run_psl(peer, path, inference_skip=True)
                 seconds = float(answer["ground_seconds"])
-                more = {
+                peer_fields = {
                     "peer_quality": answer["bytes"],
                     "peer_terms": sum(n_terms for _, n_terms in answer["rules"]),
                     "peer_load_seconds": answer["load_seconds"],
                 }
-            except IntarsiaError as failed:  # such as memory that does not suffice
-                more = {"peer_failed": str(failed)}
+            except IntarsiaError as error:  # for example, not enough memory
+                peer_fields = {"peer_failed": str(error)}
     n_groups, size, _ = _JOIN
     return bench_row(
         f"grounding a join of {n_groups * size * (size - 1):,} rows",
@@ -318,7 +318,7 @@ def _join(folder: Path) -> Row:
         ours_quality=ours["bytes"],
         quality_is="largest memory of the process, bytes",
         ours_terms=ours["terms"],
-        **more,
+        **peer_fields,
     )
 
 
@@ -326,9 +326,9 @@ def _join(folder: Path) -> Row:
 
 
 def _clauses(model: HingeLossMRF, folder: Path, repeats: int) -> Row:
-    """PSL with each of its steps until it stops; then both, each until its first point as good as PSL's best.
+    """Run PSL with each step size until it stops, then time both until they are as good as the best run of PSL.
 
-    As good means within 1e-3 of the lowest objective that PSL reports on its way with any step.
+    "As good" means within 1e-3 of the lowest objective that PSL reports in any iteration with any step size.
     """
     runs: dict[float, Row] = {}
     with ExitStack() as stack:
@@ -337,19 +337,19 @@ def _clauses(model: HingeLossMRF, folder: Path, repeats: int) -> Row:
             stack.enter_context(peer)
             path = clause_program(model).write(folder)
             for step in _STEPS:
-                runs[step] = _solved_by_psl(peer, path, model, step)
+                runs[step] = _solve_by_psl(peer, path, model, step)
     lowest = min(run["lowest"] for run in runs.values()) if runs else _optimum(model)
     target = (1.0 + _WITHIN) * lowest
     solver, result = _loosest(model, target)
     best = fastest_in_turns({"ours": lambda: processor_seconds(lambda: solver.solve(model))}, repeats)
-    more: Row = {}
+    peer_fields: Row = {}
     seconds = converged = None
     if runs:
         step, (objective, seconds) = min(
-            ((step, first_below(run["curve"], target)) for step, run in runs.items()), key=lambda one: one[1][1]
+            ((step, first_below(run["curve"], target)) for step, run in runs.items()), key=lambda item: item[1][1]
         )
         converged = bool(runs[step]["iterations"] <= _PSL_ITERATIONS)
-        more = {
+        peer_fields = {
             "peer_quality": objective,
             "peer_step": step,
             "same_terms": all(run["terms"] == model.n_terms for run in runs.values()),
@@ -364,17 +364,17 @@ def _clauses(model: HingeLossMRF, folder: Path, repeats: int) -> Row:
         comparison="same rule",
         stopping=f"within {_WITHIN:g} of the lowest objective of PSL's runs",
         peer_finished=converged,
-        wanted=f"ratio >= {_TIMES:g}",
+        wanted=f"ratio >= {_REQUIRED_RATIO:g}",
         ours_quality=result.objective,
         quality_is="objective, the weighted sum of hinges",
         objective_wanted=target,
         ours_tol=solver.tol,
         ours_iterations=result.n_iter,
-        **more,
+        **peer_fields,
     )
 
 
-def _solved_by_psl(peer: Peer, path: Path, model: HingeLossMRF, step: float) -> Row:
+def _solve_by_psl(peer: Peer, path: Path, model: HingeLossMRF, step: float) -> Row:
     answer = run_psl(peer, path, admmreasoner_stepsize=step, runtime_log_level="TRACE")
     values = np.empty(model.n_variables)
     values[peer.fetch("arguments")[:, 0].astype(np.int64)] = peer.fetch("values")
@@ -390,7 +390,7 @@ def _solved_by_psl(peer: Peer, path: Path, model: HingeLossMRF, step: float) -> 
 
 
 def first_below(curve: Sequence[Sequence[float]], target: float) -> tuple[float, float]:
-    """Objective and seconds of the first point (iteration, objective, seconds) at most `target`; infinite if none is.
+    """Return objective and seconds of the first (iteration, objective, seconds) at most `target`, else infinity.
 
     Examples
     --------
@@ -405,7 +405,7 @@ def _optimum(model: HingeLossMRF) -> float:
 
 
 def _loosest(model: HingeLossMRF, target: float) -> tuple[ConsensusADMM, HingeResult]:
-    """Our solver with the loosest tolerance, of 1, 1/2, 1/4, ..., with which it stops at an objective so low."""
+    """Return our solver with the loosest tolerance (1, 1/2, 1/4, ...) whose objective is at most `target`."""
     tol = 1.0
     while True:
         solver = ConsensusADMM(tol=tol)

@@ -1,8 +1,8 @@
-"""Speed of chain models beside CRFsuite and pytorch-crf: marginals, global preferences, and training.
+"""`intarsia bench sequences`: chain models, compared with CRFsuite and pytorch-crf.
 
-Marginals are judged against messages in logarithms and whole arrays: nothing of that is shared with what is timed.
-Rows of global preferences compare parts of this program with each other and are timed by what the processor spent on
-them, so that a busy machine favours neither.
+Marginals, global preferences (energies) and training are measured. Marginals are compared with those of separate code,
+in logarithms on whole arrays, which shares nothing with the code that is timed. Rows of global preferences compare two
+steps of our own algorithm; they are timed in processor seconds, so that other processes do not distort the comparison.
 """
 
 from __future__ import annotations
@@ -42,53 +42,54 @@ from intarsia_reproduction.benchmarks.peers import find_peer
 from intarsia_reproduction.benchmarks.sequence_training import chunking_task, letters_task, train_in_threads, train_rows
 from intarsia_reproduction.workloads.sequence_workloads import long_chain, words_to_infer
 
-_AT_LEAST = 2.0  # seconds given to a comparison of short runs, so that some of them are undisturbed
+_AT_LEAST = 2.0  # seconds over which short runs are repeated, so that some of them are undisturbed
 _WORDS = 5000
 _SENTENCES = 8936  # all
 _BATCH = 6877
 _CHAIN = 1000
-_TILTED = 200  # positions of the chain with a global preference
+_PREFERENCE_CHAIN = 200  # length of the chain with a global preference
 _ITERATIONS = 20
 _ERROR_IS = "largest error of a marginal, against a pass in logarithms"
 _CALLS_ARE = "calls of the oracle per iteration"
 
 
 def bench_sequences(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
-    """Rows of `intarsia bench sequences`; takes several minutes.
+    """Measure the rows of `intarsia bench sequences`; takes several minutes.
 
-    Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None, and
-    without the CoNLL-2000 files their rows are left out.
+    Every row has the keys that `bench_inference` describes; values of a peer that is not installed are None, and
+    without the CoNLL-2000 files their rows are omitted.
 
     Parameters
     ----------
     repeats : int
-        Timed runs of each program, taking turns after a warm-up; the fastest counts. Fits to the end are run once.
+        Number of timed runs of each program, in turns after a warm-up; the fastest counts. Fits to convergence are run
+        once.
     report : callable, optional
-        Is told in a line what is being measured.
+        Called with one line of text before each measurement.
     rows : list, optional
-        To add rows to as they are measured, so that Ctrl-C leaves them.
+        List to which each row is appended once it is measured, so that Ctrl-C keeps the finished rows.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
-    tell: Report = report or (lambda line: None)
+    log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
     letters = letters_task(_WORDS)
     with one_processor():
-        tell("marginals of many words")
+        log("marginals of many words")
         rows.append(_many_words(repeats))
-        tell("marginals of one long chain")
+        log("marginals of one long chain")
         rows += _one_chain(repeats)
-        tell("global preferences")
+        log("global preferences")
         rows += [_preferences_of_words(repeats), _preference_of_chain(repeats)]
-        rows += train_rows(letters, repeats, tell)
+        rows += train_rows(letters, repeats, log)
         try:
             chunks = chunking_task(_SENTENCES)
         except MissingDataError as missing:
-            tell(f"left out: {missing}")
+            log(f"omitted: {missing}")
         else:
-            rows += train_rows(chunks, repeats, tell)
-            tell(f"{chunks.name}: chunks found")
+            rows += train_rows(chunks, repeats, log)
+            log(f"{chunks.name}: F1 of chunks")
             rows.append(chunk_row(chunk_sentences()))
-    tell(f"{letters.name}: two workers")
+    log(f"{letters.name}: two workers")
     rows.append(train_in_threads(letters, repeats))
     return rows
 
@@ -97,7 +98,7 @@ def bench_sequences(repeats: int = 5, *, report: Report | None = None, rows: lis
 
 
 def reference_marginals(batch: ChainBatch) -> FloatArray:
-    """Marginals of positions, by messages in logarithms, all sequences at once; for batches of moderate size.
+    """Return the marginals of all positions, computed with log messages for all sequences at once.
 
     Examples
     --------
@@ -112,46 +113,48 @@ def reference_marginals(batch: ChainBatch) -> FloatArray:
     forward, backward = batch.nodes.copy(), np.zeros_like(batch.nodes)
     longest = int(lengths.max(initial=0))
     for t in range(1, longest):
-        own = np.flatnonzero(lengths > t)
-        at, table = starts[own] + t, _tables_into(batch, own, t)
-        forward[at] += logsumexp(forward[at - 1][:, :, None] + table, axis=1)
+        longer = np.flatnonzero(lengths > t)
+        positions, table = starts[longer] + t, _tables_into(batch, longer, t)
+        forward[positions] += logsumexp(forward[positions - 1][:, :, None] + table, axis=1)
     for t in range(longest - 1, 0, -1):
-        own = np.flatnonzero(lengths > t)
-        at, table = starts[own] + t, _tables_into(batch, own, t)
-        backward[at - 1] = logsumexp(table + (batch.nodes[at] + backward[at])[:, None, :], axis=2)
-    both = forward + backward
-    return np.asarray(np.exp(both - logsumexp(both, axis=1, keepdims=True)), dtype=np.float64)
+        longer = np.flatnonzero(lengths > t)
+        positions, table = starts[longer] + t, _tables_into(batch, longer, t)
+        backward[positions - 1] = logsumexp(table + (batch.nodes[positions] + backward[positions])[:, None, :], axis=2)
+    log_marginals = forward + backward
+    return np.asarray(np.exp(log_marginals - logsumexp(log_marginals, axis=1, keepdims=True)), dtype=np.float64)
 
 
 def _tables_into(batch: ChainBatch, sequences: IntArray, t: int) -> FloatArray:
-    """Tables of the steps into position t of some sequences."""
+    """Return the transition tables of the steps into position t of the given sequences."""
     if batch.has_table_per_step:
         return batch.transitions[batch.ptr[sequences] + t - 1 - sequences]
     return batch.transitions[None]
 
 
-def _error(found: FloatArray, batch: ChainBatch) -> float:
-    return float(np.abs(found - reference_marginals(batch)).max())
+def _error(marginals: FloatArray, batch: ChainBatch) -> float:
+    return float(np.abs(marginals - reference_marginals(batch)).max())
 
 
 def _many_words(repeats: int) -> Row:
-    """Marginals, expected transitions and log Z of all words in one call."""
+    """Measure marginals, expected transitions and log Z of all words in one call."""
     batch = words_to_infer(_BATCH)
 
-    def ours() -> float:  # with the checks of a new batch
+    def ours() -> float:  # includes the validation of a new batch
         return seconds_of(lambda: chain_marginals(ChainBatch(batch.nodes, batch.ptr, batch.transitions)))
 
     timed: dict[str, Callable[[], float]] = {"ours": ours}
-    more: Row = {}
+    peer_fields: Row = {}
     with ExitStack() as stack:
         peer = find_peer("pytorch_crf")
         if peer is not None:
             stack.enter_context(peer)
-            more["peer_version"] = peer.load(nodes=batch.nodes, ptr=batch.ptr, transitions=batch.transitions)["version"]
+            peer_fields["peer_version"] = peer.load(nodes=batch.nodes, ptr=batch.ptr, transitions=batch.transitions)[
+                "version"
+            ]
             timed["peer"] = lambda: float(peer.ask("infer")["seconds"])
         best = fastest_in_turns(timed, repeats, _AT_LEAST)
         if peer is not None:
-            more["peer_quality"] = _error(peer.fetch("marginals"), batch)
+            peer_fields["peer_quality"] = _error(peer.fetch("marginals"), batch)
     return bench_row(
         f"{batch.n_sequences} words x {batch.n_labels} labels: marginals and log Z",
         best["ours"],
@@ -162,32 +165,32 @@ def _many_words(repeats: int) -> Row:
         wanted="ratio >= 5",
         ours_quality=_error(chain_marginals(batch).nodes, batch),
         quality_is=_ERROR_IS,
-        **more,
+        **peer_fields,
     )
 
 
 def _one_chain(repeats: int) -> list[Row]:
-    """A chain with a table for each step, beside CRFsuite with a single one; then both with the same single one."""
+    """Measure a chain with a table for each step (CRFsuite has one for all steps), then both with the same table."""
     batch = long_chain(_CHAIN)
 
     def ours() -> float:
         return seconds_of(lambda: chain_marginals(ChainBatch(batch.nodes, batch.ptr, batch.transitions)))
 
     timed: dict[str, Callable[[], float]] = {"steps": ours}
-    more: Row = {}
+    peer_fields: Row = {}
     with ExitStack() as stack:
         peer = find_peer("crfsuite")
-        same = batch
+        shared_batch = batch
         if peer is not None:
             stack.enter_context(peer)
-            more["peer_version"] = peer.hand("chain", unary=batch.nodes)["version"]
-            same = ChainBatch(batch.nodes, batch.ptr, peer.fetch("transitions"))
-            timed["one table"] = lambda: seconds_of(lambda: chain_marginals(same))
+            peer_fields["peer_version"] = peer.hand("chain", unary=batch.nodes)["version"]
+            shared_batch = ChainBatch(batch.nodes, batch.ptr, peer.fetch("transitions"))
+            timed["one table"] = lambda: seconds_of(lambda: chain_marginals(shared_batch))
             timed["peer"] = lambda: float(peer.ask("infer", all=True)["seconds"])
             timed["peer pass"] = lambda: float(peer.ask("infer", all=False)["seconds"])
         best = fastest_in_turns(timed, repeats, _AT_LEAST)
         if peer is not None:
-            more["peer_quality"] = _error(peer.fetch("marginals"), same)
+            peer_fields["peer_quality"] = _error(peer.fetch("marginals"), shared_batch)
     name = f"chain of {batch.n_positions} x {batch.n_labels} labels"
     rows = [
         bench_row(
@@ -200,7 +203,7 @@ def _one_chain(repeats: int) -> list[Row]:
             wanted="ratio >= 3",
             ours_quality=_error(chain_marginals(batch).nodes, batch),
             quality_is=_ERROR_IS,
-            **more,
+            **peer_fields,
         )
     ]
     if "peer" in best:
@@ -212,9 +215,9 @@ def _one_chain(repeats: int) -> list[Row]:
                 best["peer pass"],
                 comparison="same rule",
                 stopping="exact log Z; ours also reads all marginals",
-                ours_quality=_error(chain_marginals(same).nodes, same),
+                ours_quality=_error(chain_marginals(shared_batch).nodes, shared_batch),
                 quality_is=_ERROR_IS,
-                **more,
+                **peer_fields,
             )
         )
     return rows
@@ -223,19 +226,19 @@ def _one_chain(repeats: int) -> list[Row]:
 # ---------------------------------------------------------------- a global preference
 
 
-class _NotedTree(Tree):
-    """The oracle, which notes what it is asked."""
+class _RecordingTree(Tree):
+    """Inference oracle that records the problems it solves."""
 
-    asked: ClassVar[list[Problem]] = []
+    problems: ClassVar[list[Problem]] = []
 
     def run(self, problem: Problem) -> Answer:
-        """Note and answer."""
-        _NotedTree.asked.append(problem)
+        """Record the problem and solve it."""
+        _RecordingTree.problems.append(problem)
         return super().run(problem)
 
 
 def _preferences_of_words(repeats: int) -> Row:
-    """Many words at once, none of which ends before the others: the oracle is a pass over all of them."""
+    """Measure a global preference on many words of equal length, whose oracle is one pass over all of them."""
     words = words_to_infer(_BATCH)
     batch = words.subset(by_length(words.ptr)[0])
     longest = int(np.diff(batch.ptr).max())
@@ -266,27 +269,27 @@ def _preferences_of_words(repeats: int) -> Row:
 
 
 def _preference_of_chain(repeats: int) -> Row:
-    """One chain through `infer`, whose oracle is that of any tree."""
-    batch = long_chain(_TILTED)
+    """Measure a global preference on one chain with `infer`, whose oracle is exact inference on trees."""
+    batch = long_chain(_PREFERENCE_CHAIN)
     graph = chain_graph(batch.n_positions, batch.n_labels)
     theta = graph.pack(batch.nodes, batch.transitions)
     energy = MeasuredEnergy(Count(0), Squared(1.0), psi=10.0)
 
     def search(oracle: Tree) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # so many iterations are asked for
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is fixed
             infer(graph, theta, BetheRDA(energy=energy, oracle=oracle, max_iter=_ITERATIONS, tol=0.0))
 
-    _NotedTree.asked.clear()
-    search(_NotedTree())
-    calls = len(_NotedTree.asked)
-    alone = replace(_NotedTree.asked[0], repeated=None)  # without what one call leaves to the next
+    _RecordingTree.problems.clear()
+    search(_RecordingTree())
+    calls = len(_RecordingTree.problems)
+    problem = replace(_RecordingTree.problems[0], repeated=None)  # without the state that one call leaves to the next
 
     def ours() -> float:
         return processor_seconds(lambda: search(Tree())) / calls
 
     best = fastest_in_turns(
-        {"ours": ours, "oracle": lambda: processor_seconds(lambda: Tree().run(alone))}, repeats, _AT_LEAST
+        {"ours": ours, "oracle": lambda: processor_seconds(lambda: Tree().run(problem))}, repeats, _AT_LEAST
     )
     return bench_row(
         f"chain of {batch.n_positions} x {batch.n_labels} labels: bethe_rda, by call of the oracle",

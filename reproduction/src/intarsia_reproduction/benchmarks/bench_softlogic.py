@@ -1,9 +1,9 @@
-"""`intarsia bench softlogic`: the most probable state of hinge-loss MRFs beside OSQP, SCS and PSL, in one run.
+"""`intarsia bench softlogic`: MAP inference in hinge-loss MRFs, compared with OSQP, SCS and PSL.
 
-The optimum is bracketed by a long run of ours: its objective, and the value of the Lagrangian dual at its multipliers,
-which is computed here anew, by sparse matrices. Distances are from the dual's value, so that they are never too small.
-We are timed over the whole call, until the run stops by itself with its own proof; OSQP and SCS until their first
-iterate that is as close.
+A long run of ours brackets the optimum by its objective and by the Lagrangian dual at its multipliers. The dual is
+computed here independently, with sparse matrices. Distances are measured from the dual value, so they are never too
+small. Our time is that of the complete call, which stops by itself with a proof of its accuracy; the time of OSQP and
+SCS ends at their first iterate that is as close to the optimum.
 """
 
 from __future__ import annotations
@@ -37,61 +37,63 @@ TIME_LIMIT = "INTARSIA_CONIC_SECONDS"
 
 _DEFAULT_LIMIT = 240.0
 _WITHIN = 1e-3  # of the optimum
-_LONG = 1e-6  # tolerance of the run that brackets the optimum
-_CHUNKS = {"osqp": 100, "scs": 100}  # iterations between two looks at the objective
+_REFERENCE_TOL = 1e-6  # tolerance of the long run that brackets the optimum
+_CHUNKS = {"osqp": 100, "scs": 100}  # iterations between two evaluations of the objective
 _SOLVERS = {"osqp": "OSQP", "scs": "SCS"}
-_TIMES = 200.0  # how many times faster than either we mean to be
+_REQUIRED_RATIO = 200.0  # required ratio to OSQP and SCS
 _LARGE_SECONDS, _LARGE_THREADS = 10.0, 2
 _GROWTH = (400_000, 4_000_000)  # terms
-_BYTES = 200  # per term
-_DISTANCE = "distance of the objective from the optimum's lower bound, as a share of it"
+_MAX_BYTES = 200  # per term
+_DISTANCE = "distance of the objective from the optimum's lower bound, as a fraction of it"
 
 
 def time_limit() -> float:
-    """Seconds given to OSQP and SCS: `$INTARSIA_CONIC_SECONDS`, by default four minutes each."""
-    given = os.environ.get(TIME_LIMIT, "")
+    """Return the time limit of OSQP and of SCS in seconds: `$INTARSIA_CONIC_SECONDS`, or 240."""
+    value = os.environ.get(TIME_LIMIT, "")
     try:
-        limit = float(given) if given else _DEFAULT_LIMIT
+        limit = float(value) if value else _DEFAULT_LIMIT
     except ValueError:
-        raise InvalidInputError(f"{TIME_LIMIT}={given!r} is not a number. Give seconds, such as 600.") from None
+        raise InvalidInputError(
+            f"{TIME_LIMIT}={value!r} is not a number. Set it to a number of seconds, such as 600."
+        ) from None
     check_number(limit, TIME_LIMIT, low=0.0, open_low=True)
     return limit
 
 
 def bench_softlogic(repeats: int = 5, *, report: Report | None = None, rows: list[Row] | None = None) -> list[Row]:
-    """Rows of `intarsia bench softlogic`; OSQP, SCS and PSL take minutes and are run once on the larger models.
+    """Measure the rows of `intarsia bench softlogic`; takes minutes, since OSQP, SCS and PSL are slow.
 
-    Every row has the keys of the contract, see `bench_inference`; what needs a peer that is not installed is None.
-    Seconds beside a peer are those of the processor (one thread), so that a busy machine favours nobody; the large
-    model on two threads is timed by the clock on the wall.
+    Every row has the keys that `bench_inference` describes; values of a peer that is not installed are None.
+    Times of rows with a peer are processor seconds (one thread), so that other processes on the machine do not distort
+    the comparison. The large model on two threads is timed by wall clock.
 
     Parameters
     ----------
     repeats : int
-        Timed runs of ours; the fastest counts.
+        Number of timed runs of Intarsia; the fastest counts. OSQP and SCS are run once.
     report : callable, optional
-        Is told in a line what is being measured.
+        Called with one line of text before each measurement.
     rows : list, optional
-        To add rows to as they are measured, so that Ctrl-C leaves them.
+        List to which each row is appended once it is measured, so that Ctrl-C keeps the finished rows.
     """
     check_number(repeats, "bench: repeats", low=1, integer=True)
-    tell: Report = report or (lambda line: None)
+    log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
     with one_processor():
-        tell("w5_small")
-        rows += _beside_solvers(hinge_workload("w5_small"), repeats, tell)
-    tell("w5_big")
+        log("w5_small")
+        rows += _compare_with_solvers(hinge_workload("w5_small"), repeats, log)
+    log("w5_big")
     rows.append(_large(hinge_workload("w5_big"), repeats))
-    tell(f"growth to {_GROWTH[1]:,} terms")
+    log(f"growth to {_GROWTH[1]:,} terms")
     rows.append(_growth())
-    rows += psl_rows(repeats, tell)
+    rows += psl_rows(repeats, log)
     return rows
 
 
 def proven_bound(model: HingeLossMRF, state: AdmmState) -> float:
-    """The Lagrangian dual at the multipliers of a state, by sparse matrices: no point has a smaller objective.
+    """Return the Lagrangian dual at the multipliers of a state, a lower bound on the objective of every point.
 
-    Only for models without constraints.
+    It is computed with sparse matrices, and only for models without constraints.
 
     Examples
     --------
@@ -115,21 +117,21 @@ def _distance(objective: float, bound: float) -> float:
 
 
 def _timed(model: HingeLossMRF, clock: Callable[[Callable[[], object]], float], repeats: int, n_jobs: int = 1) -> Row:
-    """Our whole call: the fastest of some, with the objective it reached."""
-    found: list[HingeResult] = []
+    """Time our complete call and measure the distance of its objective from the optimum."""
+    results: list[HingeResult] = []
     solver = ConsensusADMM(tol=_WITHIN, n_jobs=n_jobs)
-    best = fastest_in_turns({"ours": lambda: clock(lambda: found.append(solver.solve(model)))}, repeats)
-    bound = proven_bound(model, ConsensusADMM(tol=_LONG, max_iter=100_000, n_jobs=n_jobs).solve(model).state)
-    result = found[-1]
+    best = fastest_in_turns({"ours": lambda: clock(lambda: results.append(solver.solve(model)))}, repeats)
+    bound = proven_bound(model, ConsensusADMM(tol=_REFERENCE_TOL, max_iter=100_000, n_jobs=n_jobs).solve(model).state)
+    result = results[-1]
     return {
         "seconds": best["ours"],
         "bound": bound,
         "quality": _distance(result.objective, bound),
-        "more": {"ours_iterations": result.n_iter, "ours_objective": result.objective, "lower_bound": bound},
+        "fields": {"ours_iterations": result.n_iter, "ours_objective": result.objective, "lower_bound": bound},
     }
 
 
-def _beside_solvers(model: HingeLossMRF, repeats: int, tell: Report) -> list[Row]:
+def _compare_with_solvers(model: HingeLossMRF, repeats: int, log: Report) -> list[Row]:
     ours = _timed(model, processor_seconds, repeats)
     rows = []
     with ExitStack() as stack:
@@ -142,30 +144,30 @@ def _beside_solvers(model: HingeLossMRF, repeats: int, tell: Report) -> list[Row
                 power=model.power, n_variables=model.n_variables,
             )  # fmt: skip
         for name, title in _SOLVERS.items():
-            seconds, quality, more, reached = None, None, {}, True
+            seconds, quality, peer_fields, is_close = None, None, {}, True
             if peer is not None:
-                tell(f"{title}, at most {time_limit():g} s of the processor")
+                log(f"{title}, at most {time_limit():g} s of the processor")
                 answer = peer.ask(
                     "run", solver=name, target=(1.0 + _WITHIN) * ours["bound"], time_limit=time_limit(),
                     chunk=_CHUNKS[name],
                 )  # fmt: skip
                 seconds, quality = float(answer["processor_seconds"]), _distance(answer["objective"], ours["bound"])
-                reached, more = bool(answer["reached"]), {"peer_iterations": answer["iterations"]}
+                is_close, peer_fields = bool(answer["reached"]), {"peer_iterations": answer["iterations"]}
             rows.append(
                 bench_row(
                     f"w5_small, {model.n_terms:,} hinges: to within {_WITHIN:g} of the optimum",
                     ours["seconds"],
-                    title if reached else f"{title}, stopped before it was as close",
+                    title if is_close else f"{title}, stopped before it was as close",
                     seconds,
                     comparison="same rule",
                     stopping=f"within {_WITHIN:g} of the optimum, which ours proves",
-                    peer_finished=reached,
-                    wanted=f"ratio >= {_TIMES:g}",
+                    peer_finished=is_close,
+                    wanted=f"ratio >= {_REQUIRED_RATIO:g}",
                     ours_quality=ours["quality"],
                     peer_quality=quality,
                     quality_is=_DISTANCE,
-                    **ours["more"],
-                    **more,
+                    **ours["fields"],
+                    **peer_fields,
                 )
             )
     return rows
@@ -179,7 +181,7 @@ def _large(model: HingeLossMRF, repeats: int) -> Row:
         wanted=f"< {_LARGE_SECONDS:g} s, quality <= {_WITHIN:g}",
         ours_quality=ours["quality"],
         quality_is=_DISTANCE,
-        **ours["more"],
+        **ours["fields"],
     )
 
 
@@ -194,21 +196,21 @@ from intarsia.softlogic import ConsensusADMM
 ConsensusADMM(tol={tol}).solve(many_clauses(1000))
 model = many_clauses({terms})
 rows = model.terms
-held = sum(a.nbytes for a in (rows.ptr, rows.idx, rows.coef, rows.const, model.weight, model.power))
+model_bytes = sum(a.nbytes for a in (rows.ptr, rows.idx, rows.coef, rows.const, model.weight, model.power))
 before = forget_peak()
 start = time.process_time()
 result = ConsensusADMM(tol={tol}).solve(model)
 seconds = time.process_time() - start
-grown = None if before is None else (held + peak_since() - before) / model.n_terms
+grown = None if before is None else (model_bytes + peak_since() - before) / model.n_terms
 print(json.dumps(dict(seconds=seconds, bytes=grown, iterations=result.n_iter, terms=model.n_terms)))
 """
 
 
 def _growth() -> Row:
-    """Time and memory per term of a small and a large model, in a fresh process each."""
+    """Measure time and memory per term of a small and of a large model, each in a fresh process."""
     start = time.perf_counter()
     small, large = (in_fresh_process(_GROWTH_CODE.format(terms=terms, tol=_WITHIN)) for terms in _GROWTH)
-    per_step = [one["seconds"] / (one["iterations"] * one["terms"]) for one in (small, large)]
+    per_step = [run["seconds"] / (run["iterations"] * run["terms"]) for run in (small, large)]
     return bench_row(
         f"{large['terms']:,} hinges: to within {_WITHIN:g} of the optimum",
         large["seconds"],
@@ -216,7 +218,7 @@ def _growth() -> Row:
         small["seconds"],
         comparison="ourselves",
         stopping=f"within {_WITHIN:g} of the optimum",
-        wanted=f"quality < {_BYTES}",
+        wanted=f"quality < {_MAX_BYTES}",
         ours_quality=large["bytes"],
         peer_quality=small["bytes"],
         quality_is="bytes per hinge: the model, and by how much solving it makes a process grow",

@@ -1,4 +1,4 @@
-"""How to time two programs fairly: one processor, taking turns, the fastest of several runs."""
+"""Fair timing of two programs: on one processor, in turns, with the fastest of several runs reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from intarsia.exceptions import IntarsiaError, InvalidInputError
 Row = dict[str, Any]
 Report = Callable[[str], None]
 
-# Read when a program starts, so they must be in its environment before; for both sides alike.
+# Programs read these variables at start-up, so they are set in the environment of both sides.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -28,7 +28,7 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
 
-# Python for a fresh process: its largest memory so far.
+# Python expression for a fresh process: its peak memory so far.
 PEAK_BYTES = "__import__('intarsia_reproduction.benchmarks.measurement', fromlist=['measurement']).peak_bytes()"
 
 
@@ -36,15 +36,15 @@ _STATUS, _CLEAR = "/proc/self/status", "/proc/self/clear_refs"
 
 
 def forget_peak() -> int | None:
-    """Begin to measure the largest memory anew; returns what this process holds now, in bytes.
+    """Reset the peak memory of this process and return its current memory in bytes.
 
-    What was freed is given back to the system first, so that what comes next cannot hide in it. None where the system
-    has no such thing, which is everywhere but on Linux.
+    Freed memory is returned to the system first, so that later allocations cannot reuse it unnoticed. Returns None on
+    systems other than Linux, where the peak cannot be reset.
     """
     if not os.access(_CLEAR, os.W_OK):
         return None
     gc.collect()
-    with suppress(OSError, AttributeError):  # another C library than that of GNU
+    with suppress(OSError, AttributeError):  # the C library is not glibc
         ctypes.CDLL(None).malloc_trim(0)
     with open(_CLEAR, "w", encoding="ascii") as file:
         file.write("5")
@@ -52,7 +52,7 @@ def forget_peak() -> int | None:
 
 
 def peak_since() -> int:
-    """Largest memory of this process since `forget_peak`, in bytes.
+    """Return the peak memory of this process since `forget_peak`, in bytes.
 
     Examples
     --------
@@ -70,10 +70,10 @@ def _status(key: str) -> int:
 
 
 def peak_bytes() -> int:
-    """Largest memory of this process so far, in bytes.
+    """Return the peak memory of this process so far, in bytes.
 
-    Linux hands the maximum that `getrusage` tells on from the process which started this one: a fresh process would
-    be charged with what a large one held before it. The system's own account of this process is not.
+    On Linux, the maximum that `getrusage` reports is inherited from the parent process, so a fresh process started by a
+    large one would appear too large. `/proc/self/status` counts this process only.
     """
     if os.access(_STATUS, os.R_OK):
         return _status("VmHWM")
@@ -84,20 +84,20 @@ def peak_bytes() -> int:
 
 @contextmanager
 def one_processor() -> Iterator[None]:
-    """Hold this process, and those it starts meanwhile, on one processor where the system allows it."""
+    """Pin this process and its child processes to one processor, where the system allows it."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(processors)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, processors)
 
 
 def seconds_of(call: Callable[[], Any]) -> float:
-    """Wall seconds of one call.
+    """Return the wall-clock seconds of one call.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def seconds_of(call: Callable[[], Any]) -> float:
 
 
 def processor_seconds(call: Callable[[], Any]) -> float:
-    """Seconds of the processor in this process: what a busy machine does meanwhile does not count.
+    """Return the processor seconds that this process spends in one call; other processes do not count.
 
     Examples
     --------
@@ -123,9 +123,9 @@ def processor_seconds(call: Callable[[], Any]) -> float:
 
 
 def fastest_in_turns(timed: Mapping[str, Callable[[], float]], repeats: int, at_least: float = 0.0) -> dict[str, float]:
-    """Smallest of the seconds that each function reports, all taking turns after one warm-up.
+    """Return the smallest number of seconds that each function reports; the functions take turns after a warm-up.
 
-    Taking turns means that a busy moment of the machine hits all of them; the minimum is the run it disturbed least.
+    Because they take turns, a busy moment of the machine affects all of them; the minimum is the least disturbed run.
     Short runs are repeated more often, until `at_least` seconds have passed (but at most ten times `repeats`).
 
     Examples
@@ -147,7 +147,7 @@ def fastest_in_turns(timed: Mapping[str, Callable[[], float]], repeats: int, at_
 
 
 def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run Python code in a new process of this interpreter; it prints one JSON object, which is returned.
+    """Run Python code in a new process of this interpreter and return the JSON object that it prints.
 
     Examples
     --------
@@ -162,7 +162,11 @@ def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) ->
         check=False,
     )
     if run.returncode:
-        raise IntarsiaError(f"bench: a measuring process failed. {run.stderr.strip().splitlines()[-1:]}")
+        last_line = "".join(run.stderr.strip().splitlines()[-1:])
+        raise IntarsiaError(
+            f"bench: a measuring process ended with status {run.returncode}: {last_line} Run it again; if it fails "
+            f"again, check that intarsia and intarsia_reproduction can be imported."
+        )
     answer: dict[str, Any] = json.loads(run.stdout)
     return answer
 
@@ -187,32 +191,32 @@ def bench_row(
     comparison: Comparison | None = None,
     stopping: str | None = None,
     peer_finished: bool | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> Row:
-    """Return one row of `intarsia bench`, with `ratio` = peer / ours, and check that it says how the two compare.
+    """Return one row of `intarsia bench`, with `ratio` = peer / ours, after checking how the two sides compare.
 
     Parameters
     ----------
     workload : str
         Name of the row.
     ours, peer_seconds : float
-        Seconds of both sides; `peer_seconds` is None when the peer is not installed.
+        Seconds of both sides; `peer_seconds` is None if the peer is not installed.
     peer : str, optional
-        Name of the other side.
+        Name of the program to compare with.
     comparison : str, optional
-        One of `COMPARISONS`; required with `peer`.
+        Key of `COMPARISONS`; required with `peer`.
     stopping : str, optional
-        When each side stops, in a few words; required with `peer`.
+        Short description of when each side stops; required with `peer`.
     peer_finished : bool, optional
-        False when the peer was stopped before it reached its target: `ratio` is then a lower bound. True by default
-        when there are seconds of a peer.
-    **more
-        Further fields.
+        False if the peer was stopped before it reached its target: `ratio` is then a lower bound. True by default
+        if `peer_seconds` is given.
+    **fields
+        Additional fields of the row.
 
     Raises
     ------
     InvalidInputError
-        A row with a peer does not say how the two compare and stop.
+        A row with a peer lacks `comparison` or `stopping`.
 
     Examples
     --------
@@ -233,11 +237,11 @@ def bench_row(
         "peer_quality": None,
     }
     check_row(row)
-    return row | more
+    return row | fields
 
 
 def check_row(row: Mapping[str, Any]) -> None:
-    """Check that a row of `intarsia bench` says how its two sides compare; rows of files are checked as well.
+    """Raise if a row of `intarsia bench`, new or read from a file, does not state how its two sides compare.
 
     Raises
     ------
@@ -247,24 +251,24 @@ def check_row(row: Mapping[str, Any]) -> None:
     where = f"bench: row {row.get('workload')!r}"
     missing = [key for key in ("comparison", "stopping", "peer_finished") if key not in row]
     if missing:
-        raise InvalidInputError(f"{where} has no field {missing[0]!r}. Make rows with bench_row.")
+        raise InvalidInputError(f"{where} has no field {missing[0]!r}. Create rows with bench_row.")
     if row["peer"] is None:
         if row["comparison"] is not None or row["stopping"] is not None:
             raise InvalidInputError(f"{where} has a comparison but no peer. Name the peer, or drop the comparison.")
     elif row["comparison"] not in COMPARISONS or not row["stopping"]:
         raise InvalidInputError(
             f"{where} compares with {row['peer']!r}: expected comparison to be one of {', '.join(COMPARISONS)} and "
-            f"stopping to say when each side stops, got {row['comparison']!r} and {row['stopping']!r}."
+            f"stopping to describe when each side stops, got {row['comparison']!r} and {row['stopping']!r}."
         )
     if (row["peer_seconds"] is None) != (row["peer_finished"] is None):
         raise InvalidInputError(
-            f"{where}: expected peer_finished to be True or False with seconds of a peer and None without, "
+            f"{where}: expected peer_finished to be True or False if peer_seconds is set and None otherwise, "
             f"got {row['peer_finished']!r}."
         )
 
 
 def is_fair(row: Mapping[str, Any]) -> bool:
-    """Return whether the ratio of a row is a claim: a peer that finished, in the same run, by the same stopping rule.
+    """Return whether a row compares fairly: the peer finished, in the same run, with the same stopping rule.
 
     Examples
     --------
@@ -277,7 +281,7 @@ def is_fair(row: Mapping[str, Any]) -> bool:
 
 
 def ratio_text(row: Mapping[str, Any], digits: int = 3) -> str:
-    """Return the ratio of a row as text: a lower bound where the peer was stopped, marked where it is quoted.
+    """Return the ratio of a row as text; a ratio with a stopped peer is a lower bound, a quoted one is marked.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Other libraries, each in an environment of its own: found if installed, driven line by line over a pipe."""
+"""Other libraries (peers), each run in a separate environment and controlled by JSON lines over a pipe."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ VARIABLE = "INTARSIA_PEERS"
 
 def checkout() -> Path | None:
     """Return the source checkout: the nearest folder above this file that holds `reproduction/peers`."""
-    return next((up for up in Path(__file__).resolve().parents if (up / "reproduction" / "peers").is_dir()), None)
+    return next(
+        (folder for folder in Path(__file__).resolve().parents if (folder / "reproduction" / "peers").is_dir()), None
+    )
 
 
 def peer_folders() -> list[Path]:
-    """Folders that may hold the peers' environments.
+    """Return the folders to search for environments of peers.
 
-    The one named by the variable INTARSIA_PEERS; without it, `.venv-peers` in the working directory, then in the
-    checkout.
+    This is the folder in the environment variable INTARSIA_PEERS; without it, `.venv-peers` in the working directory,
+    then in the checkout.
     """
     if os.environ.get(VARIABLE):
         return [Path(os.environ[VARIABLE]).expanduser()]
@@ -36,22 +38,22 @@ def peer_folders() -> list[Path]:
 
 
 def script_folders() -> list[Path]:
-    """Folders that may hold the peers' scripts: the installed package, and the checkout."""
+    """Return the folders to search for scripts of peers: the installed package, then the checkout."""
     root = checkout()
     return [Path(__file__).with_name("scripts_of_peers"), *([] if root is None else [root / "reproduction" / "peers"])]
 
 
 def find_peer(name: str, root: Path | None = None) -> Peer | None:
-    """Return the peer of this name, or None when its environment has not been set up.
+    """Return the peer of this name, or None if its environment does not exist.
 
-    `reproduction/setup_peers.py` sets it up.
+    `reproduction/setup_peers.py` creates the environments.
 
     Parameters
     ----------
     name : str
         Name of a script in `reproduction/peers`.
     root : path, optional
-        Checkout to look in instead of the configured folders.
+        Checkout to search instead of the configured folders.
 
     Examples
     --------
@@ -67,22 +69,22 @@ def find_peer(name: str, root: Path | None = None) -> Peer | None:
 
 
 class Peer:
-    """A running peer. Use it in a `with` block: the process ends with the block.
+    """Process of a peer. Use it in a `with` block: the process ends with the block.
 
-    The script reads one JSON request per line and answers each with one line, so that its runs and ours can take turns
-    while it keeps what it compiled.
+    The script reads one JSON request per line and answers each with one line. The process stays alive between requests,
+    so that both programs can take turns and compiled code is kept.
     """
 
     def __init__(self, name: str, python: Path, script: Path) -> None:
         self.name = name
-        self._command = [str(python), "-P", str(script)]  # -P: the script may carry the name of what it imports
+        self._command = [str(python), "-P", str(script)]  # -P: a script can have the name of the library it imports
         self._process: subprocess.Popen[str] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._errors: IO[str] | None = None
 
     def __enter__(self) -> Peer:
         self._folder = tempfile.TemporaryDirectory()
-        # Errors go to a file: a pipe that nobody reads would fill up and stop the peer.
+        # Errors go to a file, because a pipe that is not read would fill up and block the peer.
         self._errors = open(Path(self._folder.name) / "stderr", "w+", encoding="utf-8")
         self._process = subprocess.Popen(
             self._command,
@@ -100,7 +102,9 @@ class Peer:
         if self._process is not None:
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
-                    with suppress(BrokenPipeError):  # it ended by itself; the request that found out has raised
+                    with suppress(
+                        BrokenPipeError
+                    ):  # the peer has already ended; the request that noticed it has raised
                         pipe.close()
             try:
                 self._process.wait(timeout=10)
@@ -113,47 +117,48 @@ class Peer:
             self._folder.cleanup()
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Send one request and wait for its answer."""
+        """Send one request, wait for the answer and return it."""
         if self._process is None or self._process.stdin is None or self._process.stdout is None:
             raise IntarsiaError(f"Peer {self.name}: not started. Use it in a `with` block.")
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise IntarsiaError(self._last_words(do)) from None
+            raise IntarsiaError(self._failure_message(do)) from None
         line = self._process.stdout.readline()
         if not line:
-            raise IntarsiaError(self._last_words(do))
+            raise IntarsiaError(self._failure_message(do))
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def load(self, **arrays: Any) -> dict[str, Any]:
-        """Hand a model over as an npz file: the same bits on both sides."""
+        """Send a model to the peer as an npz file, so that both sides get exactly the same numbers."""
         return self.hand("load", **arrays)
 
     def hand(self, do: str, **arrays: Any) -> dict[str, Any]:
-        """Send a request that takes arrays, as an npz file."""
+        """Send a request with arrays, which are passed as an npz file."""
         file = self._file("model.npz")
         np.savez(file, **arrays)
         return self.ask(do, file=file)
 
-    def fetch(self, what: str) -> Any:
-        """Ask for an array, which comes back as an npz file."""
-        file = self._file(f"{what}.npz")
-        self.ask(what, file=file)
+    def fetch(self, name: str) -> Any:
+        """Request an array by name and return it; it is passed as an npz file."""
+        file = self._file(f"{name}.npz")
+        self.ask(name, file=file)
         with np.load(file, allow_pickle=False) as data:
-            return data[what]
+            return data[name]
 
     def _file(self, name: str) -> str:
         if self._folder is None:
             raise IntarsiaError(f"Peer {self.name}: not started. Use it in a `with` block.")
         return str(Path(self._folder.name) / name)
 
-    def _last_words(self, do: str) -> str:
-        words = ""
+    def _failure_message(self, do: str) -> str:
+        last_line = ""
         if self._errors is not None:
             self._errors.seek(0)
-            words = " ".join(self._errors.read().strip().splitlines()[-1:])
+            last_line = " ".join(self._errors.read().strip().splitlines()[-1:])
         return (
-            f"Peer {self.name}: ended while asked to {do!r}. {words} Set it up anew with reproduction/setup_peers.py."
+            f"Peer {self.name}: the process ended during {do!r}. {last_line} Install it again with "
+            f"reproduction/setup_peers.py."
         )

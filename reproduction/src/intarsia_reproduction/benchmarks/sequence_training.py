@@ -1,7 +1,7 @@
-"""Training of chain models beside CRFsuite, to the same objective on the same features.
+"""Training of chain models (linear-chain CRFs), compared with CRFsuite: same features, same objective.
 
-The objective is judged by a formula of its own, in logarithms and whole arrays, at the weights that either side found:
-nothing of it is shared with what is timed.
+The objective at the weights of both sides is computed by separate code, in logarithms on whole arrays, which shares
+nothing with the code that is timed.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ from intarsia_reproduction.datasets.tagged_text import load_conll2000
 from intarsia_reproduction.workloads.sequence_workloads import words_to_learn
 
 C2 = 1.0
-CLOSE = 1e-6  # relative distance from the lowest objective at which a fit has arrived
-_STEPS = 10  # iterations of a fit whose seconds per iteration are told
-_MOST = 1000  # iterations of a fit to the end, at most
-# Gradients at which fits to the end are ended, far closer to the minimum than `CLOSE`: CRFsuite's is the norm relative
-# to that of the weights, ours the largest entry per position.
-_TIGHT, _OUR_TIGHT = 5e-4, 3e-8
+CLOSE = 1e-6  # relative distance from the lowest objective at which the time of a fit is taken
+_STEPS = 10  # iterations of a fit whose seconds per iteration are reported
+_MAX_ITERATIONS = 1000  # maximum number of iterations of a fit to convergence
+# Gradients at which fits to convergence stop, far closer to the minimum than `CLOSE`: for CRFsuite the norm relative to
+# the norm of the weights, for us the largest entry per position.
+_PEER_TOL, _OUR_TOL = 5e-4, 3e-8
 _OBJECTIVE_IS = "objective at the weights found, by a formula of its own"
 _PEER = "CRFsuite"
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:
-    """Labelled sequences, and what is wanted of a fit to them.
+    """Labelled sequences to train on, and the required speed.
 
     Attributes
     ----------
     name : str
-        What they are.
+        Description of the sequences.
     examples : ChainExamples
-        Data, labels, and which weights there are; no scores of first and last labels, which CRFsuite does not have.
-    wanted, wanted_in_threads : float
-        How many times faster than CRFsuite we mean to be, with one thread and with two.
+        Data, labels and layout of the weights; without scores of first and last labels, which CRFsuite does not have.
+    required_ratio, required_ratio_in_threads : float
+        Required ratio of CRFsuite's seconds to ours, with one thread and with two.
     """
 
     name: str
     examples: ChainExamples
-    wanted: float
-    wanted_in_threads: float
+    required_ratio: float
+    required_ratio_in_threads: float
 
     def fit(self, max_iter: int, tol: float, n_jobs: int = 1) -> Minimum:
-        """Fit from 0."""
+        """Fit the weights, starting from 0."""
         learner = MaximumLikelihood(l2=2.0 * C2, n_jobs=n_jobs, optimizer=LBFGS(max_iter=max_iter, tol=tol))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # so many iterations are asked for
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is fixed
             return learner.minimize(self.examples, np.zeros(self.examples.layout.n_weights))
 
-    def hand_to(self, peer: Peer) -> dict[str, Any]:
-        """Give the peer the same features and labels."""
+    def send_to(self, peer: Peer) -> dict[str, Any]:
+        """Send the features and labels to the peer."""
         data = self.examples.data
         rows = sparse.csr_array(data.matrix)
         return peer.load(
@@ -79,40 +79,40 @@ class TrainingTask:
         )
 
     def objective(self, states: FloatArray, transitions: FloatArray) -> float:
-        """Negative log-likelihood + c2 times the squared weights, as CRFsuite and we minimise it.
+        """Return the negative log-likelihood + c2 times the squared weights, which both programs minimise.
 
-        `states` are weights (n_features, n_labels). All sequences at once, position by position.
+        `states` are weights (n_features, n_labels). All sequences are processed at once, position by position.
         """
         data, labels = self.examples.data, self.examples.truth.states
         scores = np.asarray(data.matrix @ states)
         size = float((states * states).sum() + (transitions * transitions).sum())
-        own = scores[np.arange(labels.size), labels].sum()
-        later = np.ones(labels.size, dtype=bool)
-        later[data.ptr[:-1]] = False
-        own += transitions[labels[:-1][later[1:]], labels[later]].sum()
+        score = scores[np.arange(labels.size), labels].sum()
+        has_previous = np.ones(labels.size, dtype=bool)
+        has_previous[data.ptr[:-1]] = False
+        score += transitions[labels[:-1][has_previous[1:]], labels[has_previous]].sum()
         alpha = scores[data.ptr[:-1]]
         for t in range(1, int(data.lengths.max())):
             longer = np.flatnonzero(data.lengths > t)
-            into = logsumexp(alpha[longer][:, :, None] + transitions, axis=1)
-            alpha[longer] = into + scores[data.ptr[longer] + t]
-        return float(logsumexp(alpha, axis=1).sum() - own + C2 * size)
+            incoming = logsumexp(alpha[longer][:, :, None] + transitions, axis=1)
+            alpha[longer] = incoming + scores[data.ptr[longer] + t]
+        return float(logsumexp(alpha, axis=1).sum() - score + C2 * size)
 
 
 def letters_task(n_words: int) -> TrainingTask:
-    """Words of binary pictures of letters, dense features with weights for all labels."""
-    made = words_to_learn(n_words)
-    pictures = np.split(made.pixels.astype(np.float64), made.ptr[1:-1])
-    examples = _examples(pictures, np.split(made.labels, made.ptr[1:-1]), "all")
+    """Return the task of words of binary letter images: dense features, with weights for all labels."""
+    words = words_to_learn(n_words)
+    pictures = np.split(words.pixels.astype(np.float64), words.ptr[1:-1])
+    examples = _examples(pictures, np.split(words.labels, words.ptr[1:-1]), "all")
     return TrainingTask(f"{n_words} words of letters, 128 binary features", examples, 2.0, 4.0)
 
 
 def chunking_task(n_sentences: int) -> TrainingTask:
-    """Sentences of CoNLL-2000 with ordinary features of words, weights for the labels that occur with them.
+    """Return the task of CoNLL-2000 sentences: word features, with weights for the labels that occur with them.
 
     Raises
     ------
     MissingDataError
-        The files are not there.
+        The files are missing.
     """
     train = load_conll2000().train
     words, tags, pos = train.words[:n_sentences], train.tags[:n_sentences], train.pos or []
@@ -126,33 +126,33 @@ def _examples(X: Any, y: Any, weights: str) -> ChainExamples:
     return prepare_fit(crf, X, y, None, None, None, None).examples
 
 
-def train_rows(task: TrainingTask, repeats: int, tell: Report) -> list[Row]:
-    """Seconds of an iteration in turns, then seconds until the objective is the lowest of both within `CLOSE`."""
+def train_rows(task: TrainingTask, repeats: int, log: Report) -> list[Row]:
+    """Measure the seconds per iteration, then the seconds until the objective is within `CLOSE` of the lowest."""
     with ExitStack() as stack:
         peer = _start(task, stack)
-        tell(f"{task.name}: iterations")
-        rows = [_iterations(task, peer, repeats, 1, task.wanted)]
-        tell(f"{task.name}: to the end")
-        rows.append(_to_the_end(task, peer))
+        log(f"{task.name}: iterations")
+        rows = [_iterations(task, peer, repeats, 1, task.required_ratio)]
+        log(f"{task.name}: to convergence")
+        rows.append(_to_lowest_objective(task, peer))
     return rows
 
 
 def train_in_threads(task: TrainingTask, repeats: int) -> Row:
-    """Seconds of an iteration with two threads."""
+    """Measure the seconds per iteration with two threads."""
     with ExitStack() as stack:
-        return _iterations(task, _start(task, stack), repeats, 2, task.wanted_in_threads)
+        return _iterations(task, _start(task, stack), repeats, 2, task.required_ratio_in_threads)
 
 
 def _start(task: TrainingTask, stack: ExitStack) -> Peer | None:
     peer = find_peer("crfsuite")
     if peer is not None:
         stack.enter_context(peer)
-        task.hand_to(peer)
+        task.send_to(peer)
     return peer
 
 
-def _iterations(task: TrainingTask, peer: Peer | None, repeats: int, n_jobs: int, wanted: float) -> Row:
-    """Of the iterations after the first, in which line searches differ."""
+def _iterations(task: TrainingTask, peer: Peer | None, repeats: int, n_jobs: int, required_ratio: float) -> Row:
+    """Measure the seconds per iteration; the first iteration, whose line searches differ, does not count."""
     evaluations = {}
 
     def ours() -> float:
@@ -161,9 +161,9 @@ def _iterations(task: TrainingTask, peer: Peer | None, repeats: int, n_jobs: int
         return float(history["seconds"][-1] - history["seconds"][1]) / (_STEPS - 1)
 
     def theirs() -> float:
-        found = peer.ask("train", c2=C2, max_iterations=_STEPS, epsilon=1e-12) if peer is not None else {}
-        evaluations["peer"] = float(sum(found["evaluations"][1:]))
-        return float(found["seconds"][-1] - found["seconds"][0]) / (_STEPS - 1)
+        training = peer.ask("train", c2=C2, max_iterations=_STEPS, epsilon=1e-12) if peer is not None else {}
+        evaluations["peer"] = float(sum(training["evaluations"][1:]))
+        return float(training["seconds"][-1] - training["seconds"][0]) / (_STEPS - 1)
 
     timed: dict[str, Callable[[], float]] = {"ours": ours}
     if peer is not None:
@@ -176,7 +176,7 @@ def _iterations(task: TrainingTask, peer: Peer | None, repeats: int, n_jobs: int
         best.get("peer"),
         comparison="same rule",
         stopping=f"{_STEPS} iterations each",
-        wanted=f"ratio >= {wanted:g}",
+        wanted=f"ratio >= {required_ratio:g}",
         ours_evaluations=evaluations["ours"] / (_STEPS - 1),
         peer_evaluations=evaluations["peer"] / (_STEPS - 1) if "peer" in evaluations else None,
         n_weights=task.examples.layout.n_weights,
@@ -184,48 +184,51 @@ def _iterations(task: TrainingTask, peer: Peer | None, repeats: int, n_jobs: int
     )
 
 
-def _to_the_end(task: TrainingTask, peer: Peer | None) -> Row:
-    """Both are run beyond what is asked, and timed where they first are as low as the lower of them, within `CLOSE`."""
+def _to_lowest_objective(task: TrainingTask, peer: Peer | None) -> Row:
+    """Run both to convergence; the time of each ends when it first is within `CLOSE` of the lowest objective."""
     layout, mass = task.examples.layout, task.examples.mass
-    theirs = None
+    training = None
     if peer is not None:
-        theirs = peer.ask("train", c2=C2, max_iterations=_MOST, epsilon=_TIGHT)
-    ours = task.fit(_MOST, _OUR_TIGHT)
+        training = peer.ask("train", c2=C2, max_iterations=_MAX_ITERATIONS, epsilon=_PEER_TOL)
+    ours = task.fit(_MAX_ITERATIONS, _OUR_TOL)
     losses = ours.history["risk"] * mass
-    lowest = min(losses.min(), min(theirs["losses"]) if theirs is not None else np.inf)
-    mine = _arrival(losses, lowest)
+    lowest = min(losses.min(), min(training["losses"]) if training is not None else np.inf)
+    our_iteration = _arrival(losses, lowest)
     weights = layout.unpack(ours.point)
-    more: Row = {}
-    seconds = arrived = None
-    if peer is not None and theirs is not None:
-        at = _arrival(np.array(theirs["losses"]), lowest)
+    peer_fields: Row = {}
+    seconds = is_close = None
+    if peer is not None and training is not None:
+        peer_iteration = _arrival(np.array(training["losses"]), lowest)
         feature, label, weight = peer.fetch("weights").T
         states = np.zeros((layout.n_features, layout.n_labels))
         states[feature.astype(int), label.astype(int)] = weight
-        seconds, arrived = theirs["seconds"][at], bool(theirs["losses"][at] <= lowest * (1.0 + CLOSE))
-        more = {
+        seconds, is_close = (
+            training["seconds"][peer_iteration],
+            bool(training["losses"][peer_iteration] <= lowest * (1.0 + CLOSE)),
+        )
+        peer_fields = {
             "peer_quality": task.objective(states, peer.fetch("transitions")),
-            "peer_iterations": at + 1,
-            "peer_excess": theirs["losses"][at] / lowest - 1.0,
+            "peer_iterations": peer_iteration + 1,
+            "peer_excess": training["losses"][peer_iteration] / lowest - 1.0,
         }
     return bench_row(
         f"{task.name}: to the lowest objective within {CLOSE:g}",
-        float(ours.history["seconds"][mine]),
+        float(ours.history["seconds"][our_iteration]),
         _PEER,
         seconds,
         comparison="same rule",
         stopping=f"objective within {CLOSE:g} of the lowest of both",
-        peer_finished=arrived,
-        wanted=f"ratio >= {task.wanted:g}",
+        peer_finished=is_close,
+        wanted=f"ratio >= {task.required_ratio:g}",
         ours_quality=task.objective(layout.state_matrix(ours.point), weights.transitions),
         quality_is=_OBJECTIVE_IS,
-        ours_iterations=mine,
-        ours_excess=losses[mine] / lowest - 1.0,
-        **more,
+        ours_iterations=our_iteration,
+        ours_excess=losses[our_iteration] / lowest - 1.0,
+        **peer_fields,
     )
 
 
 def _arrival(losses: FloatArray, lowest: float) -> int:
-    """Where they first are as low as that within `CLOSE`; the last, if they never are."""
+    """Return the first iteration whose loss is within `CLOSE` of the lowest; the last iteration if there is none."""
     low = np.flatnonzero(losses <= lowest * (1.0 + CLOSE))
     return int(low[0]) if low.size else len(losses) - 1

@@ -54,7 +54,7 @@ def data_rows(data: Path | None = None) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
-                "what": entry.what,
+                "what": entry.description,
                 "found": None if folder is None else str(folder),
                 "files": list(entry.files),
                 "publisher": entry.publisher,

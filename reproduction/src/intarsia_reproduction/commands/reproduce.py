@@ -158,7 +158,7 @@ def _write_report(folder: Path, runs: list[_Run], skipped: dict[str, str], quick
     if skipped:
         sections.append(left_out_section(skipped))
     page = folder / "index.html"
-    lead = "Tables and figures of five papers, every row beside the paper's; rows that were not run say so."
+    lead = "Tables and figures of five papers, with the values of the papers; rows that were not run are marked."
     write_page(page, "Intarsia compared with the papers", lead, sections)
     return page
 

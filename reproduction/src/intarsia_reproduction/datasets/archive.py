@@ -1,4 +1,4 @@
-"""Arrays from an npz file whose layout is known; a file that does not follow it is refused before it is used."""
+"""Read arrays from npz files of a known layout, and reject files of another layout."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from intarsia._core.validation import frozen, read_only
 from intarsia._files.array_file import read_npz
 from intarsia.exceptions import FileFormatError
 
-# What reading a zip archive with changed bytes raises: wrong lengths, sums, versions, methods, offsets, headers.
+# Exceptions that a damaged zip archive can raise: wrong lengths, checksums, versions, methods, offsets or headers.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True)
 class Field:
-    """What one array of a file must look like.
+    """Required shape, type and range of one array of a file.
 
     Attributes
     ----------
     axes : tuple of int or str
-        Its lengths; a word stands for a length that is the same wherever the word stands.
+        Expected shape. A string is the name of a length that must be equal wherever the name occurs.
     low, high : int, optional
-        Bounds of its values; `high` None means that values are not checked.
+        Bounds of the values. If `high` is None, values are not checked.
     kinds : str
-        NumPy's letters of the types it may have.
+        Allowed kinds of dtype, as in `numpy.dtype.kind`.
     """
 
     axes: tuple[int | str, ...]
@@ -41,27 +41,27 @@ class Field:
 
 
 def read_arrays(path: Path, layout: Mapping[str, Field]) -> dict[str, NDArray[Any]]:
-    """Arrays of an npz file by name, read-only; never runs code from the file.
+    """Return the arrays of an npz file by name, read-only; never runs code from the file.
 
     Parameters
     ----------
     path : Path
-        The file.
+        File to read.
     layout : dict of str to Field
-        What must be in it; other arrays are not read.
+        Required arrays; other arrays are not read.
 
     Raises
     ------
     FileFormatError
-        The file is damaged or truncated, lacks an array, or holds one of another shape, type or range.
+        The file is damaged or truncated, an array is missing, or an array has another shape, type or range.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.savez(Path(folder, "two.npz"), a=np.zeros((2, 3), int), b=np.array([1, 5]))
-    ...     found = read_arrays(Path(folder, "two.npz"), {"a": Field(("n", 3)), "b": Field(("n",), high=5)})
-    >>> found["b"]
+    ...     arrays = read_arrays(Path(folder, "two.npz"), {"a": Field(("n", 3)), "b": Field(("n",), high=5)})
+    >>> arrays["b"]
     array([1, 5])
     """
     arrays = _load(path, list(layout))
@@ -69,12 +69,14 @@ def read_arrays(path: Path, layout: Mapping[str, Field]) -> dict[str, NDArray[An
     for key, field in layout.items():
         array = arrays[key]
         expected = tuple(sizes.get(axis, axis) for axis in field.axes)
-        fits = array.ndim == len(expected) and all(
+        has_shape = array.ndim == len(expected) and all(
             isinstance(axis, str) or axis == size for axis, size in zip(expected, array.shape, strict=True)
         )
-        if not fits or array.dtype.kind not in field.kinds:
-            wanted = f"({', '.join(map(str, expected))})"
-            raise damaged(path, f"array {key!r} should have shape {wanted}, got {array.shape} of type {array.dtype}")
+        if not has_shape or array.dtype.kind not in field.kinds:
+            expected_shape = f"({', '.join(map(str, expected))})"
+            raise damaged(
+                path, f"array {key!r} should have shape {expected_shape}, got {array.shape} of type {array.dtype}"
+            )
         sizes.update({axis: size for axis, size in zip(field.axes, array.shape, strict=True) if isinstance(axis, str)})
         if field.high is not None and array.size and (array.min() < field.low or array.max() > field.high):
             raise damaged(
@@ -85,24 +87,25 @@ def read_arrays(path: Path, layout: Mapping[str, Field]) -> dict[str, NDArray[An
     return arrays
 
 
-def damaged(path: Path, what: str) -> FileFormatError:
-    """The error to raise for a file that is not what its name says."""
-    return FileFormatError(f"{path}: {what}. The file is damaged or of another layout; replace it.")
+def damaged(path: Path, problem: str) -> FileFormatError:
+    """Return the error to raise for a file with damaged or unexpected content."""
+    return FileFormatError(f"{path}: {problem}. The file is damaged or has another layout. Replace it.")
 
 
 def unpack_images(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, prefix: str = "") -> list[NDArray[Any]]:
-    """Images of unequal size that are stored one after the other, as read-only views of the stored array.
+    """Return images of unequal size that are stored one after the other, as read-only views of the stored array.
 
     Parameters
     ----------
     path : Path
-        Named if the sizes do not fit.
+        File of the arrays, for error messages.
     arrays : dict
-        With `key` (pixels of all images in C order) and, per image, `height`, `width` and `offset` (one more).
+        Array `key` (pixels of all images in C order), `height` and `width` of each image, and `offset` (first pixel of
+        each image, and the end).
     key : str
-        Which of them.
+        Name of the array of pixels.
     prefix : str
-        Stands before the names of the sizes.
+        Prefix of the names `height`, `width` and `offset`.
 
     Examples
     --------
@@ -124,7 +127,7 @@ def unpack_images(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, pref
 
 
 def _load(path: Path, keys: list[str]) -> dict[str, NDArray[Any]]:
-    # Opened here, so that a file that may not be read is told from one that makes no sense.
+    # Opened outside the `try`, so that a missing permission is not reported as a damaged file.
     with path.open("rb") as stream:
         try:
             return {key: frozen(array) for key, array in read_npz(stream, keys).items()}

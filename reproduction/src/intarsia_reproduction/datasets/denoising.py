@@ -1,4 +1,4 @@
-"""Berkeley photographs made binary, and the noise of the denoising experiment."""
+"""Binary images of the denoising experiment, made from Berkeley photographs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAYOUT = {
 
 @dataclass(frozen=True, eq=False)
 class DenoisingImages:
-    """Binary images and their split.
+    """Binary images with a split into training and test images.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class DenoisingImages:
     image_id : (n_images,) int array
         Number of the photograph in the Berkeley set.
     train, test : int arrays
-        Positions in `binary`.
+        Indices into `binary`.
 
     Examples
     --------
@@ -50,21 +50,21 @@ class DenoisingImages:
 
 
 def load_denoising(data: str | os.PathLike[str] | None = None) -> DenoisingImages:
-    """Binary images of the denoising experiment (Domke2013, section 8.2) from `bsds_132_200x300.npz`.
+    """Load the binary images of the denoising experiment (Domke2013, section 8.2) from `bsds_132_200x300.npz`.
 
-    The first 32 images are for training, the others for testing; the paper's own list is not published. The file holds
-    `grey` (n, height, width), `binary_packed` (n, height * width / 8: `numpy.packbits` of the flat images) and
+    The first 32 images are for training, the others for testing; the list of the paper is not published. The file
+    contains `grey` (n, height, width), `binary_packed` (n, height * width / 8: `numpy.packbits` of the flat images) and
     `image_id` (n).
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -79,9 +79,11 @@ def load_denoising(data: str | os.PathLike[str] | None = None) -> DenoisingImage
     n_images, height, width = arrays["grey"].shape
     packed = arrays["binary_packed"]
     if packed.shape[1] != -(-height * width // 8):
-        raise damaged(path, f"'binary_packed' has {packed.shape[1]} bytes per image of {height} x {width} pixels")
+        raise damaged(
+            path, f"'binary_packed' has {packed.shape[1]} bytes per image, expected {-(-height * width // 8)}"
+        )
     if n_images <= N_TRAIN:
-        raise damaged(path, f"{n_images} images, expected more than the {N_TRAIN} for training")
+        raise damaged(path, f"{n_images} images, expected more than the {N_TRAIN} training images")
     flat = np.unpackbits(packed, axis=1, count=height * width).astype(np.int8)
     images = [read_only(image) for image in flat.reshape(n_images, height, width)]
     order = np.arange(n_images, dtype=np.int64)

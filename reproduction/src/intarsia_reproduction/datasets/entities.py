@@ -1,4 +1,4 @@
-"""Records of which several describe the same entity: citations, made-up persons."""
+"""Entity resolution data: records of which several describe the same entity (citations, synthetic persons)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intarsia.datasets.customers import EntityRecords
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia_reproduction.datasets.location import require
 
-# The file numbers its columns; these are what they hold.
+# The columns of the file have numbers as names; these are their contents.
 _CORA_COLUMNS = (
     "constant", "label", "authors", "volume", "title", "institution", "venue", "address", "publisher", "year", "pages",
     "editor", "note", "month",
@@ -22,20 +22,20 @@ _CORA_COLUMNS = (
 
 
 def load_cora_citations(data: str | os.PathLike[str] | None = None) -> EntityRecords:
-    """1,295 citations of 112 papers, each written in several ways, from `er_cora/cora_1295.csv.gz`.
+    """Load 1,295 citations of 112 papers, each written in several ways, from `er_cora/cora_1295.csv.gz`.
 
-    The file is CSV with numbers as names of the columns: a constant, the label of the paper, then authors, volume,
+    The file is CSV with numbers as column names. The columns are a constant, the label of the paper, authors, volume,
     title, institution, venue, address, publisher, year, pages, editor, note and month.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -46,17 +46,19 @@ def load_cora_citations(data: str | os.PathLike[str] | None = None) -> EntityRec
     (1295, 112, '1995,')
     """
     (path,) = require("cora_citations", data)
-    found = list(read_csv_columns(path).values())
-    if len(found) != len(_CORA_COLUMNS):
-        raise FileFormatError(f"{path.name}: {len(found)} columns, expected {len(_CORA_COLUMNS)}. Get the file again.")
-    columns = dict(zip(_CORA_COLUMNS, found, strict=True))
+    values = list(read_csv_columns(path).values())
+    if len(values) != len(_CORA_COLUMNS):
+        raise FileFormatError(
+            f"{path.name}: {len(values)} columns, expected {len(_CORA_COLUMNS)}. Download the file again."
+        )
+    columns = dict(zip(_CORA_COLUMNS, values, strict=True))
     del columns["constant"]
     labels = columns.pop("label")
-    return EntityRecords(columns, _numbered(labels, path), [f"citation-{k}" for k in range(len(labels))])
+    return EntityRecords(columns, _number_labels(labels, path), [f"citation-{k}" for k in range(len(labels))])
 
 
 def load_febrl(number: int = 1, data: str | os.PathLike[str] | None = None) -> EntityRecords:
-    """Made-up persons with misspelt copies, from `febrl/dataset1.csv.gz`, `dataset2.csv.gz` or `dataset3.csv.gz`.
+    """Load synthetic persons with misspelt copies, from `febrl/dataset1.csv.gz` to `febrl/dataset3.csv.gz`.
 
     The first has 1,000 records, one copy of each person; the second 5,000, up to five copies of some; the third
     5,000, up to five copies of most. The files are CSV; `rec_id` is `rec-<person>-org` or `rec-<person>-dup-<copy>`.
@@ -64,14 +66,14 @@ def load_febrl(number: int = 1, data: str | os.PathLike[str] | None = None) -> E
     Parameters
     ----------
     number : {1, 2, 3}
-        Which of the three.
+        Number of the data set.
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -87,23 +89,25 @@ def load_febrl(number: int = 1, data: str | os.PathLike[str] | None = None) -> E
     columns = read_csv_columns(path)
     names = columns.pop("rec_id", None)
     if names is None:
-        raise FileFormatError(f"{path.name}: there is no column 'rec_id'. Get the file again.")
+        raise FileFormatError(
+            f"{path.name}: expected a column 'rec_id', got {', '.join(columns)}. Download the file again."
+        )
     persons: list[str | None] = []
     for k, name in enumerate(names):
-        found = re.fullmatch(r"rec-(\d+)-(org|dup-\d+)", name or "")
-        if found is None:
+        match = re.fullmatch(r"rec-(\d+)-(org|dup-\d+)", name or "")
+        if match is None:
             raise FileFormatError(
                 f"{path.name}: rec_id of record {k} is {name!r}; expected rec-<number>-org or -dup-<k>."
             )
-        persons.append(found[1])
-    return EntityRecords(columns, _numbered(persons, path), [str(name) for name in names])
+        persons.append(match[1])
+    return EntityRecords(columns, _number_labels(persons, path), [str(name) for name in names])
 
 
-def _numbered(labels: list[str | None], path: Path) -> IntArray:
-    number: dict[str, int] = {}
-    found = np.empty(len(labels), np.int64)
+def _number_labels(labels: list[str | None], path: Path) -> IntArray:
+    number_of: dict[str, int] = {}
+    numbers = np.empty(len(labels), np.int64)
     for k, label in enumerate(labels):
         if label is None:
-            raise FileFormatError(f"{path.name}: record {k} has no label of its entity. Get the file again.")
-        found[k] = number.setdefault(label, len(number))
-    return frozen(found)
+            raise FileFormatError(f"{path.name}: record {k} has no label of its entity. Download the file again.")
+        numbers[k] = number_of.setdefault(label, len(number_of))
+    return frozen(numbers)

@@ -1,4 +1,4 @@
-"""Olivetti faces: ten grey pictures of each of forty people."""
+"""Olivetti faces: ten grey images of each of forty people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAYOUT = {"images": Field(("images", 64, 64), high=255, kinds="u"), "subject": 
 
 @dataclass(frozen=True, eq=False)
 class FaceImages:
-    """Grey faces and whose they are.
+    """Grey images of faces, with the person in each image.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class FaceImages:
     Examples
     --------
     >>> faces = FaceImages([np.full((64, 64), grey, dtype=np.uint8) for grey in (10, 20, 90)], np.array([0, 0, 1]))
-    >>> [int(faces.images[i][0, 0]) for i in np.flatnonzero(faces.subject == 0)]       # pictures of the first person
+    >>> [int(faces.images[i][0, 0]) for i in np.flatnonzero(faces.subject == 0)]       # images of the first person
     [10, 20]
     """
 
@@ -38,17 +38,17 @@ class FaceImages:
 
 
 def load_olivetti_faces(data: str | os.PathLike[str] | None = None) -> FaceImages:
-    """Faces from `olivetti_faces.npz`, which holds `images` (n, 64, 64) and `subject` (n).
+    """Load the faces from `olivetti_faces.npz`, which contains `images` (n, 64, 64) and `subject` (n).
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 

@@ -1,4 +1,4 @@
-"""Weizmann horses: photographs with a mask of the horse."""
+"""Weizmann horses: photographs with a mask of the horse in each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from intarsia_reproduction.datasets.location import require
 from intarsia_reproduction.datasets.splitting import draw_parts
 
 N_TRAIN = 200
-# The same photograph twice, some scanned or cropped anew, each with its own mask: on both sides of a split, what was
-# learned by heart would be tested.
+# Photographs that occur twice, some scanned or cropped again, each copy with a separate mask. With one copy in the
+# training set and the other in the test set, memorised images would be tested.
 SAME_PICTURE = (
     ("horse004", "horse146"), ("horse006", "horse018"), ("horse071", "horse219"), ("horse118", "horse171"),
     ("horse175", "horse205"), ("horse180", "horse203"), ("horse240", "horse274"), ("horse245", "horse313"),
@@ -44,7 +44,7 @@ _LAYOUT_OF_SIZE = {
 
 @dataclass(frozen=True, eq=False)
 class HorseImages:
-    """Photographs of horses, their masks and a split.
+    """Photographs of horses with masks and a split into training and test images.
 
     Attributes
     ----------
@@ -53,13 +53,13 @@ class HorseImages:
     mask : list of (height, width) int8 arrays
         1 on the horse, 0 elsewhere.
     names : list of str
-        As in the published set.
+        Names of the images in the published set.
     train, test : int arrays
-        Positions in the lists, rising.
+        Sorted indices into the lists.
 
     Examples
     --------
-    Two pictures of two pixels; on the one for training the horse is to the right:
+    Two images of two pixels; in the training image the horse is on the right:
 
     >>> mask = [np.array([[0, 1]], dtype=np.int8), np.array([[1, 0]], dtype=np.int8)]
     >>> rgb = [np.zeros((1, 2, 3), dtype=np.uint8)] * 2
@@ -81,26 +81,27 @@ def load_horses(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> HorseImages:
-    """Weizmann horses with a split of 200 for training and the rest (128) for testing.
+    """Load the Weizmann horses, split into 200 training images and 128 test images.
 
-    The paper's split is not published. Ours is a seeded permutation, mended so that the ten photographs that are in the
-    set twice (`SAME_PICTURE`) have both copies on one side.
+    The split of the paper is not published. Ours is a seeded random split, changed so that the ten photographs that
+    occur twice (`SAME_PICTURE`) have both copies on the same side.
 
     Parameters
     ----------
     size : 144 or 32
-        Longest side in pixels, from `weizmann_horses_144.npz`; or 32 x 32, from `weizmann_horses_32.npz`. The file
-        holds `rgb`, `mask` and `name`; at 144 the pixels of all images are stored one after the other, with `height`
-        and `width` per image and `offset` (the first pixel of each image, and the end).
+        144: longest side in pixels, from `weizmann_horses_144.npz`. 32: images of 32 x 32 pixels, from
+        `weizmann_horses_32.npz`. The file contains `rgb`, `mask` and `name`; at 144 the pixels of all images are stored
+        one after the other, with `height` and `width` of each image and `offset` (the first pixel of each image, and
+        the end).
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
     random_state : int, Generator or None
         Seed of the split.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -120,8 +121,8 @@ def load_horses(
     else:
         rgb, mask = ([read_only(image) for image in arrays[key]] for key in ("rgb", "mask"))
     names = [str(name) for name in arrays["name"]]
-    least = N_TRAIN + 2 * len(SAME_PICTURE) + 1
-    if len(names) < least:
-        raise damaged(path, f"{len(names)} images, expected at least {least}, of which {N_TRAIN} for training")
-    part = draw_parts(names, [N_TRAIN, len(names) - N_TRAIN], SAME_PICTURE, as_generator(random_state))
-    return HorseImages(rgb, mask, names, frozen(np.flatnonzero(part == 0)), frozen(np.flatnonzero(part == 1)))
+    min_images = N_TRAIN + 2 * len(SAME_PICTURE) + 1
+    if len(names) < min_images:
+        raise damaged(path, f"{len(names)} images, expected at least {min_images}, {N_TRAIN} of them for training")
+    side = draw_parts(names, [N_TRAIN, len(names) - N_TRAIN], SAME_PICTURE, as_generator(random_state))
+    return HorseImages(rgb, mask, names, frozen(np.flatnonzero(side == 0)), frozen(np.flatnonzero(side == 1)))

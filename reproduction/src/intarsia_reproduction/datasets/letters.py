@@ -1,4 +1,4 @@
-"""Handwritten words, one small picture per letter."""
+"""Handwritten words (OCR), with one small image per letter."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _LAYOUT = {
 
 @dataclass(frozen=True, eq=False)
 class LetterWords:
-    """Words as sequences of letter pictures.
+    """Words as sequences of letter images.
 
     Attributes
     ----------
     pixels : list of (n_letters, 128) int8 arrays
-        0 or 1; a row is a picture of 16 rows and 8 columns.
+        Pixels, 0 or 1; each row is an image of 16 rows and 8 columns.
     letters : list of (n_letters,) int8 arrays
-        0 for a to 25 for z.
+        Letters, 0 for a to 25 for z.
     fold : (n_words,) int array
-        0 to 9, as published.
+        Fold of each word, 0 to 9, as published.
 
     Examples
     --------
     >>> letters = [np.array([2, 0, 1], dtype=np.int8), np.array([0], dtype=np.int8)]
     >>> pixels = [np.zeros((3, 128), dtype=np.int8), np.zeros((1, 128), dtype=np.int8)]
-    >>> words = LetterWords(pixels, letters, fold=np.array([0, 9]))
-    >>> ["".join(chr(ord("a") + k) for k in one) for one in words.letters]
+    >>> data = LetterWords(pixels, letters, fold=np.array([0, 9]))
+    >>> ["".join(chr(ord("a") + k) for k in word) for word in data.letters]
     ['cab', 'a']
-    >>> words.pixels[0][0].reshape(16, 8).shape
+    >>> data.pixels[0][0].reshape(16, 8).shape
     (16, 8)
     """
 
@@ -52,27 +52,27 @@ class LetterWords:
 
 
 def load_ocr_letters(data: str | os.PathLike[str] | None = None) -> LetterWords:
-    """Handwritten words with the ten folds of their publishers, from `ocr_letters.npz`.
+    """Load the handwritten words with their ten published folds, from `ocr_letters.npz`.
 
-    First letters of words are not in the set, since some were capitals. The file holds `pixels_packed` (n_letters, 16:
-    `numpy.packbits` of the 128 pixels), `letter` (n_letters), `word_start` (n_words + 1) and `word_fold` (n_words).
+    First letters of words are not in the set, since some were capitals. The file contains `pixels_packed` (n_letters,
+    16: `numpy.packbits` of the 128 pixels), `letter` (n_letters), `word_start` (n_words + 1) and `word_fold` (n_words).
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
     Examples
     --------
-    >>> words = load_ocr_letters()       # doctest: +SKIP
-    >>> "".join(chr(97 + k) for k in words.letters[0])        # doctest: +SKIP
+    >>> data = load_ocr_letters()       # doctest: +SKIP
+    >>> "".join(chr(97 + k) for k in data.letters[0])        # doctest: +SKIP
     'ommanding'
     """
     (path,) = require("ocr_letters", data)
@@ -84,7 +84,9 @@ def load_ocr_letters(data: str | os.PathLike[str] | None = None) -> LetterWords:
         or start[-1] != n_letters
         or (np.diff(start) < 1).any()
     ):
-        raise damaged(path, f"'word_start' should rise from 0 to {n_letters} and have one entry more than 'word_fold'")
+        raise damaged(
+            path, f"'word_start' should increase from 0 to {n_letters} and have one entry more than 'word_fold'"
+        )
     pixels = frozen(np.unpackbits(arrays["pixels_packed"], axis=1).astype(np.int8))
     letters = frozen(arrays["letter"].astype(np.int8))
     spans = [slice(a, b) for a, b in pairwise(start)]

@@ -1,4 +1,4 @@
-"""Where a data set is looked for, and what is said when it is not there."""
+"""Find the files of a data set, or raise an error that says where to obtain them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ VARIABLE = "INTARSIA_DATA"
 
 
 def data_folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Folders in which data sets are looked for, in order.
+    """Return the folders that are searched for data sets, in order.
 
-    First `data`, or without it the folder named by the environment variable INTARSIA_DATA; then the user's cache.
+    The first is `data` or, without it, the folder in the environment variable INTARSIA_DATA; the last is the user's
+    cache folder.
 
     Parameters
     ----------
     data : path, optional
-        A folder; one that does not exist is refused, so that a slip is not answered from the cache.
+        Folder to search first. It must exist, so that a typo does not silently fall back to the cache.
 
     Examples
     --------
@@ -29,19 +30,21 @@ def data_folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
     (2, '.', True)
     """
     if data is not None:
-        named, origin = Path(data), "data"
+        folder, origin = Path(data), "data"
     elif os.environ.get(VARIABLE):
-        named, origin = Path(os.environ[VARIABLE]), f"${VARIABLE}"
+        folder, origin = Path(os.environ[VARIABLE]), f"${VARIABLE}"
     else:
         return [cache_folder()]
-    named = named.expanduser()
-    if not named.is_dir():
-        raise InvalidInputError(f"{origin}={str(named)!r} is not a folder. Give the folder that holds the data sets.")
-    return [named, cache_folder()]
+    folder = folder.expanduser()
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"{origin}={str(folder)!r} is not a folder. Pass the folder that contains the data sets."
+        )
+    return [folder, cache_folder()]
 
 
 def cache_folder() -> Path:
-    """Folder of the user's cache that belongs to Intarsia, where this system keeps such folders; it may not exist.
+    """Return the folder of Intarsia in the user's cache folder of this system; it may not exist.
 
     Examples
     --------
@@ -58,12 +61,12 @@ def cache_folder() -> Path:
 
 
 def locate(name: str, data: str | os.PathLike[str] | None = None) -> Path | None:
-    """Folder in which all files of a set are, or None.
+    """Return the first folder that contains all files of a data set, or None.
 
     Parameters
     ----------
     name : str
-        A name of `set_names()`.
+        Name of a data set, see `set_names`.
     data : path, optional
         See `data_folders`.
 
@@ -75,24 +78,24 @@ def locate(name: str, data: str | os.PathLike[str] | None = None) -> Path | None
     ...     print(locate("snakes", folder) == Path(folder))
     True
     """
-    wanted = find_set(name)
-    return next((folder for folder in data_folders(data) if _complete(folder, wanted)), None)
+    entry = find_set(name)
+    return next((folder for folder in data_folders(data) if _has_all_files(folder, entry)), None)
 
 
 def require(name: str, data: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Paths of the files of a set, in the order of the catalogue; a set that is not there raises with its source.
+    """Return the paths of the files of a data set, in the order of the catalogue; raise if a file is missing.
 
     Parameters
     ----------
     name : str
-        A name of `set_names()`.
+        Name of a data set, see `set_names`.
     data : path, optional
         See `data_folders`.
 
     Raises
     ------
     MissingDataError
-        The message says what the set is, who published it where, and which files are expected in which folder.
+        A file is missing. The message describes the data set, its publisher and address, and the expected files.
 
     Examples
     --------
@@ -102,18 +105,18 @@ def require(name: str, data: str | os.PathLike[str] | None = None) -> list[Path]
     ...     print([path.name for path in require("snakes", folder)])
     ['snakes.npz']
     """
-    wanted = find_set(name)
+    entry = find_set(name)
     folder = locate(name, data)
     if folder is not None:
-        return [folder / file for file in wanted.files]
+        return [folder / file for file in entry.files]
     folders = data_folders(data)
-    looked = " and ".join(map(str, folders))
-    missing = next(file for file in wanted.files if not (folders[0] / file).is_file())
+    searched = " and ".join(map(str, folders))
+    missing = next(file for file in entry.files if not (folders[0] / file).is_file())
     raise MissingDataError(
-        f"Data set {name!r} ({wanted.what}) was not found: no {missing} in {looked}. {wanted.how_to_obtain} "
+        f"Data set {name!r} ({entry.description}) was not found: no {missing} in {searched}. {entry.how_to_obtain} "
         f"Put it in {folders[-1]}, or in a folder named by {VARIABLE} or data=."
     )
 
 
-def _complete(folder: Path, wanted: DataSet) -> bool:
-    return all((folder / file).is_file() for file in wanted.files)
+def _has_all_files(folder: Path, entry: DataSet) -> bool:
+    return all((folder / file).is_file() for file in entry.files)

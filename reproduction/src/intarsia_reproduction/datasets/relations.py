@@ -1,4 +1,4 @@
-"""Relations between people and between papers: trust, citations with topics, a small PSL program."""
+"""Relational data: trust between people, citations between papers with topics, a small PSL program."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Rows = list[tuple[tuple[str, ...], float]]
 
 @dataclass(frozen=True, eq=False)
 class TrustNetwork:
-    """Who trusts or distrusts whom.
+    """Statements of trust and distrust between users.
 
     Attributes
     ----------
     pairs : (n_pairs, 2) int array
-        Numbers from 0: the first says something of the second.
+        Users, numbered from 0; the first user rates the second.
     trust : (n_pairs,) bool array
-        Whether that is trust.
+        True for trust, False for distrust.
     n_users : int
         Number of users.
 
     Examples
     --------
     >>> network = TrustNetwork(np.array([[0, 1], [1, 0], [2, 1]]), np.array([True, True, False]), n_users=3)
-    >>> network.pairs[~network.trust].tolist()                  # 2 distrusts 1
+    >>> network.pairs[~network.trust].tolist()                  # user 2 distrusts user 1
     [[2, 1]]
     """
 
@@ -53,19 +53,19 @@ class LinkedDocuments:
     Attributes
     ----------
     words : (n_documents, n_words) sparse array
-        1 where a paper has a word.
+        1 where a paper contains a word.
     links : (n_links, 2) int array
-        Papers of which one cites the other, numbers from 0.
+        Pairs of papers, numbered from 0, of which one cites the other.
     topic : (n_documents,) int array
-        Number of the topic.
+        Topic of each paper, as an index into `topic_names`.
     topic_names : list of str
         Names of the topics.
     ids : list of str
-        What the publisher calls the papers.
+        Identifiers of the papers in the published set.
 
     Examples
     --------
-    Of two citations one stays within its topic:
+    One of two citations connects papers of the same topic:
 
     >>> words = csr_array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     >>> links, topic = np.array([[0, 1], [1, 2]]), np.array([0, 0, 1])
@@ -83,20 +83,20 @@ class LinkedDocuments:
 
 @dataclass(frozen=True, eq=False)
 class AcquaintancesProgram:
-    """Rules about who knows whom, and what is known about 25 people.
+    """PSL program about who knows whom, with data about 25 people.
 
     Attributes
     ----------
     rules : list of str
-        In the rule language of PSL.
+        Rules in the language of PSL.
     observations, targets, truth : dict of str -> list of (names, value)
-        For each predicate what is known, what is asked, and the answers; targets have value NaN.
+        Observed atoms, target atoms and true values, for each predicate; targets have value NaN.
     model_file : Path
-        The program as it was published; the paths in it are those of its own collection.
+        Published program; the paths in it refer to the published collection.
 
     Examples
     --------
-    Two people of whom one likes chess a little less, and the question whether the first knows the second:
+    Two people like chess, one of them less; the target is whether the first knows the second:
 
     >>> pair = ("ann", "bob")
     >>> program = AcquaintancesProgram(
@@ -120,20 +120,20 @@ class AcquaintancesProgram:
 
 
 def load_epinions(data: str | os.PathLike[str] | None = None) -> TrustNetwork:
-    """8,675 statements of trust or distrust between 2,000 users, from `psl_uai13/epinions/trusts.txt.gz`.
+    """Load 8,675 statements of trust or distrust between 2,000 users, from `psl_uai13/epinions/trusts.txt.gz`.
 
-    The file has two users, numbers from 1, and 1 for trust or 0 for distrust in each line, separated by tabs;
-    `knows.txt.gz` has the same pairs.
+    Each line has two users, numbered from 1, and 1 for trust or 0 for distrust, separated by tabs; `knows.txt.gz` has
+    the same pairs.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         A file is damaged.
 
@@ -146,16 +146,18 @@ def load_epinions(data: str | os.PathLike[str] | None = None) -> TrustNetwork:
     trusts, knows = require("epinions", data)
     first, second, value = read_tab_columns(trusts, (int, int, int))
     pairs = np.array([first, second], dtype=np.int64).T.reshape(-1, 2)
-    known = np.array(read_tab_columns(knows, (int, int, int))[:2], dtype=np.int64).T.reshape(-1, 2)
-    if not np.array_equal(np.unique(pairs, axis=0), np.unique(known, axis=0)):
-        raise FileFormatError(f"{knows.name} does not have the pairs of {trusts.name}. Get both files again.")
+    known_pairs = np.array(read_tab_columns(knows, (int, int, int))[:2], dtype=np.int64).T.reshape(-1, 2)
+    if not np.array_equal(np.unique(pairs, axis=0), np.unique(known_pairs, axis=0)):
+        raise FileFormatError(f"{knows.name}: expected the same pairs as in {trusts.name}. Download both files again.")
     if not set(value) <= {0, 1} or pairs.min(initial=1) < 1:
-        raise FileFormatError(f"{trusts.name}: expected numbers of users from 1 on, and 0 or 1. Get the file again.")
+        raise FileFormatError(
+            f"{trusts.name}: expected users numbered from 1, and values 0 or 1. Download the file again."
+        )
     return TrustNetwork(frozen(pairs - 1), frozen(np.array(value, dtype=bool)), int(pairs.max(initial=0)))
 
 
 def load_linked_documents(name: str = "cora", data: str | os.PathLike[str] | None = None) -> LinkedDocuments:
-    """Papers with words, topics and citations: `psl_uai13/cora` (2,708 papers) or `psl_uai13/citeseer` (3,312).
+    """Load papers with words, topics and citations: `psl_uai13/cora` (2,708 papers) or `psl_uai13/citeseer` (3,312).
 
     The files are separated by tabs and number papers, topics and words from 1: `.ids` name and number, `.labels`
     number and topic, `.links` two numbers, `.words` number and words as `word:1`; `labels.txt` names the topics.
@@ -163,14 +165,14 @@ def load_linked_documents(name: str = "cora", data: str | os.PathLike[str] | Non
     Parameters
     ----------
     name : {"cora", "citeseer"}
-        Which collection.
+        Name of the collection.
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         A file is damaged.
 
@@ -185,38 +187,41 @@ def load_linked_documents(name: str = "cora", data: str | os.PathLike[str] | Non
     id_names, id_numbers = read_tab_columns(ids_file, (str, int))
     n = len(id_numbers)
     ids = [""] * n
-    for given, number in zip(id_names, _inside(id_numbers, n, ids_file), strict=True):
-        ids[number] = given
+    for id_name, number in zip(id_names, _zero_based(id_numbers, n, ids_file), strict=True):
+        ids[number] = id_name
     documents, topics = read_tab_columns(labels_file, (int, int))
     topic = np.full(n, -1, dtype=np.int64)
-    topic[_inside(documents, n, labels_file)] = _inside(topics, len(topic_names), labels_file)
+    topic[_zero_based(documents, n, labels_file)] = _zero_based(topics, len(topic_names), labels_file)
     if sorted(topic_numbers) != list(range(1, len(topic_names) + 1)) or (topic < 0).any():
-        raise FileFormatError(f"{labels_file.name}: a paper has no topic, or a topic no name. Get the files again.")
+        raise FileFormatError(
+            f"{labels_file.name}: a paper has no topic, or a topic has no name. Download the files again."
+        )
     links = np.array(read_tab_columns(links_file, (int, int)), dtype=np.int64).T.reshape(-1, 2)
-    _inside(links.ravel().tolist(), n, links_file)
-    documents, lists = read_tab_columns(words_file, (int, _word_numbers))
-    lengths = [len(words) for words in lists]
-    row = np.repeat(_inside(documents, n, words_file), lengths)
-    column = np.array([word for words in lists for word in words], dtype=np.int64)
+    _zero_based(links.ravel().tolist(), n, links_file)
+    documents, word_lists = read_tab_columns(words_file, (int, _word_numbers))
+    lengths = [len(words) for words in word_lists]
+    row = np.repeat(_zero_based(documents, n, words_file), lengths)
+    column = np.array([word for words in word_lists for word in words], dtype=np.int64)
     shape = (n, int(column.max(initial=0)))
     words = csr_array((np.ones(len(column)), (row, column - 1)), shape=shape)
     return LinkedDocuments(words, frozen(links - 1), frozen(topic), topic_names, ids)
 
 
 def load_simple_acquaintances(data: str | os.PathLike[str] | None = None) -> AcquaintancesProgram:
-    """A small program of probabilistic soft logic with its data and truth, from the folder `simple_acquaintances`.
+    """Load a small program of probabilistic soft logic (PSL) with data and true values, from `simple_acquaintances`.
 
-    `model.json` names for each predicate files with observations, targets and truth; they are looked for beside it.
+    `model.json` lists, for each predicate, files with observations, targets and true values; they must be in the same
+    folder.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         A file is damaged.
 
@@ -227,36 +232,42 @@ def load_simple_acquaintances(data: str | os.PathLike[str] | None = None) -> Acq
     (6, 118, (('0', '1'), 1.0))
     """
     model_file = require("simple_acquaintances", data)[0]
-    parts: dict[str, dict[str, Rows]] = {"observations": {}, "targets": {}, "truth": {}}
+    tables: dict[str, dict[str, Rows]] = {"observations": {}, "targets": {}, "truth": {}}
     try:
         program: Any = json.loads(model_file.read_text(encoding="utf-8"))
         rules = [str(rule) for rule in program["rules"]]
         for predicate, files in program["predicates"].items():
-            word, _, arity = predicate.partition("/")
-            for part, found in parts.items():
-                for named in files.get(part, []):
-                    rows = _read_atoms(model_file.parent / Path(named).name, int(arity))
-                    found.setdefault(word, []).extend(rows)
+            name, _, arity = predicate.partition("/")
+            for role, table in tables.items():
+                for file_name in files.get(role, []):
+                    rows = _read_atoms(model_file.parent / Path(file_name).name, int(arity))
+                    table.setdefault(name, []).extend(rows)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, FileFormatError):
             raise
-        raise FileFormatError(f"{model_file.name}: no program with 'rules' and 'predicates'. Get it again.") from None
-    return AcquaintancesProgram(rules, **parts, model_file=model_file)
+        raise FileFormatError(
+            f"{model_file.name}: expected a JSON document with 'rules' and 'predicates'. Download it again."
+        ) from None
+    return AcquaintancesProgram(rules, **tables, model_file=model_file)
 
 
 def _read_atoms(path: Path, arity: int) -> Rows:
-    """Names and value of each line; a value that is left out is 1 for what is known and NaN for a target."""
+    """Read names and value of each line; a missing value is 1 for an observation and NaN for a target."""
     if not path.is_file():
-        raise FileFormatError(f"{path.name} is named by the program, but is not beside it. Get all files again.")
-    unsaid = float("nan") if "target" in path.name else 1.0
+        raise FileFormatError(
+            f"{path.name} is listed in model.json but missing from its folder. Download all files again."
+        )
+    default = float("nan") if "target" in path.name else 1.0
     rows: Rows = []
     for number, line in read_lines(path):
         if line.strip():
             cells = line.split("\t")
             try:
-                value = float(cells[arity]) if len(cells) > arity else unsaid
+                value = float(cells[arity]) if len(cells) > arity else default
             except ValueError:
-                raise FileFormatError(f"{path.name}, line {number}: {cells[arity]!r:.40} is no number.") from None
+                raise FileFormatError(
+                    f"{path.name}, line {number}: expected a number after {arity} names, got {cells[arity]!r:.40}."
+                ) from None
             if not arity <= len(cells) <= arity + 1:
                 raise FileFormatError(f"{path.name}, line {number}: {len(cells)} columns, expected {arity} names.")
             rows.append((tuple(cells[:arity]), value))
@@ -264,16 +275,17 @@ def _read_atoms(path: Path, arity: int) -> Rows:
 
 
 def _word_numbers(cell: str) -> list[int]:
-    """Numbers of `3:1 17:1`."""
+    """Return the word numbers 3 and 17 of a cell `3:1 17:1`."""
     words = [int(pair.partition(":")[0]) for pair in cell.split()]
     if any(not 1 <= word <= LARGEST_NUMBER for word in words):
         raise ValueError(cell)
     return words
 
 
-def _inside(numbers: list[int], n: int, path: Path) -> IntArray:
-    found = np.array(numbers, dtype=np.int64)
-    outside = np.flatnonzero((found < 1) | (found > n))
+def _zero_based(numbers: list[int], n: int, path: Path) -> IntArray:
+    """Return numbers from 1 to n as indices from 0."""
+    values = np.array(numbers, dtype=np.int64)
+    outside = np.flatnonzero((values < 1) | (values > n))
     if outside.size:
-        raise FileFormatError(f"{path.name}: number {found[outside[0]]} is not within 1 to {n}. Get the file again.")
-    return found - 1
+        raise FileFormatError(f"{path.name}: number {values[outside[0]]} is outside 1 to {n}. Download the file again.")
+    return values - 1

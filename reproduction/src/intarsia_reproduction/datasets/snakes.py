@@ -1,4 +1,4 @@
-"""Toy pictures of snakes, in which neighbours decide what a cell means."""
+"""Toy images of snakes, in which the label of a cell depends on its neighbours."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from intarsia_reproduction.datasets.archive import Field, read_arrays, unpack_im
 from intarsia_reproduction.datasets.location import require
 
 
-def _layout(part: str) -> dict[str, Field]:
-    pixels, images = f"{part} pixels", f"{part} images"
+def _layout(subset: str) -> dict[str, Field]:
+    pixels, images = f"{subset} pixels", f"{subset} images"
     return {
-        f"{part}_rgb": Field((pixels, 3), kinds="u"),
-        f"{part}_label": Field((pixels,), high=10),
-        f"{part}_height": Field((images,)),
-        f"{part}_width": Field((images,)),
-        f"{part}_offset": Field((f"{part} ends",)),
+        f"{subset}_rgb": Field((pixels, 3), kinds="u"),
+        f"{subset}_label": Field((pixels,), high=10),
+        f"{subset}_height": Field((images,)),
+        f"{subset}_width": Field((images,)),
+        f"{subset}_offset": Field((f"{subset} ends",)),
     }
 
 
 @dataclass(frozen=True, eq=False)
 class SnakeImages:
-    """Pictures of snakes and the number of each cell, for training and for testing.
+    """Images of snakes and the label of each cell, for training and for testing.
 
     Attributes
     ----------
     train_rgb, test_rgb : lists of (height, width, 3) uint8 arrays
-        Colours; a cell's colour tells where the next one is.
+        Colours; the colour of a cell shows the direction of the next cell.
     train_label, test_label : lists of (height, width) int8 arrays
-        0 for the ground, 1 to 10 along the snake.
+        0 for the background, 1 to 10 along the snake.
 
     Examples
     --------
-    A snake of two cells on a ground of one, for training only:
+    A snake of two cells beside one background cell, for training only:
 
     >>> label = np.array([[0, 1, 2]], dtype=np.int8)
     >>> snakes = SnakeImages([np.zeros((1, 3, 3), dtype=np.uint8)], [label], [], [])
-    >>> [int((one > 0).sum()) for one in snakes.train_label], len(snakes.test_rgb)
+    >>> [int((image > 0).sum()) for image in snakes.train_label], len(snakes.test_rgb)
     ([2], 0)
     """
 
@@ -52,20 +52,20 @@ class SnakeImages:
 
 
 def load_snakes(data: str | os.PathLike[str] | None = None) -> SnakeImages:
-    """Snakes from `snakes.npz`.
+    """Load the snakes from `snakes.npz`.
 
-    The file holds, for `train_` and `test_`, `rgb` and `label` with the pixels of all pictures one after the other,
-    `height` and `width` per picture and `offset` (the first pixel of each picture, and the end).
+    With the prefixes `train_` and `test_`, the file contains `rgb` and `label` with the pixels of all images one after
+    the other, `height` and `width` of each image and `offset` (the first pixel of each image, and the end).
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -81,8 +81,8 @@ def load_snakes(data: str | os.PathLike[str] | None = None) -> SnakeImages:
         arrays[key] = frozen(arrays[key].astype(np.int8))
     return SnakeImages(
         *(
-            unpack_images(path, arrays, f"{part}_{key}", f"{part}_")
-            for part in ("train", "test")
+            unpack_images(path, arrays, f"{subset}_{key}", f"{subset}_")
+            for subset in ("train", "test")
             for key in ("rgb", "label")
         )
     )

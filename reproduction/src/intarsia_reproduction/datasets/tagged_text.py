@@ -1,4 +1,4 @@
-"""Texts with a tag for each word: chunks of newspaper sentences, fields of references."""
+"""Sequences with a tag for each word: chunks of newspaper sentences, fields of bibliographic references."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from intarsia_reproduction.datasets.location import require
 
 @dataclass(frozen=True, eq=False)
 class TaggedSequences:
-    """Sequences of words with their tags.
+    """Sequences of words with one tag per word.
 
     Attributes
     ----------
     words, tags : lists of lists of str
-        One tag for each word, in IOB2: B- and I- before the label, O outside.
+        Words and tags, in the IOB2 scheme: B- or I- before the label, O outside.
     pos : list of lists of str, optional
-        Parts of speech, where the set has them.
+        Part-of-speech tags, if the data set has them.
     paths : list of lists of str, optional
-        Nested fields from the outermost to the innermost, such as `authors/person/person-last`, where the set has them.
+        Nested fields from the outermost to the innermost, such as `authors/person/person-last`, if the data set has
+        them.
 
     Examples
     --------
@@ -41,19 +42,19 @@ class TaggedSequences:
 
 @dataclass(frozen=True, eq=False)
 class TaggedParts:
-    """The parts of a set as published.
+    """Published split of a data set.
 
     Attributes
     ----------
     train, test : TaggedSequences
-        To learn from and to test on.
+        Training and test sequences.
     dev : TaggedSequences, optional
-        To choose settings on, where the set has such a part.
+        Development sequences for choosing hyperparameters, if the data set has them.
 
     Examples
     --------
-    >>> some = TaggedSequences([["the", "cat"]], [["B-NP", "I-NP"]])
-    >>> TaggedParts(train=some, test=some).dev is None
+    >>> sequences = TaggedSequences([["the", "cat"]], [["B-NP", "I-NP"]])
+    >>> TaggedParts(train=sequences, test=sequences).dev is None
     True
     """
 
@@ -63,19 +64,19 @@ class TaggedParts:
 
 
 def load_conll2000(data: str | os.PathLike[str] | None = None) -> TaggedParts:
-    """Newspaper sentences with parts of speech and chunks, from `conll2000/train.txt.gz` and `conll2000/test.txt.gz`.
+    """Load newspaper sentences with chunks, from `conll2000/train.txt.gz` and `conll2000/test.txt.gz`.
 
-    The files hold word, part of speech and chunk tag in CoNLL columns. There is no part for choosing settings.
+    The files have CoNLL columns: word, part-of-speech tag and chunk tag. There is no development set.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         A file is damaged.
 
@@ -90,20 +91,20 @@ def load_conll2000(data: str | os.PathLike[str] | None = None) -> TaggedParts:
 
 
 def load_umass_citations(data: str | os.PathLike[str] | None = None) -> TaggedParts:
-    """References of papers with nested fields, from `umass_citation/training.tsv.gz`, `dev.tsv.gz`, `testing.tsv.gz`.
+    """Load references with nested fields, from `umass_citation/training.tsv.gz`, `dev.tsv.gz` and `testing.tsv.gz`.
 
-    The files hold token, tag of the innermost field and path of the fields, separated by tabs. What belongs to an
-    outer field only bears its label: the "and" between two persons is `B-authors`.
+    The files have three columns, separated by tabs: token, tag of the innermost field and path of the fields. A token
+    that belongs to an outer field only has its label: the "and" between two persons is `B-authors`.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         A file is damaged.
 
@@ -119,19 +120,19 @@ def load_umass_citations(data: str | os.PathLike[str] | None = None) -> TaggedPa
 
 
 def load_cora_ie(data: str | os.PathLike[str] | None = None) -> TaggedSequences:
-    """References of papers with 13 fields, from `cora_ie/cora_ie.tsv.gz`: token and tag, separated by a tab.
+    """Load references with 13 fields, from `cora_ie/cora_ie.tsv.gz`: token and tag, separated by a tab.
 
     There is no published split.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        A file is not there; the message says where it comes from.
+        A file is missing; the message says where to obtain it.
     FileFormatError
         A file is damaged.
 
@@ -146,13 +147,13 @@ def load_cora_ie(data: str | os.PathLike[str] | None = None) -> TaggedSequences:
 
 
 def _read(path: Path, columns: tuple[str, ...], separator: str | None = None) -> TaggedSequences:
-    found: dict[str, list[list[str]]] = {column: [] for column in columns}
+    sequences: dict[str, list[list[str]]] = {column: [] for column in columns}
     for sequence in read_conll(path, separator=separator):
         if len(sequence) != len(columns):
             raise FileFormatError(
-                f"{path.name}: {len(sequence)} columns, expected {len(columns)} ({', '.join(columns)}). Get the file "
-                f"again."
+                f"{path.name}: {len(sequence)} columns, expected {len(columns)} ({', '.join(columns)}). Download the "
+                f"file again."
             )
         for column, values in zip(columns, sequence, strict=True):
-            found[column].append(values)
-    return TaggedSequences(**found)
+            sequences[column].append(values)
+    return TaggedSequences(**sequences)

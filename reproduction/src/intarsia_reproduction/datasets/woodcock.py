@@ -1,4 +1,4 @@
-"""Weekly abundance of a migrating bird over a map: where many walkers are, without who is who."""
+"""Weekly abundance of a migrating bird on a map: counts per cell, without the paths of individuals."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LAYOUT = {
 
 @dataclass(frozen=True, eq=False)
 class WeeklyAbundance:
-    """Relative abundance by week and cell.
+    """Relative abundance for each week and map cell.
 
     Attributes
     ----------
     abundance : (n_weeks, n_cells) float array
-        Relative, at least 0.
+        Relative abundance, at least 0.
     cells : (n_cells, 2) int array
         Row (0 is the north) and column of each cell on the map.
     positions : (n_cells, 2) float array
-        Kilometres east and north of the projection's origin, at the middle of each cell.
+        Kilometres east and north of the origin of the projection, at the center of each cell.
     shape : (int, int)
         Rows and columns of the map.
 
@@ -51,27 +51,28 @@ class WeeklyAbundance:
     shape: tuple[int, int]
 
     def on_map(self, values: FloatArray) -> NDArray[np.float64]:
-        """One number per cell as a map (rows, columns), NaN elsewhere."""
+        """Return one value per cell as a map (rows, columns), with NaN outside the cells."""
         picture = np.full(self.shape, np.nan)
         picture[self.cells[:, 0], self.cells[:, 1]] = values
         return picture
 
 
 def load_woodcock(data: str | os.PathLike[str] | None = None) -> WeeklyAbundance:
-    """Weekly abundance of the American woodcock in 2019, from `cgm_birds/amewoo_2019_weekly.npz`.
+    """Load the weekly abundance of the American woodcock in 2019, from `cgm_birds/amewoo_2019_weekly.npz`.
 
-    The file holds `abundance` (rows, columns, weeks), NaN outside the range; `pixel_m` (width and height of a cell in
-    metres) and `ul_corner_m` (east and north of the upper left corner). Cells known in every week are kept.
+    The file contains `abundance` (rows, columns, weeks), with NaN outside the range; `pixel_m` (width and height of a
+    cell in metres) and `ul_corner_m` (east and north of the upper left corner). Only cells with a value in every week
+    are loaded.
 
     Parameters
     ----------
     data : path, optional
-        Folder to look in first; by default the one named by INTARSIA_DATA, then the user's cache.
+        Folder to search first; by default the folder in INTARSIA_DATA. The user's cache folder is searched last.
 
     Raises
     ------
     MissingDataError
-        The file is not there; the message says where it comes from.
+        The file is missing; the message says where to obtain it.
     FileFormatError
         The file is damaged.
 
@@ -84,14 +85,14 @@ def load_woodcock(data: str | os.PathLike[str] | None = None) -> WeeklyAbundance
     (path,) = require("woodcock", data)
     arrays = read_arrays(path, _LAYOUT)
     raw = arrays["abundance"].astype(np.float64)
-    known = ~np.isnan(raw).any(axis=2)
-    if not known.any() or not (raw[known] >= 0).all() or not np.isfinite(raw[known]).all():
-        raise damaged(path, "'abundance' should hold cells with finite numbers from 0 on in every week")
+    is_complete = ~np.isnan(raw).any(axis=2)
+    if not is_complete.any() or not (raw[is_complete] >= 0).all() or not np.isfinite(raw[is_complete]).all():
+        raise damaged(path, "'abundance' should have cells with finite, non-negative values in every week")
     width, height = np.abs(arrays["pixel_m"])
     east, north = arrays["ul_corner_m"]
     if not (np.isfinite([width, height, east, north]).all() and width > 0 and height > 0):
-        raise damaged(path, "'pixel_m' and 'ul_corner_m' should be finite, cells larger than 0")
-    cells = np.argwhere(known)
-    middle = np.stack([east + (cells[:, 1] + 0.5) * width, north - (cells[:, 0] + 0.5) * height], axis=1) / 1000.0
+        raise damaged(path, "'pixel_m' and 'ul_corner_m' should be finite, and 'pixel_m' not 0")
+    cells = np.argwhere(is_complete)
+    centers = np.stack([east + (cells[:, 1] + 0.5) * width, north - (cells[:, 0] + 0.5) * height], axis=1) / 1000.0
     shape = (int(raw.shape[0]), int(raw.shape[1]))
-    return WeeklyAbundance(frozen(raw[known].T.copy()), frozen(cells.astype(np.int64)), frozen(middle), shape)
+    return WeeklyAbundance(frozen(raw[is_complete].T.copy()), frozen(cells.astype(np.int64)), frozen(centers), shape)

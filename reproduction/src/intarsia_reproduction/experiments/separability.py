@@ -267,7 +267,11 @@ def _net_step(weight: int) -> Finding:
 
 def _mistakes(data: list[Any], method: InferenceMethod) -> Finding:
     result = mistake_bound(data, inference=method)
-    settings = {"converged": result.converged, "bound": result.bound, "bound with the longest step": result.bound_of_run}
+    settings = {
+        "converged": result.converged,
+        "bound": result.bound,
+        "bound with the longest step": result.bound_of_run,
+    }
     return Finding({VALUE: float(result.mistakes)}, len(data), settings=settings)
 
 

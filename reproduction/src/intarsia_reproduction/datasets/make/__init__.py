@@ -1,4 +1,4 @@
-"""Scripts that make our file of a data set from the published original.
+"""Scripts that convert a published data set into the file that our loader reads.
 
 `python -m intarsia_reproduction.datasets.make.SET ORIGINAL OUTPUT`
 """

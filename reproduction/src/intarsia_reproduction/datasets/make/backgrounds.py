@@ -1,8 +1,8 @@
-"""`stanford_background_20pct.npz` from `iccv09Data`, at http://dags.stanford.edu/projects/scenedataset.html.
+"""Make `stanford_background_20pct.npz` from `iccv09Data` (http://dags.stanford.edu/projects/scenedataset.html).
 
-The folder has `images/NAME.jpg` and `labels/NAME.regions.txt`. Photographs are made smaller with Pillow's box filter,
-regions by the pixel in the middle of each block. The filter of the file behind our stored results was not recorded, so
-pixels can differ from it.
+The folder has `images/NAME.jpg` and `labels/NAME.regions.txt`. Photographs are reduced with Pillow's box filter,
+regions by the label of the pixel at the center of each block. The filter behind our stored results was not recorded, so
+pixels can differ from that file.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ SHRINK = 5
 
 
 def make_backgrounds(original: Path, output: Path) -> None:
-    """Read every photograph with its regions (-1 unknown, 0 sky to 7 foreground) at a fifth of the size."""
+    """Convert every photograph and its regions (-1 unknown, 0 sky to 7 foreground) at a fifth of the size."""
     photographs = files_in(original / "images", "*.jpg")
     rgb, regions = [], []
     for photograph in photographs:
         labels = original / "labels" / f"{photograph.stem}.regions.txt"
         if not labels.is_file():
-            raise InvalidInputError(f"{photograph.name} has no labels {labels}. Unpack labels beside images.")
+            raise InvalidInputError(
+                f"{photograph.name} has no labels {labels}. Unpack the folder labels beside images."
+            )
         full = np.loadtxt(labels, dtype=np.int64, ndmin=2)
         with Image.open(photograph) as image:
             if full.shape != (image.height, image.width):
                 raise InvalidInputError(
-                    f"{labels} has shape {full.shape}, but the photograph {(image.height, image.width)}. Download both."
+                    f"{labels} has shape {full.shape}, expected {(image.height, image.width)}. Download both."
                 )
             height, width = max(1, round(image.height / SHRINK)), max(1, round(image.width / SHRINK))
             rgb.append(np.asarray(image.convert("RGB").resize((width, height), Image.Resampling.BOX), dtype=np.uint8))

@@ -1,4 +1,4 @@
-"""Shared by the scripts: two paths from the command line, pictures in flat arrays, texts with marked fields."""
+"""Functions that the scripts share: the command line, flat arrays of images, texts with marked fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARK = re.compile(r"(</?[A-Za-z][\w-]*>)")
 
 
 def run(make: Callable[[Path, Path], None], source: str, arguments: Sequence[str] | None = None) -> None:
-    """Call `make` with the two paths of the command line; an error is one line on stderr and exit status 1.
+    """Call `make` with the two paths of the command line; print errors as one line and exit with status 1.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def run(make: Callable[[Path, Path], None], source: str, arguments: Sequence[str
 
 
 def files_in(folder: Path, pattern: str) -> list[Path]:
-    """Files of a folder that match a pattern, in the order of their names; none is an error.
+    """Return the files of a folder that match a pattern, sorted by name; raise if there are none.
 
     Examples
     --------
@@ -47,12 +47,12 @@ def files_in(folder: Path, pattern: str) -> list[Path]:
     """
     files = sorted(folder.glob(pattern))
     if not files:
-        raise InvalidInputError(f"{folder} has no files {pattern}. Unpack the published original there.")
+        raise InvalidInputError(f"{folder} has no files {pattern}. Unpack the published data set there.")
     return files
 
 
 def flat_images(**images: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Pictures of unequal size, pixel after pixel, with `height`, `width` and `offset` as the loaders expect them.
+    """Return images of unequal size as flat arrays, with `height`, `width` and `offset` as the loaders expect them.
 
     Examples
     --------
@@ -70,19 +70,19 @@ def flat_images(**images: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    """Write a compressed npz file, and its folder where there is none."""
+    """Write a compressed npz file; create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file compressed by gzip, and its folder where there is none; equal texts give equal files."""
+    """Write a gzip-compressed text file; create its folder if needed. Equal texts give equal files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
 
 def find_original(path: Path) -> Path | None:
-    """Return the path of a published file, plain or compressed by gzip (with `.gz` after its name); None without it.
+    """Return the path of a published file, plain or gzip-compressed (`.gz` added to its name), or None.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def find_original(path: Path) -> Path | None:
 
 
 def read_original_bytes(path: Path) -> bytes:
-    """Read a published file, plain or compressed by gzip.
+    """Return the content of a published file, plain or gzip-compressed.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def read_original_bytes(path: Path) -> bytes:
     """
     file = find_original(path)
     if file is None:
-        raise InvalidInputError(f"{path} is missing, plain and compressed by gzip. Unpack the published original.")
+        raise InvalidInputError(f"{path} is missing, both plain and gzip-compressed. Unpack the published data set.")
     content = file.read_bytes()
     try:
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
@@ -111,7 +111,7 @@ def read_original_bytes(path: Path) -> bytes:
 
 
 def read_original(path: Path) -> str:
-    """Read the text of a published file, plain or compressed by gzip.
+    """Return the text of a published file, plain or gzip-compressed.
 
     Examples
     --------
@@ -125,10 +125,10 @@ def read_original(path: Path) -> str:
 
 
 def field_tokens(text: str) -> list[tuple[str, str, str]]:
-    """Tokens of a reference with nested fields, each with the tag of its innermost field and the path of all.
+    """Return the tokens of a reference with nested fields: token, tag of its innermost field and path of its fields.
 
-    A token begins a field where a mark stands before it. An end closes the innermost open field of its name with all
-    inside it; an end without a beginning closes nothing.
+    A token after a mark starts a field (B-). An end mark closes the innermost open field with its name and all fields
+    inside it; an end mark without a start mark is ignored.
 
     Examples
     --------

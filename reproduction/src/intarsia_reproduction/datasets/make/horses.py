@@ -1,7 +1,7 @@
-"""`weizmann_horses_144.npz` and `weizmann_horses_32.npz`, from https://www.msri.org/people/members/eranb/.
+"""Make `weizmann_horses_144.npz` and `weizmann_horses_32.npz` (https://www.msri.org/people/members/eranb/).
 
-The folder has `rgb/horse001.jpg`, ... and the masks `figure_ground/horse001.jpg`, .... Pictures are made smaller with
-Pillow's box filter. The filter of the file behind our stored results was not recorded, so pixels can differ from it.
+The folder has `rgb/horse001.jpg`, ... and the masks `figure_ground/horse001.jpg`, .... Images are reduced with Pillow's
+box filter. The filter behind our stored results was not recorded, so pixels can differ from those files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ SQUARE = 32
 
 
 def make_horses(original: Path, output: Path) -> None:
-    """Read every photograph with its mask; a mask pixel is horse where more than half of its area is."""
+    """Convert every photograph and its mask; a reduced pixel is 1 if more than half of its area is horse."""
     photographs = files_in(original / "rgb", "horse*.jpg")
     small: list[tuple[NDArray[np.uint8], NDArray[np.uint8]]] = []
     square: list[tuple[NDArray[np.uint8], NDArray[np.uint8]]] = []
     for photograph in photographs:
         mask = original / "figure_ground" / photograph.name
         if not mask.is_file():
-            raise InvalidInputError(f"{photograph.name} has no mask {mask}. Unpack figure_ground beside rgb.")
+            raise InvalidInputError(
+                f"{photograph.name} has no mask {mask}. Unpack the folder figure_ground beside rgb."
+            )
         with Image.open(photograph) as rgb, Image.open(mask) as grey:
             scale = LONGEST / max(rgb.size)
             size = (max(1, round(rgb.width * scale)), max(1, round(rgb.height * scale)))

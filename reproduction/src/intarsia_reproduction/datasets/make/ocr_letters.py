@@ -1,4 +1,4 @@
-"""`ocr_letters.npz` from `letter.data` (or `letter.data.gz`), which is at http://ai.stanford.edu/~btaskar/ocr/."""
+"""Make `ocr_letters.npz` from `letter.data` or `letter.data.gz` (http://ai.stanford.edu/~btaskar/ocr/)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets.make.command import run, write_arrays
 
-# Columns of the original: id, letter, id of the next letter or -1, word and position from 1, fold, 128 pixels.
+# Columns: id, letter, id of the next letter or -1, word and position (from 1), fold, 128 pixels.
 _N_COLUMNS = 6 + 128
 
 
 def make_ocr_letters(original: Path, output: Path) -> None:
-    """Read the tab-separated letters in the order of the file; a word ends where the next letter is -1."""
+    """Convert the tab-separated letters in the order of the file; a word ends where the next letter is -1."""
     content = original.read_bytes()
     text = (gzip.decompress(content) if original.suffix == ".gz" else content).decode("ascii")
     rows = [line.split("\t")[:_N_COLUMNS] for line in text.splitlines() if line.strip()]

