@@ -87,15 +87,15 @@ def test_tasks_are_chosen_by_a_part_of_their_name():
     experiment = made([])
     assert [task.key for task in choose_tasks(experiment, None)] == ["a", "b"]
     assert [task.key for task in choose_tasks(experiment, "row c")] == ["c"]
-    with pytest.raises(InvalidInputError, match=r"no task matches 'horse'\. There are: a, b, c"):
+    with pytest.raises(InvalidInputError, match=r"no task matches 'horse'\. Use one of: a, b, c"):
         choose_tasks(experiment, "horse")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"values": 1}'])
-def test_a_damaged_result_is_told_and_left(tmp_path, text):
+def test_a_damaged_result_is_reported_and_kept(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
-    with pytest.raises(FileFormatError, match="Delete it to run the task anew"):
+    with pytest.raises(FileFormatError, match="Delete it to run the task again"):
         run_tasks(made([]).tasks, tmp_path)
     assert path.read_text() == text
 

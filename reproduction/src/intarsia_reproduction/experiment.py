@@ -1,4 +1,4 @@
-"""What a reproduction of a paper's table is: tasks that each give some figures, kept on disk one by one."""
+"""Reproductions of a paper's table: tasks that each compute some figures and store them on disk one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-# Each is a module of this folder, `-` being `_`, with one function of the same name: (quick, data) -> Experiment.
+# Each name is a module in `experiments` (with `_` for `-`) with a function of the same name: (quick, data) -> Experiment.
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -47,21 +47,21 @@ EXPERIMENTS = (
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What one task found.
+    """Results of one task.
 
     Attributes
     ----------
     values : dict of float
         Figures by name, such as "test error".
     n : int
-        Number of cases behind them.
+        Number of cases from which they were computed.
     arrays : dict of arrays
-        What the figures are drawn from.
+        Data of the plots.
     settings : dict
-        All that is needed to repeat it; JSON types only. A "note" among them becomes the status of its rows, and
-        "lower_bounds" names values that are lower bounds, since what was timed did not finish.
+        Settings needed to repeat the task, as JSON types. A "note" becomes the status of its rows, and "lower_bounds"
+        names values that are lower bounds, because the program that was timed did not finish.
     seconds : float
-        How long it took; set by whoever runs the task.
+        Duration, set by the function that runs the task.
     """
 
     values: dict[str, float]
@@ -73,24 +73,24 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One fit or one measurement: the smallest piece that can be resumed.
+    """One fit or one measurement, the smallest unit that can be resumed.
 
     Attributes
     ----------
     key : str
-        Names its files; letters, digits, `-` and `_`.
+        Name of its files: letters, digits, `-` and `_`.
     label : str
-        Begins the labels of its rows.
+        First words of the labels of its rows.
     paper : dict of float or None
-        The paper's figure under the name of each value; None where it prints none.
+        Figure of the paper for each value by name; None where the paper has none.
     unit : str
-        Of all its values.
+        Unit of all its values.
     run : function
-        From the name of a file that it may use as a checkpoint to what it found.
+        Function of a path, which it may use for a checkpoint, that returns the results.
     required : bool
-        Whether a full run includes it; the others are run when they are named.
+        Whether a full run includes it; other tasks run only if they are named.
     significant : int, optional
-        Digits that tables show of its values; by default three decimals.
+        Number of significant digits in tables; by default three decimals.
     """
 
     key: str
@@ -104,7 +104,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """The tasks behind a table or figure, what they ask, and how it is drawn from what has been found so far."""
+    """Tasks behind a table or figure, the question they answer, and a function that draws the finished results."""
 
     name: str
     title: str
@@ -113,11 +113,11 @@ class Experiment:
     data: str
     question: str
 
-    def rows(self, found: Mapping[str, Finding]) -> list[dict[str, Any]]:
-        """One row for each figure of each task; `ours` is None where the task has not been run."""
+    def rows(self, findings: Mapping[str, Finding]) -> list[dict[str, Any]]:
+        """Return one row for each figure of each task; `ours` is None where the task has not been run."""
         rows = []
         for task in self.tasks:
-            finding = found.get(task.key)
+            finding = findings.get(task.key)
             for name, paper in task.paper.items():
                 rows.append(
                     {
@@ -136,7 +136,7 @@ class Experiment:
 
 
 def load_experiment(name: str, quick: bool = False, data: Path | None = None) -> Experiment:
-    """Return the experiment of this name, made for full or for quick runs.
+    """Return the experiment of this name, for a full or a quick run.
 
     Examples
     --------
@@ -152,20 +152,20 @@ def load_experiment(name: str, quick: bool = False, data: Path | None = None) ->
 
 
 def choose_tasks(experiment: Experiment, only: str | None) -> list[Task]:
-    """Tasks whose key or label contains this text; by default those required of a full run."""
+    """Return the tasks whose key or label contains a text; by default those of a full run."""
     if only is None:
         return [task for task in experiment.tasks if task.required]
-    wanted = [task for task in experiment.tasks if only in task.key or only in task.label]
-    if not wanted:
+    matching = [task for task in experiment.tasks if only in task.key or only in task.label]
+    if not matching:
         keys = ", ".join(task.key for task in experiment.tasks)
-        raise InvalidInputError(f"reproduce {experiment.name}: no task matches {only!r}. There are: {keys}.")
-    return wanted
+        raise InvalidInputError(f"reproduce {experiment.name}: no task matches {only!r}. Use one of: {keys}.")
+    return matching
 
 
 def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None] | None = None) -> dict[str, Finding]:
-    """Run the tasks that have no file in `folder` yet, and keep each as soon as it is done.
+    """Run the tasks that have no file in `folder` yet, and store each result as soon as it is computed.
 
-    A task whose settings say that its fit was interrupted is not done: Ctrl-C ends the run, and the next goes on there.
+    A task whose fit was interrupted is not stored: Ctrl-C ends the run, and the next run continues from the checkpoint.
 
     Examples
     --------
@@ -177,9 +177,9 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
     >>> first == again == {"": 3.14}
     True
     """
-    found = load_findings(tasks := list(tasks), folder)
+    findings = load_findings(tasks := list(tasks), folder)
     for task in tasks:
-        if task.key in found:
+        if task.key in findings:
             continue
         if report is not None:
             report(f"{task.label} ...")
@@ -187,20 +187,21 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
         start = time.perf_counter()
         finding = task.run(checkpoint)
         if finding.settings.get("status") == Status.INTERRUPTED.name:
-            raise KeyboardInterrupt  # an estimator keeps its best after Ctrl-C; here the checkpoint does, to go on from
+            # An estimator returns its best weights after Ctrl-C; here the next run continues from the checkpoint.
+            raise KeyboardInterrupt
         seconds = time.perf_counter() - start
-        kept = Finding(finding.values, finding.n, finding.arrays, finding.settings, seconds)
-        save_finding(task.key, kept, folder)
+        timed = Finding(finding.values, finding.n, finding.arrays, finding.settings, seconds)
+        save_finding(task.key, timed, folder)
         checkpoint.unlink(missing_ok=True)
-        found[task.key] = kept
+        findings[task.key] = timed
         if report is not None:
             figures = ", ".join(f"{name} {value:.4g}" for name, value in finding.values.items())
             report(f"{task.label}: {figures} ({seconds:.0f} s)")
-    return found
+    return findings
 
 
 def save_finding(key: str, finding: Finding, folder: Path) -> None:
-    """Write arrays, then the JSON that makes the task count as done; a crash between the two leaves it undone."""
+    """Write the arrays, then the JSON file that marks the task as done; a crash in between leaves it not done."""
     if finding.arrays:
         partial = folder / f"{key}.partial.npz"
         np.savez_compressed(partial, **finding.arrays)  # type: ignore[arg-type]
@@ -218,25 +219,26 @@ def save_finding(key: str, finding: Finding, folder: Path) -> None:
 
 
 def load_findings(tasks: Iterable[Task], folder: Path) -> dict[str, Finding]:
-    """What earlier runs left in this folder, by the keys of the tasks."""
-    found = {}
+    """Return the stored results of earlier runs in a folder, by the keys of the tasks."""
+    findings = {}
     for task in tasks:
         path = folder / f"{task.key}.json"
         if path.exists():
-            found[task.key] = _read(path)
-    return found
+            findings[task.key] = _read(path)
+    return findings
 
 
 def _read(path: Path) -> Finding:
+    """Read one stored result."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         arrays: dict[str, NDArray[Any]] = {}
-        beside = path.with_suffix(".npz")
-        if document["arrays"] and beside.exists():
-            with np.load(beside, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in document["arrays"]}
+        arrays_path = path.with_suffix(".npz")
+        if document["arrays"] and arrays_path.exists():
+            with np.load(arrays_path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in document["arrays"]}
         return Finding(document["values"], document["n"], arrays, document["settings"], document["seconds"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise FileFormatError(
-            f"{path}: not a result of `intarsia reproduce` ({error}). Delete it to run the task anew."
+            f"{path}: not a result of `intarsia reproduce` ({error}). Delete it to run the task again."
         ) from None

@@ -1,4 +1,4 @@
-"""Sections of the report from what experiments found: rows beside the paper's, pictures, settings, versions."""
+"""Sections of the report with results of experiments: rows beside those of the paper, figures, settings, versions."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from intarsia_reproduction.experiment import Experiment, Finding
 
 
 def experiment_section(
-    experiment: Experiment, found: Mapping[str, Finding], pictures: Mapping[Path, Any], quick: bool
+    experiment: Experiment, findings: Mapping[str, Finding], pictures: Mapping[Path, Any], quick: bool
 ) -> Section:
-    """One section: every row beside the paper's, then the pictures.
+    """Return a section with every row beside that of the paper, and the figures.
 
     Parameters
     ----------
     experiment : Experiment
-        As `load_experiment` gives it.
-    found : dict of str -> Finding
-        What its tasks found; the others are told as not run.
+        An experiment of `load_experiment`.
+    findings : dict of str -> Finding
+        Results of its tasks; other tasks are shown as not run.
     pictures : dict of path -> Figure
-        PNG files and what they were drawn from, in this order; figures of curves are drawn anew, to tell their values.
+        PNG files and their figures, in this order; curves become interactive charts that show their values.
     quick : bool
-        Whether the small version was run, whose figures are not the paper's.
+        Whether the small version was run, whose figures differ from those of the paper.
     """
     parts: list[Part] = []
     if quick:
         parts.append(Words("Small version: fewer and smaller examples, so that figures differ from the paper's."))
-    rows = experiment.rows(found)
+    rows = experiment.rows(findings)
     units = {row["unit"] for row in rows}
     columns = ["row", "paper", "ours", "n", "seconds", "status"]
     cells = [
@@ -43,31 +43,32 @@ def experiment_section(
         for line, row in zip(cells, rows, strict=True):
             line.insert(3, row["unit"])
     parts.append(Table(columns, cells, "" if len(units) > 1 else f"Unit: {units.pop()}." if units else ""))
-    parts += [_shown(path, figure) for path, figure in pictures.items()]
+    parts += [_plot(path, figure) for path, figure in pictures.items()]
     facts = {"Data": experiment.data, "Repeat it": f"intarsia reproduce {experiment.name}{' --quick' if quick else ''}"}
-    settings = common_settings([finding.settings for finding in found.values()])
+    settings = common_settings([finding.settings for finding in findings.values()])
     if settings:
         facts["Settings of all rows"] = ", ".join(f"{key} {value}" for key, value in settings.items())
-    facts["Seconds in all"] = f"{sum(finding.seconds for finding in found.values()):.1f}"
+    facts["Seconds in all"] = f"{sum(finding.seconds for finding in findings.values()):.1f}"
     facts["Versions"] = versions()
     return Section(
         experiment.name,
         experiment.title,
-        f"{experiment.question} {len(found)} of {len(experiment.tasks)} rows run.",
+        f"{experiment.question} {len(findings)} of {len(experiment.tasks)} rows run.",
         parts,
         facts,
     )
 
 
-def _shown(path: Path, figure: Any) -> Part:
-    # Points alone are no curves: their places have names, which a scale would lose.
+def _plot(path: Path, figure: Any) -> Part:
+    """Return an interactive chart of curves, or the picture of any other figure."""
+    # Figures of points alone have named positions, which a numeric axis would lose.
     if isinstance(figure, LineFigure) and all(line.dashes for panel in figure.chart.panels for line in panel.lines):
         return Chart(figure.chart)
     return Picture(path.read_bytes(), path.stem.replace("-", " ").replace("_", " "))
 
 
 def left_out_section(reasons: Mapping[str, str]) -> Section:
-    """What could not be run, and why.
+    """Return a section that lists the experiments that could not be run, with the reasons.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def left_out_section(reasons: Mapping[str, str]) -> Section:
 
 
 def common_settings(settings: list[dict[str, Any]]) -> dict[str, Any]:
-    """What all of them have in common.
+    """Return the settings that are equal in all dictionaries.
 
     Examples
     --------
@@ -92,6 +93,7 @@ def common_settings(settings: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
 
 
-def _digits(row: Mapping[str, Any], whose: str) -> Any:
-    value, digits = row[whose], row["significant"]
+def _digits(row: Mapping[str, Any], column: str) -> Any:
+    """Return a value of a row, with its number of significant digits if the row has one."""
+    value, digits = row[column], row["significant"]
     return value if value is None or digits is None else Rounded(float(value), int(digits))

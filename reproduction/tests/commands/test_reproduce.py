@@ -70,7 +70,7 @@ def test_bad_arguments_are_one_line(made, tmp_path, capsys):
     assert run("made", "--output", str(file)) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert run("made", "--output", str(tmp_path), "--only", "zebra") == 2
-    assert "There are: a, b" in capsys.readouterr().err
+    assert "Use one of: a, b" in capsys.readouterr().err
 
 
 def test_unknown_names_and_missing_data(tmp_path, capsys, monkeypatch):

@@ -78,11 +78,11 @@ def bench_start(repeats: int = 5, *, report: Report | None = None, rows: list[Ro
             if report is not None:
                 report(f"start: {title}")
             cold = _seconds(code, {**empty, "NUMBA_CACHE_DIR": f"{folder}/{len(rows)}"})
-            stored = _seconds(code, {"NUMBA_CACHE_DIR": f"{folder}/stored-{len(rows)}"})
+            first = _seconds(code, {"NUMBA_CACHE_DIR": f"{folder}/stored-{len(rows)}"})
             best = fastest_in_turns({"warm": partial(_seconds, code), "imports": partial(_seconds, _IMPORTS)}, repeats)
             for state, seconds, goal in (
                 ("nothing compiled, no stored kernels", cold, None),
-                ("first run after installing, stored kernels", stored, _GOALS["stored"]),
+                ("first run after installing, stored kernels", first, _GOALS["stored"]),
                 ("later runs", best["warm"], _GOALS["warm"]),
             ):
                 rows.append(_row(f"{title}: {state}", seconds, best["imports"], goal))
