@@ -243,7 +243,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         if start is not None:
             first = check_start(start, examples.layout)
         else:
-            first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
+            first = np.zeros(examples.layout.n_weights) if known is None else self.weights_.copy()
         told, energies = examples, None
         if parts is not None:  # before the weights, so that what is wrong with energies is told at once
             energies = bind_energies(self, prepared.classes, int(examples.data.lengths.max()))
@@ -296,7 +296,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
         prepared = prepare_fit(self, X, y, edge_features, sample_weight, given, known, every_pair=True)
         examples = prepared.examples
         learner.check_examples(examples)
-        first = np.zeros(examples.layout.n_weights) if known is None else self.weights_
+        first = np.zeros(examples.layout.n_weights) if known is None else self.weights_.copy()
         weights, state, risk = learner.step(examples, first, getattr(self, "_step_state", None))
         self._store(prepared)
         self.weights_, self._step_state, self.risk_, self.status_ = weights, state, risk, Status.MAX_ITER
@@ -315,7 +315,12 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, BaseEstimato
     def _store(self, prepared: Prepared) -> None:
         self.vectorizer_, self.classes_ = prepared.vectorizer, prepared.classes
         self.layout_, self.constraints_ = prepared.examples.layout, prepared.examples.constraints
+        self._prepared_decoder = None
         self._note_settings()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes to pickle, without the decoder, which is derived from them."""
+        return {**super().__getstate__(), "_prepared_decoder": None}
 
     def _note_settings(self) -> None:
         """Remember the settings that are part of the model, and those that can be changed for predictions."""

@@ -245,10 +245,8 @@ class ChainScores:
         a, b = int(data.ptr[first]), int(data.ptr[last])
         nodes = self.features.scores(parts.states, a, b, table)
         table, start, end = parts.transitions, parts.start, parts.end
-        if constrained and self.constraints.any:
-            table = table + self.constraints.transitions
-            start = self.constraints.start if start is None else start + self.constraints.start
-            end = self.constraints.end if end is None else end + self.constraints.end
+        if constrained:
+            table, start, end = self.constraints.added_to(table, start, end)
         if parts.edges is not None and b - a > last - first:  # there are steps
             m, k = self.layout.n_edge_features, self.layout.n_labels
             own = data.edges[a - first : b - last] @ parts.edges.reshape(m, k * k)

@@ -38,6 +38,18 @@ class Constraints:
         """Whether something is forbidden."""
         return bool((self.transitions < 0).any() or (self.start < 0).any() or (self.end < 0).any())
 
+    def added_to(
+        self, transitions: FloatArray, start: FloatArray | None, end: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+        """Return the scores of a model with -inf for forbidden transitions and ends, or unchanged if there are none."""
+        if not self.any:
+            return transitions, start, end
+        return (
+            transitions + self.transitions,
+            self.start if start is None else start + self.start,
+            self.end if end is None else end + self.end,
+        )
+
 
 def find_constraints(classes: NDArray[Any], forbidden: Any, scheme: str | None) -> Constraints:
     """What pairs and scheme forbid among the classes.
