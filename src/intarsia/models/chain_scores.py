@@ -354,11 +354,9 @@ def _split_rows(rows: FeatureRows, layout: ChainLayout) -> tuple[_WideEntries, _
     )
     split_entries(columns, values, row_ptr, number, pair_ptr, pair_label, *wide, *pairs)
     if is_constant:
-        wide, pairs = (
-            wide._replace(values=_repeated(constant, n_wide)),
-            pairs._replace(values=_repeated(constant, n_pairs)),
-        )
-    return _WideEntries(*map(read_only, wide)), _PairEntries(*map(read_only, pairs))
+        wide = wide._replace(values=_repeated(constant, n_wide))
+        pairs = pairs._replace(values=_repeated(constant, n_pairs))
+    return _WideEntries(*[read_only(array) for array in wide]), _PairEntries(*[read_only(array) for array in pairs])
 
 
 def _repeated(value: float, n: int) -> FloatArray:
